@@ -1,0 +1,63 @@
+//! What the program shows: results on standard output, everything else on standard error.
+
+use anyhow::Context;
+use serde::Serialize;
+use std::{
+    io::{self, IsTerminal, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// Exit status when something was found or a limit exceeded: not an error.
+pub const FINDINGS: u8 = 1;
+
+/// Prints a result. A reader that has seen enough (`| head`) is no error.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match written {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("cannot write to standard output"),
+    }
+}
+
+/// Prints a result as JSON.
+pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+    let mut text = serde_json::to_string_pretty(value).context("cannot write this as JSON")?;
+    text.push('\n');
+    print(&text)
+}
+
+/// Says something beside the result.
+pub fn say(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Says why the program failed, and what to do where that is known.
+pub fn error(error: &anyhow::Error) {
+    say(&format!("quietcores: {error:#}"));
+}
+
+/// Whether to colour standard output: a terminal, and `NO_COLOR` not set (no-color.org).
+pub fn colour() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+}
+
+/// A flag that Ctrl-C, SIGTERM and SIGHUP raise in place of ending the program, so that what was
+/// begun is ended well. A second Ctrl-C does not hurry it.
+pub fn interrupt() -> anyhow::Result<Arc<AtomicBool>> {
+    let raised = Arc::new(AtomicBool::new(false));
+    for signal in
+        [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
+    {
+        signal_hook::flag::register(signal, raised.clone()).context("cannot listen to signals")?;
+    }
+    Ok(raised)
+}
+
+/// Whether `flag` was raised.
+pub fn raised(flag: &AtomicBool) -> bool {
+    flag.load(Ordering::Relaxed)
+}

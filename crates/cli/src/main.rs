@@ -1,0 +1,48 @@
+//! The program `quietcores`: it alone prints, reads the terminal and exits.
+#![forbid(unsafe_code)]
+
+mod face;
+mod verbs;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Give a low-latency audio chain its own CPU cores, and prove that it holds.
+#[derive(Parser)]
+#[command(name = "quietcores", version, propagate_version = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Inspect(verbs::inspect::Args),
+    Plan(verbs::plan::Args),
+    Apply(verbs::apply::Args),
+    Status(verbs::status::Args),
+    Revert(verbs::revert::Args),
+    Measure(verbs::measure::Args),
+    Stress(verbs::stress::Args),
+    Prove(verbs::prove::Args),
+    Report(verbs::report::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.verb {
+        Verb::Inspect(args) => verbs::inspect::run(args),
+        Verb::Plan(args) => verbs::plan::run(args),
+        Verb::Apply(args) => verbs::apply::run(args),
+        Verb::Status(args) => verbs::status::run(args),
+        Verb::Revert(args) => verbs::revert::run(args),
+        Verb::Measure(args) => verbs::measure::run(args),
+        Verb::Stress(args) => verbs::stress::run(args),
+        Verb::Prove(args) => verbs::prove::run(args),
+        Verb::Report(args) => verbs::report::run(args),
+    };
+    done.unwrap_or_else(|error| {
+        face::error(&error);
+        ExitCode::from(2)
+    })
+}

@@ -1,0 +1,16 @@
+//! `inspect`
+
+use std::process::ExitCode;
+
+/// Show the machine: cores, IRQs, cards, tasks, kernel
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print the result as JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let _ = args.json;
+    anyhow::bail!("not built yet")
+}

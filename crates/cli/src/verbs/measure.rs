@@ -1,0 +1,16 @@
+//! `measure`
+
+use std::process::ExitCode;
+
+/// Measure with one probe and write a run
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print the result as JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let _ = args.json;
+    anyhow::bail!("not built yet")
+}

@@ -1,0 +1,11 @@
+//! One verb a file: its arguments, and what it calls.
+
+pub mod apply;
+pub mod inspect;
+pub mod measure;
+pub mod plan;
+pub mod prove;
+pub mod report;
+pub mod revert;
+pub mod status;
+pub mod stress;

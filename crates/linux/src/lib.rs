@@ -1,0 +1,14 @@
+//! The door to the kernel.
+//!
+//! [`Root`] is where files are read: the running system, or a captured tree of one. [`Kernel`] is
+//! what changes things; [`System`] is the real one. `sys` holds all unsafe code of the program.
+#![deny(unsafe_code)]
+
+mod error;
+mod kernel;
+mod root;
+pub mod sys;
+
+pub use error::{Error, Result};
+pub use kernel::{Kernel, System};
+pub use root::Root;

@@ -1,0 +1,201 @@
+//! Scheduling and affinity of threads.
+#![allow(unsafe_code)]
+
+use quiet_types::{
+    CpuId, CpuSet, Nanos,
+    machine::{Policy, Scheduling},
+};
+use std::io;
+
+/// `struct sched_attr` of sched_setattr(2), first version (48 bytes).
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+const SIZE: u32 = size_of::<SchedAttr>() as u32;
+const RESET_ON_FORK: u64 = 1;
+
+/// Budget of a `SCHED_DEADLINE` thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// Time it may run in each period.
+    pub runtime: Nanos,
+    /// Within which it gets that time.
+    pub deadline: Nanos,
+    /// Time between its activations.
+    pub period: Nanos,
+}
+
+/// sched_getaffinity(2): the CPUs that thread `tid` may run on; 0 is the caller.
+///
+/// # Errors
+/// `ESRCH` when the thread is gone.
+pub fn affinity(tid: u32) -> io::Result<CpuSet> {
+    let mut words = [0u64; 128];
+    // SAFETY: the buffer is writable and its size in bytes is given.
+    let got = unsafe {
+        libc::syscall(
+            libc::SYS_sched_getaffinity,
+            tid as libc::pid_t,
+            size_of_val(&words),
+            words.as_mut_ptr(),
+        )
+    };
+    let bytes = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+    Ok((0..bytes as u32 * 8)
+        .filter(|cpu| words[*cpu as usize / 64] >> (cpu % 64) & 1 == 1)
+        .map(CpuId)
+        .collect())
+}
+
+/// sched_setaffinity(2): lets thread `tid` run on `cpus` only; 0 is the caller.
+///
+/// # Errors
+/// `EINVAL` when no CPU of the set is online and in the thread's cpuset, or for a kernel thread
+/// with `PF_NO_SETAFFINITY`; `EPERM` for other users' threads; `ESRCH` when it is gone.
+pub fn set_affinity(tid: u32, cpus: &CpuSet) -> io::Result<()> {
+    let mut words = [0u64; 128];
+    words[..cpus.words().len()].copy_from_slice(cpus.words());
+    // SAFETY: the buffer is readable and its size in bytes is given.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setaffinity,
+            tid as libc::pid_t,
+            size_of_val(&words),
+            words.as_ptr(),
+        )
+    };
+    check(done)
+}
+
+/// sched_getattr(2): how thread `tid` is scheduled, and whether its children start afresh
+/// (`SCHED_FLAG_RESET_ON_FORK`); 0 is the caller.
+///
+/// # Errors
+/// `ESRCH` when the thread is gone.
+pub fn scheduling(tid: u32) -> io::Result<(Scheduling, bool)> {
+    let attr = get(tid)?;
+    let policy = match attr.policy {
+        0 => Policy::Other,
+        1 => Policy::Fifo,
+        2 => Policy::Rr,
+        3 => Policy::Batch,
+        5 => Policy::Idle,
+        6 => Policy::Deadline,
+        7 => Policy::Ext,
+        other => {
+            return Err(io::Error::other(format!("the kernel names an unknown policy {other}")));
+        }
+    };
+    let scheduling =
+        Scheduling { policy, priority: attr.priority as u8, nice: attr.nice.clamp(-20, 19) as i8 };
+    Ok((scheduling, attr.flags & RESET_ON_FORK != 0))
+}
+
+/// sched_setattr(2) with any policy but `Deadline`. The reset-on-fork flag stays as it is.
+///
+/// # Errors
+/// `EPERM` without the right (`CAP_SYS_NICE`, `RLIMIT_RTPRIO`, or a cgroup without real-time
+/// budget under `CONFIG_RT_GROUP_SCHED`); `EINVAL` for a priority that the policy does not have;
+/// `ESRCH` when the thread is gone.
+pub fn set_scheduling(tid: u32, to: Scheduling) -> io::Result<()> {
+    let policy = match to.policy {
+        Policy::Other => 0,
+        Policy::Fifo => 1,
+        Policy::Rr => 2,
+        Policy::Batch => 3,
+        Policy::Idle => 5,
+        Policy::Ext => 7,
+        Policy::Deadline => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
+    };
+    let flags = get(tid)?.flags & RESET_ON_FORK;
+    let (nice, priority) = (to.nice.into(), to.priority.into());
+    set(tid, &SchedAttr { size: SIZE, policy, flags, nice, priority, ..Default::default() })
+}
+
+/// sched_setattr(2) with `SCHED_DEADLINE`.
+///
+/// # Errors
+/// `EPERM` for a thread whose affinity is narrower than its root domain (see "Deadline
+/// scheduling" in sched(7)); `EBUSY` when the admission test fails.
+pub fn set_deadline(tid: u32, to: Deadline) -> io::Result<()> {
+    set(
+        tid,
+        &SchedAttr {
+            size: SIZE,
+            policy: 6,
+            runtime: to.runtime.0,
+            deadline: to.deadline.0,
+            period: to.period.0,
+            ..Default::default()
+        },
+    )
+}
+
+fn get(tid: u32) -> io::Result<SchedAttr> {
+    let mut attr = SchedAttr::default();
+    // SAFETY: the buffer is writable and its size is given.
+    let done = unsafe {
+        libc::syscall(libc::SYS_sched_getattr, tid as libc::pid_t, &raw mut attr, SIZE, 0u32)
+    };
+    check(done).map(|()| attr)
+}
+
+fn set(tid: u32, attr: &SchedAttr) -> io::Result<()> {
+    // SAFETY: the kernel reads `attr.size` bytes, which is the size of the struct.
+    let done = unsafe {
+        libc::syscall(libc::SYS_sched_setattr, tid as libc::pid_t, std::ptr::from_ref(attr), 0u32)
+    };
+    check(done)
+}
+
+fn check(result: libc::c_long) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn affinity_is_read_back_as_it_was_set() {
+        std::thread::spawn(|| {
+            let all = affinity(0).unwrap();
+            let one: CpuSet = all.first().into_iter().collect();
+            set_affinity(0, &one).unwrap();
+            assert_eq!(affinity(0).unwrap(), one);
+            assert_eq!(rustix::thread::sched_getcpu() as u32, one.first().unwrap().0);
+            let none = set_affinity(0, &CpuSet::new()).unwrap_err();
+            assert_eq!(none.raw_os_error(), Some(libc::EINVAL));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn scheduling_is_read_back_as_it_was_set() {
+        std::thread::spawn(|| {
+            let batch = Scheduling { policy: Policy::Batch, priority: 0, nice: 5 };
+            set_scheduling(0, batch).unwrap();
+            assert_eq!(scheduling(0).unwrap(), (batch, false));
+            let wrong = Scheduling { policy: Policy::Other, priority: 9, nice: 0 };
+            assert_eq!(set_scheduling(0, wrong).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_is_gone_is_named_so() {
+        assert_eq!(affinity(u32::MAX / 4).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
+}

@@ -1,0 +1,37 @@
+//! The vocabulary of quietcores as types. No I/O, no clock, no kernel.
+//!
+//! Every other crate speaks in these words; the JSON that the program prints is these types
+//! written by serde, and the committed schemas are derived from them.
+//!
+//! Without the `std` feature only what runs on the quiet core is left: [`Nanos`], [`CpuId`] and
+//! the bucket layout of [`histogram::layout`].
+#![cfg_attr(not(feature = "std"), no_std)]
+#![forbid(unsafe_code)]
+
+pub mod histogram;
+mod units;
+
+pub use units::{CpuId, Nanos};
+
+#[cfg(feature = "std")]
+mod cpu_set;
+#[cfg(feature = "std")]
+pub mod finding;
+#[cfg(feature = "std")]
+pub mod machine;
+#[cfg(feature = "std")]
+pub mod run;
+#[cfg(feature = "std")]
+pub mod shield;
+#[cfg(feature = "std")]
+mod text;
+
+#[cfg(feature = "std")]
+pub use {
+    cpu_set::{CpuSet, ParseCpuSetError},
+    finding::{Finding, Severity},
+    histogram::Histogram,
+    machine::Machine,
+    run::Run,
+    text::{ParseDurationError, printable},
+};

@@ -1,0 +1,377 @@
+//! A machine: one snapshot of facts, as read from the kernel's files. No judgement.
+//!
+//! What a kernel may lack is an `Option`; what should have been readable and was not stands in
+//! [`Machine::unread`] with the reason.
+
+use crate::{CpuId, CpuSet, Finding};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The schema of [`Machine`] in JSON.
+pub const SCHEMA: &str = "quietcores.machine/1";
+
+/// One snapshot of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Machine {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The kernel that runs.
+    pub kernel: Kernel,
+    /// What the machine is: maker's name of the processor and of the board, where they are told.
+    pub processor: String,
+    /// `/sys/class/dmi/id/{sys_vendor,product_name}` or `/proc/device-tree/model`.
+    pub board: Option<String>,
+    /// The hypervisor, where this is a virtual machine: `kvm`, `xen`, or `unknown`.
+    pub hypervisor: Option<String>,
+    /// Current and available clock sources, current first.
+    pub clock_sources: Vec<String>,
+    /// CPUs that run now.
+    pub online: CpuSet,
+    /// CPUs that could ever run.
+    pub possible: CpuSet,
+    /// CPUs booted with `isolcpus=`; never those of a partition. `None`: not told.
+    pub isolated: Option<CpuSet>,
+    /// CPUs booted with `nohz_full=`. `None` where the kernel lacks it.
+    pub nohz_full: Option<CpuSet>,
+    /// Every present CPU, by number. Numbers may have holes.
+    pub cpus: Vec<Cpu>,
+    /// `/sys/devices/system/cpu/smt/control`: `on`, `off`, `forceoff`, `notsupported` ...
+    pub smt_control: Option<String>,
+    /// NUMA nodes.
+    pub nodes: Vec<Node>,
+    /// Every device interrupt.
+    pub irqs: Vec<Irq>,
+    /// The per-CPU interrupts without a number (LOC, RES, CAL ...) with counts by CPU.
+    pub vectors: Vec<Vector>,
+    /// `/proc/irq/default_smp_affinity`.
+    pub default_irq_affinity: Option<CpuSet>,
+    /// Sound cards.
+    pub sound_cards: Vec<Device>,
+    /// Network cards with a device behind them (no loopback, no tunnels).
+    pub network_cards: Vec<Device>,
+    /// Every thread, by TID.
+    pub tasks: Vec<Task>,
+    /// How CPUs can be given to groups of tasks.
+    pub cgroups: Cgroups,
+    /// Masks of the unbound workqueues.
+    pub workqueues: Workqueues,
+    /// Other settings that matter, by path below `/`, as read: `proc/sys/kernel/sched_rt_runtime_us`.
+    pub settings: BTreeMap<String, String>,
+    /// What should have been there and could not be read or understood.
+    pub unread: Vec<Finding>,
+}
+
+/// The kernel that runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Kernel {
+    /// `6.18.44`: `/proc/sys/kernel/osrelease`.
+    pub release: String,
+    /// `#1 SMP PREEMPT_DYNAMIC ...`: `/proc/sys/kernel/version`.
+    pub version: String,
+    /// `x86_64`, `aarch64` ... of the snapshot, from `/proc/sys/kernel/arch` or the processor.
+    pub arch: Option<String>,
+    /// How it preempts.
+    pub preemption: Preemption,
+    /// `/proc/cmdline`, split as the kernel splits it (double quotes hold blanks together).
+    pub boot_parameters: Vec<String>,
+    /// Options of `/proc/config.gz` or `/boot/config-RELEASE` that matter, without `CONFIG_`;
+    /// `y`, `m`, a value, or `n` for "is not set". `None` where neither file can be read.
+    pub config: Option<BTreeMap<String, String>>,
+}
+
+/// How a kernel preempts itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Preemption {
+    /// Not told by anything readable.
+    #[default]
+    Unknown,
+    /// Only at well-defined points.
+    None,
+    /// `PREEMPT_VOLUNTARY`.
+    Voluntary,
+    /// `PREEMPT_LAZY`.
+    Lazy,
+    /// `PREEMPT`: everywhere but in locked sections.
+    Full,
+    /// `PREEMPT_DYNAMIC`, and the mode in force cannot be read.
+    Dynamic,
+    /// `PREEMPT_RT`: `/sys/kernel/realtime` is 1.
+    Rt,
+}
+
+/// What kind of core a CPU belongs to, on machines that have several kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CoreKind {
+    /// The faster kind: P core, big core.
+    Performance,
+    /// The thriftier kind: E core, LITTLE core.
+    Efficiency,
+}
+
+/// One logical CPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Cpu {
+    /// Its number.
+    pub id: CpuId,
+    /// Whether it runs.
+    pub online: bool,
+    /// `topology/core_id`: unique within its package only.
+    pub core: Option<u32>,
+    /// `topology/physical_package_id`.
+    pub package: Option<u32>,
+    /// Itself and its SMT siblings.
+    pub siblings: CpuSet,
+    /// CPUs that share its last-level cache, itself among them.
+    pub llc: CpuSet,
+    /// Size of that cache in KiB.
+    pub llc_kib: Option<u64>,
+    /// Its NUMA node.
+    pub node: Option<u32>,
+    /// `cpu_capacity`, 1024 for the strongest.
+    pub capacity: Option<u32>,
+    /// Kind of core, where the machine has two.
+    pub kind: Option<CoreKind>,
+    /// `cpufreq/scaling_governor`.
+    pub governor: Option<String>,
+    /// `cpufreq/cpuinfo_max_freq`, kHz.
+    pub max_khz: Option<u64>,
+    /// `cpufreq/scaling_cur_freq`, kHz.
+    pub current_khz: Option<u64>,
+    /// `power/pm_qos_resume_latency_us`, as read: `n/a` forbids C-states, `0` means no constraint.
+    pub resume_latency: Option<String>,
+    /// Idle states, shallowest first.
+    pub idle_states: Vec<IdleState>,
+    /// Time stolen by the host since boot, in ticks of 1/100 s (`/proc/stat`).
+    pub steal_ticks: Option<u64>,
+}
+
+/// One idle state of a CPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IdleState {
+    /// `POLL`, `C1`, `C6` ...
+    pub name: String,
+    /// Exit latency in us.
+    pub latency_us: Option<u64>,
+    /// Whether it is disabled.
+    pub disabled: bool,
+    /// How often it was entered.
+    pub usage: Option<u64>,
+}
+
+/// A NUMA node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Node {
+    /// Its number.
+    pub id: u32,
+    /// Its CPUs.
+    pub cpus: CpuSet,
+}
+
+/// One device interrupt.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Irq {
+    /// Its number.
+    pub number: u32,
+    /// Names that its handlers registered: `xhci_hcd`, `snd_hda_intel:card0`. Shared IRQs have several.
+    pub actions: Vec<String>,
+    /// Interrupt controller: `PCI-MSIX-0000:00:02.0`, `IO-APIC`, `GICv2`.
+    pub chip: Option<String>,
+    /// Where it may be delivered: `smp_affinity_list`.
+    pub requested: Option<CpuSet>,
+    /// Where it is delivered: `effective_affinity_list`. Empty on some boards.
+    pub effective: Option<CpuSet>,
+    /// Interrupts by CPU since boot, in the order of [`Machine::cpus`] that are online.
+    pub counts: Vec<(CpuId, u64)>,
+    /// NUMA node of the device.
+    pub node: Option<u32>,
+    /// Why it cannot be moved, where that is known without trying (`/proc/irq/N` without mask
+    /// files; per-CPU interrupts). Managed IRQs show only when a write is tried.
+    pub immovable: Option<String>,
+}
+
+impl Irq {
+    /// Interrupts on all CPUs since boot.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().map(|c| c.1).sum()
+    }
+}
+
+/// A per-CPU interrupt without a number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Vector {
+    /// `LOC`, `RES`, `CAL`, `TLB`, `NMI`; `IPI0` on Arm.
+    pub name: String,
+    /// What the kernel calls it.
+    pub description: String,
+    /// By CPU. Rows that have one number for the whole machine (`ERR`, `MIS`) stand on CPU 0.
+    pub counts: Vec<(CpuId, u64)>,
+}
+
+/// A sound or network card and what is behind it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Device {
+    /// `card0`, `eth0`.
+    pub name: String,
+    /// For people: the card's id and long name; the network driver.
+    pub description: String,
+    /// Its place in the device tree: `/sys/devices/...`.
+    pub path: String,
+    /// The device that owns the interrupt: PCI address or platform name, with its driver.
+    pub controller: Option<String>,
+    /// The interrupts of that controller.
+    pub irqs: Vec<u32>,
+    /// What else hangs on the same controller or shares one of its IRQ lines.
+    pub shared_with: Vec<String>,
+}
+
+/// How a thread is scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Scheduling {
+    /// The policy.
+    pub policy: Policy,
+    /// 1 to 99 for FIFO and RR, else 0.
+    pub priority: u8,
+    /// -20 to 19; of meaning for OTHER and BATCH.
+    pub nice: i8,
+}
+
+/// A scheduling policy of sched(7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Policy {
+    /// `SCHED_OTHER`, which ps shows as TS.
+    Other,
+    /// `SCHED_FIFO`.
+    Fifo,
+    /// `SCHED_RR`.
+    Rr,
+    /// `SCHED_BATCH`.
+    Batch,
+    /// `SCHED_IDLE`.
+    Idle,
+    /// `SCHED_DEADLINE`.
+    Deadline,
+    /// `SCHED_EXT`.
+    Ext,
+}
+
+/// One thread, as the kernel sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Task {
+    /// Process.
+    pub pid: u32,
+    /// Thread; equal to `pid` for the first one.
+    pub tid: u32,
+    /// Start time in clock ticks since boot: with the TID it names one thread for ever.
+    pub start: u64,
+    /// Name of the thread, at most 15 characters; kernel workers may have more.
+    pub comm: String,
+    /// Command line, where it may be read and was asked for; else empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub command: String,
+    /// State letter: `R`, `S`, `D`, `Z` ...
+    pub state: char,
+    /// CPU it last ran on (PSR).
+    pub cpu: CpuId,
+    /// CPUs it may run on.
+    pub allowed: CpuSet,
+    /// How it is scheduled.
+    pub scheduling: Scheduling,
+    /// `Some` for kernel threads only.
+    pub kernel: Option<KernelThread>,
+    /// Its cpuset cgroup, as `/proc/PID/cgroup` names it (`/`, `/system.slice/mpd.service`).
+    pub cgroup: Option<String>,
+    /// Real user.
+    pub uid: u32,
+}
+
+impl Task {
+    /// Whether its CPUs can be changed: not so with the kernel's `PF_NO_SETAFFINITY`.
+    pub fn movable(&self) -> bool {
+        self.kernel.is_none_or(|k| k.movable)
+    }
+}
+
+/// What is special about a kernel thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KernelThread {
+    /// False where `PF_NO_SETAFFINITY` (0x04000000 of the flags in `/proc/PID/stat`) is set.
+    pub movable: bool,
+}
+
+/// How CPUs can be given to groups of tasks on this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Cgroups {
+    /// Where the cgroup v2 tree is mounted.
+    pub v2: Option<String>,
+    /// Whether the v2 root offers the cpuset controller (`cgroup.controllers`).
+    pub v2_cpuset: bool,
+    /// Whether `cpuset.cpus.partition` exists or could (kernel 5.0 and newer with v2 cpuset).
+    pub v2_isolated: Option<CpuSet>,
+    /// Where the cgroup v1 cpuset hierarchy is mounted.
+    pub v1_cpuset: Option<String>,
+    /// Whether v1 file names carry the `cpuset.` prefix.
+    pub v1_prefix: bool,
+    /// Every cpuset group below the root of whichever hierarchy holds cpuset, parents first.
+    pub groups: Vec<Group>,
+}
+
+/// One cgroup with a cpuset.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Group {
+    /// Its path below the mount, `/` for the root.
+    pub path: String,
+    /// `cpuset.cpus`, as requested.
+    pub cpus: Option<CpuSet>,
+    /// `cpuset.cpus.effective` (v2) or `cpuset.effective_cpus` (v1).
+    pub effective: Option<CpuSet>,
+    /// v2: `member`, `root`, `isolated`, `isolated invalid (reason)`.
+    pub partition: Option<String>,
+    /// v1: `cpuset.sched_load_balance`.
+    pub load_balance: Option<bool>,
+    /// Number of tasks directly inside.
+    pub tasks: u64,
+}
+
+/// Masks of the unbound workqueues, `/sys/devices/virtual/workqueue`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Workqueues {
+    /// `cpumask`: in force.
+    pub effective: Option<CpuSet>,
+    /// `cpumask_requested`: asked for; kernels before 6.8 lack it.
+    pub requested: Option<CpuSet>,
+    /// `cpumask_isolated`: what partitions take away.
+    pub isolated: Option<CpuSet>,
+}
+
+impl Machine {
+    /// The CPU with this number.
+    pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
+        self.cpus.iter().find(|cpu| cpu.id == id)
+    }
+
+    /// The physical cores as sets of their online logical CPUs, lowest CPU first.
+    pub fn cores(&self) -> Vec<CpuSet> {
+        let mut cores: Vec<CpuSet> = Vec::new();
+        for cpu in self.cpus.iter().filter(|cpu| cpu.online) {
+            let mut core = cpu.siblings.intersection(&self.online);
+            core.insert(cpu.id);
+            if !cores.iter().any(|known| known.contains(cpu.id)) {
+                cores.push(core);
+            }
+        }
+        cores
+    }
+
+    /// The value of a boot parameter, `""` for a bare word, `None` when absent. The last one wins.
+    pub fn boot_parameter(&self, name: &str) -> Option<&str> {
+        self.kernel.boot_parameters.iter().rev().find_map(|word| match word.split_once('=') {
+            Some((key, value)) if key == name => Some(value),
+            None if word == name => Some(""),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,218 @@
+//! A run: one execution of a probe, with everything needed to believe or doubt its figures.
+
+use crate::{
+    CpuId, CpuSet, Finding, Histogram, Nanos,
+    machine::{Policy, Scheduling},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The schema of [`Run`] in JSON.
+pub const SCHEMA: &str = "quietcores.run/1";
+
+/// What was asked of a probe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Spec {
+    /// What is measured.
+    pub probe: Probe,
+    /// One measuring thread on each.
+    pub cpus: CpuSet,
+    /// Policy of the measuring threads.
+    pub policy: Policy,
+    /// 1 to 99 for FIFO and RR, else 0.
+    pub priority: u8,
+    /// How long.
+    pub length: Nanos,
+    /// Readings above it are counted as beyond the threshold, and the worst kept with their time.
+    pub threshold: Nanos,
+    /// Width of a bucket of the linear histogram.
+    pub bucket: Nanos,
+    /// Number of buckets of the linear histogram.
+    pub buckets: u32,
+}
+
+/// What a probe measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Probe {
+    /// Timer expiry to thread running, every `interval`.
+    Wakeup {
+        /// Time between expiries.
+        interval: Nanos,
+    },
+    /// Time between neighbouring clock reads of a spinning thread.
+    Gap,
+}
+
+/// One execution of a probe.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Run {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Unique: UTC start time, probe and a few random digits, as `20261121T213000Z-wakeup-3f9a`.
+    pub id: String,
+    /// Free words of the user, or the arm's name within a proof.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
+    /// What was asked.
+    pub spec: Spec,
+    /// Start, UTC, RFC 3339 with milliseconds.
+    pub started: String,
+    /// How long it measured, by the clock.
+    pub lasted: Nanos,
+    /// Ended by a signal before its time; the figures are of what there is.
+    pub interrupted: bool,
+    /// Name of the machine, kernel and processor, enough to tell runs apart.
+    pub host: Host,
+    /// The clock that stamped the readings.
+    pub clock: Clock,
+    /// One measuring thread each.
+    pub threads: Vec<Thread>,
+    /// The stress that ran meanwhile.
+    pub stress: Option<Stress>,
+    /// Settings that the figures depend on, read before the first reading.
+    pub before: State,
+    /// The same, read after the last.
+    pub after: State,
+    /// What to know about this run: settings refused, state changed, noise above the figures.
+    pub findings: Vec<Finding>,
+}
+
+/// Where a run was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Host {
+    /// `uname -n`.
+    pub name: String,
+    /// `uname -r`.
+    pub release: String,
+    /// `uname -v`.
+    pub version: String,
+    /// `uname -m`.
+    pub arch: String,
+    /// Processor's name.
+    pub processor: String,
+    /// The hypervisor, if any.
+    pub hypervisor: Option<String>,
+    /// `/proc/sys/kernel/random/boot_id`: two runs with one id share a boot.
+    pub boot_id: String,
+    /// Version of quietcores.
+    pub program: String,
+}
+
+/// The clock that stamped a run, and what it costs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Clock {
+    /// `tsc`, `cntvct` or `clock_gettime`.
+    pub source: String,
+    /// Ticks a second of the counter; 1e9 for `clock_gettime`.
+    pub hertz: f64,
+    /// Largest disagreement with `CLOCK_MONOTONIC` over the run, in parts per million.
+    pub drift_ppm: f64,
+    /// Median cost of one read, measured on this machine before the run.
+    pub read: Nanos,
+    /// The instrument's own noise: median time of one turn of the measuring loop with nothing to
+    /// measure. Readings below it are the instrument.
+    pub floor: Nanos,
+}
+
+/// What one measuring thread found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Thread {
+    /// Its CPU.
+    pub cpu: CpuId,
+    /// How it was scheduled, read back from the kernel.
+    pub scheduling: Scheduling,
+    /// Where it might run, read back from the kernel.
+    pub allowed: CpuSet,
+    /// Whether all its memory was locked.
+    pub memory_locked: bool,
+    /// Periods that were due (wakeup), or clock reads made (gap).
+    pub expected: u64,
+    /// Readings taken: `expected` = `obtained` + `missed` for wakeup.
+    pub obtained: u64,
+    /// Periods that passed without the thread running in them.
+    pub missed: u64,
+    /// The readings as they were taken.
+    pub readings: Histogram,
+    /// Wakeup: the readings of every expected period, each missed one with the time from its
+    /// expiry to the moment the thread ran at last. `None` for gap.
+    pub corrected: Option<Histogram>,
+    /// Time of the largest reading, since the start.
+    pub max_at: Nanos,
+    /// Readings beyond the threshold.
+    pub beyond: u64,
+    /// Time lost in them: the sum of what is beyond the threshold (gap).
+    pub stolen: Nanos,
+    /// The largest readings, largest first, at most 64.
+    pub worst: Vec<Reading>,
+    /// What hit the thread, by its own counters: voluntary and involuntary context switches, page
+    /// faults, migrations; after minus before.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// One reading that is kept by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Reading {
+    /// When it ended, since the start of the run.
+    pub at: Nanos,
+    /// The measured time.
+    pub value: Nanos,
+    /// Periods missed because of it.
+    pub missed: u64,
+}
+
+/// The stress that ran while measuring.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Stress {
+    /// Suite or stress names, as asked.
+    pub names: Vec<String>,
+    /// What was started, word by word.
+    pub command: Vec<String>,
+    /// CPUs it was allowed.
+    pub cpus: CpuSet,
+    /// What each stressor really did.
+    pub throughput: Vec<Throughput>,
+}
+
+/// What one stressor did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Throughput {
+    /// `dentry`, `fault` ...
+    pub stressor: String,
+    /// Operations in all.
+    pub operations: f64,
+    /// Operations a second of wall time.
+    pub per_second: f64,
+}
+
+/// Settings that a figure depends on, read back from the kernel. Two equal states make two runs
+/// comparable; a state that changed between before and after makes a run void.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct State {
+    /// By path below `/`: IRQ masks, cpusets, sysctls, governors.
+    pub files: BTreeMap<String, String>,
+    /// By path below `/`, counters: they may grow (steal, interrupts on the measured CPUs).
+    pub counters: BTreeMap<String, u64>,
+}
+
+impl Run {
+    /// All threads' readings as one: the corrected ones where there are some.
+    pub fn readings(&self) -> Histogram {
+        let mut all = Histogram::default();
+        for (at, thread) in self.threads.iter().enumerate() {
+            let one = thread.corrected.as_ref().unwrap_or(&thread.readings);
+            if at == 0 {
+                all = one.clone();
+            } else {
+                all.merge(one);
+            }
+        }
+        all
+    }
+
+    /// Periods missed by all threads.
+    pub fn missed(&self) -> u64 {
+        self.threads.iter().map(|t| t.missed).sum()
+    }
+}
