@@ -1,1 +1,13 @@
-//! To be filled.
+//! Judges runs, and shows them: as text for a terminal, as one HTML page. Pure: no file, no
+//! clock, no terminal.
+//!
+//! Judge and show are two steps with plain data between them: every face prints the same
+//! [`quiet_types::Finding`]s and the same [`quiet_types::proof::Figure`]s.
+#![forbid(unsafe_code)]
+
+pub mod example;
+mod judge;
+pub mod stats;
+pub mod words;
+
+pub use judge::{Judgement, judge_proof, judge_run};

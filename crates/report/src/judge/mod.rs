@@ -1,0 +1,7 @@
+//! Judgements: what a run or a proof shows, as data.
+
+mod proof;
+mod run;
+
+pub use proof::{Judgement, judge_proof};
+pub use run::judge_run;
