@@ -68,7 +68,8 @@ pub fn run() -> Run {
 }
 
 fn arm(random: &mut Random, pair: u32, setting: Setting) -> Arm {
-    let id = |probe: &str| format!("20261121T2130{:02}Z-{probe}-{:04x}", pair, random_id(pair));
+    let id =
+        |probe: &str| format!("20261121T2130{pair:02}Z-{probe}-{:04x}", random_id(pair, setting));
     let room = (0.15 * normal(random)).exp();
     let (readings, missed) = wakeups(random, room, setting);
     let wakeup = finish(&id("wakeup"), wakeup_spec(), setting, readings, missed, random);
@@ -76,8 +77,8 @@ fn arm(random: &mut Random, pair: u32, setting: Setting) -> Arm {
     Arm { pair, setting, wakeup, gap: Some(gap), void: None }
 }
 
-fn random_id(pair: u32) -> u32 {
-    (pair + 1).wrapping_mul(0x9e37) & 0xffff
+fn random_id(pair: u32, setting: Setting) -> u32 {
+    (pair * 2 + setting as u32 + 1).wrapping_mul(0x9e37) & 0xffff
 }
 
 /// One latency, in ns.

@@ -8,6 +8,8 @@
 pub mod example;
 mod judge;
 pub mod stats;
+mod text;
 pub mod words;
 
 pub use judge::{Judgement, judge_proof, judge_run};
+pub use text::{Column, Table, findings_text, proof_text, run_text, wrap};

@@ -59,7 +59,7 @@ pub fn count(count: u64) -> String {
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push('\u{202f}');
+            text.push(' ');
         }
         text.push(digit);
     }
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(share(0.124), "12.4 %");
         assert_eq!(share(0.0), "0 %");
         assert_eq!(share(0.000_031), "0.0031 %");
-        assert_eq!(count(1_234_567), "1\u{202f}234\u{202f}567");
+        assert_eq!(count(1_234_567), "1 234 567");
         assert_eq!(count(12), "12");
     }
 }

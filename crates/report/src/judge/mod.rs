@@ -3,5 +3,6 @@
 mod proof;
 mod run;
 
+pub(crate) use proof::throughput;
 pub use proof::{Judgement, judge_proof};
 pub use run::judge_run;
