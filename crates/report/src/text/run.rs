@@ -100,10 +100,10 @@ fn row(run: &Run, thread: &Thread) -> Vec<String> {
     let mut row = vec![
         thread.cpu.to_string(),
         policy(thread.scheduling.policy, thread.scheduling.priority),
-        shown(all.min),
+        shown(thread.readings.min),
     ];
     row.extend([0.5, 0.99, 0.999].map(|q| shown(all.percentile(q))));
-    row.push(shown(all.max));
+    row.push(shown(thread.readings.max));
     row.push(format!("at {}", thread.max_at));
     let part = |count: u64| words::share(count as f64 / thread.expected.max(1) as f64);
     if run.spec.probe == Probe::Gap {
