@@ -9,6 +9,7 @@ pub mod example;
 mod html;
 mod judge;
 pub mod stats;
+pub mod svg;
 mod text;
 pub mod words;
 

@@ -19,6 +19,28 @@ pub fn share(share: f64) -> String {
     format!("{} %", significant(percent))
 }
 
+/// A round share for a tick: `10 %`, `0.001 %`.
+pub fn share_tick(share: f64) -> String {
+    let percent = share * 100.0;
+    let digits = if percent >= 1.0 { 0 } else { (-percent.log10() + 0.5) as usize };
+    format!("{percent:.digits$} %")
+}
+
+/// A percentile in percent with as many nines as it has, and one digit more: `50`, `99.93`.
+pub fn nines(q: f64) -> String {
+    let percent = q * 100.0;
+    let rest = (100.0 - percent).max(1e-6);
+    let digits = if rest >= 9.995 { 0 } else { (1.6 - rest.log10()).floor().max(0.0) as usize };
+    let text = format!("{percent:.digits$}");
+    match text.split_once('.') {
+        Some((_, fraction)) if fraction.bytes().all(|b| b == b'0') => {
+            text.split('.').next().unwrap_or_default().to_owned()
+        }
+        Some(_) => text.trim_end_matches('0').to_owned(),
+        None => text,
+    }
+}
+
 /// A ratio: `x0.033`.
 pub fn ratio(ratio: f64) -> String {
     format!("x{}", significant(ratio))
@@ -90,5 +112,13 @@ mod tests {
         assert_eq!(share(0.000_031), "0.0031 %");
         assert_eq!(count(1_234_567), "1 234 567");
         assert_eq!(count(12), "12");
+        for (q, text) in
+            [(0.0, "0"), (0.5, "50"), (0.9, "90"), (0.99, "99"), (0.999, "99.9"), (0.9999, "99.99")]
+        {
+            assert_eq!(nines(q), text);
+        }
+        for (share, text) in [(1.0, "100 %"), (0.1, "10 %"), (1e-3, "0.1 %"), (1e-5, "0.001 %")] {
+            assert_eq!(share_tick(share), text);
+        }
     }
 }
