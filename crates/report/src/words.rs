@@ -56,10 +56,10 @@ pub fn ratio_between(ratio: Ratio) -> String {
     )
 }
 
-/// `506 us -> 20.1 us`.
+/// `from 506 us to 20.1 us`.
 pub fn change(figure: &Figure) -> String {
     let show = |v| value(figure.unit, v);
-    format!("{} -> {}", show(figure.shared.median), show(figure.shielded.median))
+    format!("from {} to {}", show(figure.shared.median), show(figure.shielded.median))
 }
 
 /// At most four digits that matter: `1234`, `12.4`, `1.04`, `0.033`, `0.0012`.

@@ -15,7 +15,7 @@ use quiet_types::{
 const FORMS: [(&str, f64); 2] = [("wide", 720.0), ("narrow", 328.0)];
 
 /// Display bins a decade.
-const BINS: f64 = 18.0;
+const BINS: f64 = 22.0;
 
 /// One line of a chart: a setting, or a run.
 pub(crate) struct Series {
@@ -25,6 +25,9 @@ pub(crate) struct Series {
     pub class: &'static str,
     /// All its readings.
     pub whole: Histogram,
+    /// The smallest reading taken. The remainders of missed periods may be smaller; the scale
+    /// begins here, and they stand in its first bin.
+    pub least: Option<Nanos>,
     /// Its runs, drawn thin behind.
     pub runs: Vec<Histogram>,
 }
@@ -49,18 +52,18 @@ impl Plot {
 }
 
 /// Share of readings by latency, both axes logarithmic.
-pub(crate) fn histogram(series: &[Series], threshold: Nanos) -> String {
-    let title = "Histogram of latencies, logarithmic on both axes";
+pub(crate) fn histogram(series: &[Series], threshold: Nanos, axis: &str) -> String {
+    let title = format!("Histogram of {axis}, logarithmic on both axes");
     both(|class, width| {
         let height = if class == "wide" { 340.0 } else { 280.0 };
-        let plot = Plot::new(width, height, 58.0);
+        let plot = Plot::new(width, height, 64.0);
         let x = latency_scale(series, plot.left, plot.right);
         let bins: Vec<Vec<f64>> = series.iter().map(|one| shares(&one.whole, &x)).collect();
         let least = series.iter().map(|s| s.whole.count).max().unwrap_or(1).max(1);
         let low = 10f64.powf((1.0 / least as f64).log10().floor().min(-1.0));
         let y = Scale { low, high: 1.0, from: plot.bottom, to: plot.top };
         let mut svg = Svg::new(width, height);
-        grid_x(&mut svg, &x, &plot, "latency");
+        grid_x(&mut svg, &x, &plot, axis);
         for share in y.decades() {
             svg.line("grid", (plot.left, y.at(share)), (plot.right, y.at(share)));
             let label = words::share_tick(share);
@@ -74,7 +77,7 @@ pub(crate) fn histogram(series: &[Series], threshold: Nanos) -> String {
         }
         hits_by_bin(&mut svg, series, &bins, &x, &plot);
         legend(&mut svg, series, &plot);
-        svg.finish(&format!("chart {class}"), title)
+        svg.finish(&format!("chart {class}"), &title)
     })
 }
 
@@ -83,7 +86,7 @@ pub(crate) fn percentiles(series: &[Series], threshold: Nanos) -> String {
     let title = "Latency by percentile";
     both(|class, width| {
         let height = if class == "wide" { 340.0 } else { 280.0 };
-        let plot = Plot::new(width, height, 58.0);
+        let plot = Plot::new(width, height, 64.0);
         let most = series.iter().map(|s| s.whole.count).max().unwrap_or(1).max(10);
         // 1 / (1 - p) is a plain logarithmic scale.
         let x = Scale { low: 1.0, high: most as f64, from: plot.left, to: plot.right };
@@ -96,7 +99,11 @@ pub(crate) fn percentiles(series: &[Series], threshold: Nanos) -> String {
         for nines in x.decades() {
             svg.line("grid", (x.at(nines), plot.top), (x.at(nines), plot.bottom));
             let label = percentile_tick(nines);
-            svg.text("tick", (x.at(nines), plot.bottom + 17.0), Anchor::Middle, &label);
+            // The last one may stand at the edge of the drawing, where half of it would be cut off.
+            let near = plot.right - x.at(nines) < 24.0;
+            let (at, anchor) =
+                if near { (plot.right + 8.0, Anchor::End) } else { (x.at(nines), Anchor::Middle) };
+            svg.text("tick", (at, plot.bottom + 17.0), anchor, &label);
         }
         svg.text("axis", (plot.right, plot.bottom + 35.0), Anchor::End, "percentile");
         if (y.low..=y.high).contains(&(threshold.0 as f64)) {
@@ -180,7 +187,7 @@ pub(crate) fn ratio_scale(ratios: impl Iterator<Item = Ratio>) -> (f64, f64) {
 
 /// One ratio with its interval, drawn; the line is x1, no change.
 pub(crate) fn interval(ratio: Ratio, class: &str, (low, high): (f64, f64)) -> String {
-    let (width, height, middle) = (190.0, 26.0, 13.0);
+    let (width, height, middle) = (190.0, 20.0, 10.0);
     let x = Scale { low, high, from: 8.0, to: width - 8.0 };
     let mut svg = Svg::new(width, height);
     for decade in x.decades() {
@@ -212,7 +219,13 @@ pub(crate) fn interval_axis((low, high): (f64, f64)) -> String {
 }
 
 fn latency_scale(series: &[Series], from: f64, to: f64) -> Scale {
-    let least = series.iter().filter_map(|s| s.whole.min).min().unwrap_or(Nanos(1_000)).0.max(1);
+    let least = series
+        .iter()
+        .filter_map(|s| s.least.or(s.whole.min))
+        .min()
+        .unwrap_or(Nanos(1_000))
+        .0
+        .max(1);
     let most = series.iter().filter_map(|s| s.whole.max).max().unwrap_or(Nanos(1_000_000)).0;
     let low = least as f64 / 1.25;
     Scale { low, high: (most as f64 * 1.25).max(low * 10.0), from, to }
@@ -354,7 +367,13 @@ mod tests {
     #[test]
     fn display_bins_hold_every_reading() {
         let all = Histogram::of((0..5000u64).map(|n| Nanos(n * n)));
-        let series = [Series { name: "x".into(), class: "a", whole: all.clone(), runs: vec![] }];
+        let series = [Series {
+            name: "x".into(),
+            class: "a",
+            least: None,
+            whole: all.clone(),
+            runs: vec![],
+        }];
         let x = latency_scale(&series, 0.0, 700.0);
         let sum: f64 = shares(&all, &x).iter().sum();
         assert!((sum - 1.0).abs() < 1e-6, "{sum}");
@@ -378,12 +397,13 @@ mod tests {
         let none = || Series {
             name: "none".into(),
             class: "a",
+            least: None,
             whole: Histogram::default(),
             runs: vec![Histogram::default()],
         };
-        for chart in [histogram(&[none()], Nanos(1)), percentiles(&[none()], Nanos(1))] {
+        for chart in [histogram(&[none()], Nanos(1), "latency"), percentiles(&[none()], Nanos(1))] {
             assert!(chart.starts_with("<svg") && !chart.contains("NaN"), "{chart}");
         }
-        assert!(!histogram(&[], Nanos(1)).contains("NaN"));
+        assert!(!histogram(&[], Nanos(1), "latency").contains("NaN"));
     }
 }

@@ -141,8 +141,10 @@ fn wakeups(proof: &Proof) -> Vec<Series> {
     [(Setting::Shared, "a"), (proof.other(), "b")]
         .map(|(setting, class)| {
             let valid = proof.arms_of(setting).filter(|arm| arm.void.is_none());
-            let runs: Vec<Histogram> = valid.map(|arm| arm.wakeup.readings()).collect();
-            Series { name: setting.to_string(), class, whole: merged(&runs), runs }
+            let runs: Vec<&Run> = valid.map(|arm| &arm.wakeup).collect();
+            let least = least(&runs);
+            let runs: Vec<Histogram> = runs.iter().map(|run| run.readings()).collect();
+            Series { name: setting.to_string(), class, least, whole: merged(&runs), runs }
         })
         .into()
 }
@@ -152,11 +154,22 @@ fn stolen(proof: &Proof) -> Markup {
         .map(|(setting, class)| {
             let gaps = proof.arms_of(setting).filter_map(|arm| arm.gap.as_ref());
             let runs: Vec<Histogram> = gaps.map(Run::readings).collect();
-            Series { name: setting.to_string(), class, whole: merged(&runs), runs: Vec::new() }
+            Series {
+                name: setting.to_string(),
+                class,
+                least: None,
+                whole: merged(&runs),
+                runs: Vec::new(),
+            }
         })
         .into();
     let gap = proof.arms.iter().find_map(|arm| arm.gap.as_ref());
     html! { @if let Some(gap) = gap { (sections::stolen(&series, gap.spec.threshold)) } }
+}
+
+/// The smallest reading taken by any thread.
+fn least(runs: &[&Run]) -> Option<quiet_types::Nanos> {
+    runs.iter().flat_map(|run| &run.threads).filter_map(|thread| thread.readings.min).min()
 }
 
 fn merged(runs: &[Histogram]) -> Histogram {
@@ -174,6 +187,7 @@ fn series(runs: &[&Run]) -> Vec<Series> {
         .map(|(run, class)| Series {
             name: if runs.len() > 1 { name(run) } else { String::new() },
             class,
+            least: least(&[run]),
             whole: run.readings(),
             runs: Vec::new(),
         })

@@ -46,7 +46,7 @@ pub(super) fn applied(proof: &Proof) -> Markup {
         h2 { "What was done to the machine" }
         @if let Some(shield) = &proof.shield {
             p {
-                "Shielded: CPUs " (shield.cpus) ". Left to everybody else: CPUs " (shield.housekeeping) ". "
+                "Shielded: " (cpus(&shield.cpus)) ". Left to everybody else: " (cpus(&shield.housekeeping)) ". "
                 @if let Some(mechanism) = shield.mechanism {
                     @let how = match mechanism {
                         quiet_types::shield::Mechanism::PartitionV2 => "an isolated cgroup v2 partition",
@@ -64,6 +64,16 @@ pub(super) fn applied(proof: &Proof) -> Markup {
     }
 }
 
+/// `CPU 3`, `CPUs 0-2`.
+fn cpus(set: &quiet_types::CpuSet) -> String {
+    format!("{} {set}", if set.len() == 1 { "CPU" } else { "CPUs" })
+}
+
+/// A path that may break after its slashes.
+fn path(path: &str) -> Markup {
+    html! { @for part in path.split_inclusive('/') { (part) wbr; } }
+}
+
 fn steps(steps: &[StepTaken]) -> Markup {
     let shown =
         |value: &str| if value.is_empty() { "(empty)".to_owned() } else { value.to_owned() };
@@ -74,7 +84,7 @@ fn steps(steps: &[StepTaken]) -> Markup {
                 tbody {
                     @for step in steps {
                         tr {
-                            td.path { (step.what) }
+                            td.path { (path(&step.what)) }
                             td { code { (shown(&step.old)) } }
                             td { code { (shown(&step.new)) } }
                             td.wrap { (step.why) }
@@ -262,7 +272,7 @@ pub(super) fn state(run: &Run) -> Markup {
                             @for key in keys {
                                 @let (old, new) = (before.get(key), after.get(key));
                                 tr {
-                                    td.path { (key) }
+                                    td.path { (path(key)) }
                                     td.wrap { code { (shown(old)) } }
                                     td.wrap {
                                         @if old == new { "same" }

@@ -87,12 +87,12 @@ pub(super) fn distributions(series: &[Series], threshold: Nanos) -> Markup {
     html! {
         h2 { "Where the readings lie" }
         figure {
-            (PreEscaped(charts::histogram(series, threshold)))
+            (PreEscaped(charts::histogram(series, threshold, "latency")))
             p.read.screen {}
             figcaption {
                 "Share of readings by latency. Both axes are logarithmic: the rare late ones on the "
                 "right are what a listener hears. Missed periods are counted with the time they "
-                "would have waited."
+                "would have waited; what is shorter than the scale stands in its first bin."
             }
         }
         figure {
@@ -121,7 +121,7 @@ pub(super) fn pairs(proof: &Proof) -> Markup {
             div.many {
                 @for figure in &proof.figures {
                     figure {
-                        figcaption { (figure.title) " " span { (figure.verdict) } }
+                        figcaption { (figure.title) " " span.verdict.(class(figure.verdict)) { (figure.verdict) } }
                         (PreEscaped(charts::pairs(figure, &other)))
                     }
                 }
@@ -135,7 +135,7 @@ pub(super) fn stolen(series: &[Series], threshold: Nanos) -> Markup {
     html! {
         h2 { "Stolen time" }
         figure {
-            (PreEscaped(charts::histogram(series, threshold)))
+            (PreEscaped(charts::histogram(series, threshold, "gap")))
             p.read.screen {}
             figcaption {
                 "Time between neighbouring clock reads of a thread that never sleeps. What is "
