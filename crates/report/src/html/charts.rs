@@ -69,12 +69,12 @@ pub(crate) fn histogram(series: &[Series], threshold: Nanos, axis: &str) -> Stri
             let label = words::share_tick(share);
             svg.text("tick", (plot.left - 7.0, y.at(share) + 4.0), Anchor::End, &label);
         }
-        limit(&mut svg, &x, &plot, threshold);
         for (one, shares) in series.iter().zip(&bins) {
             let outline = outline(shares, &x, &y, plot.bottom);
             svg.path(&format!("area {}", one.class), &outline);
             svg.path(&format!("line {}", one.class), &outline);
         }
+        limit(&mut svg, &x, &plot, threshold);
         hits_by_bin(&mut svg, series, &bins, &x, &plot);
         legend(&mut svg, series, &plot);
         svg.finish(&format!("chart {class}"), &title)
@@ -96,16 +96,27 @@ pub(crate) fn percentiles(series: &[Series], threshold: Nanos) -> String {
             svg.line("grid", (plot.left, y.at(ns)), (plot.right, y.at(ns)));
             svg.text("tick", (plot.left - 7.0, y.at(ns) + 4.0), Anchor::End, &tick(ns));
         }
+        let mut free = f64::MIN;
         for nines in x.decades() {
             svg.line("grid", (x.at(nines), plot.top), (x.at(nines), plot.bottom));
             let label = percentile_tick(nines);
-            // The last one may stand at the edge of the drawing, where half of it would be cut off.
-            let near = plot.right - x.at(nines) < 24.0;
-            let (at, anchor) =
-                if near { (plot.right + 8.0, Anchor::End) } else { (x.at(nines), Anchor::Middle) };
-            svg.text("tick", (at, plot.bottom + 17.0), anchor, &label);
+            let half = 3.7 * label.chars().count() as f64;
+            // Half of the last one must not be cut off; one without room is left out.
+            let at = x.at(nines).min(width - half);
+            if at - half >= free {
+                svg.text("tick", (at, plot.bottom + 17.0), Anchor::Middle, &label);
+                free = at + half;
+            }
         }
         svg.text("axis", (plot.right, plot.bottom + 35.0), Anchor::End, "percentile");
+        for one in series {
+            for run in &one.runs {
+                svg.path(&format!("thin {}", one.class), &curve(run, &x, &y));
+            }
+        }
+        for one in series {
+            svg.path(&format!("line {}", one.class), &curve(&one.whole, &x, &y));
+        }
         if (y.low..=y.high).contains(&(threshold.0 as f64)) {
             let at = y.at(threshold.0 as f64);
             svg.line("limit", (plot.left, at), (plot.right, at));
@@ -115,14 +126,6 @@ pub(crate) fn percentiles(series: &[Series], threshold: Nanos) -> String {
                 Anchor::Start,
                 &threshold_name(threshold),
             );
-        }
-        for one in series {
-            for run in &one.runs {
-                svg.path(&format!("thin {}", one.class), &curve(run, &x, &y));
-            }
-        }
-        for one in series {
-            svg.path(&format!("line {}", one.class), &curve(&one.whole, &x, &y));
         }
         hits_by_percentile(&mut svg, series, &x, &plot);
         legend(&mut svg, series, &plot);

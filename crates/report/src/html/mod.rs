@@ -66,6 +66,7 @@ pub fn runs_page(runs: &[Run]) -> String {
                 @if let Some(run) = first { " of " (run.host.name) ", " (when(&run.started)) }
             }
             h1.plain { (capital(&title)) }
+            @if let [run] = runs { (sections::run_hero(run)) }
         }
         @for probe in [false, true] {
             @let these: Vec<&Run> =

@@ -31,6 +31,30 @@ pub(super) fn hero(proof: &Proof) -> Markup {
     }
 }
 
+/// The figures of one run, large.
+pub(super) fn run_hero(run: &Run) -> Markup {
+    let all = run.readings();
+    let shown = |value: Option<Nanos>| value.map_or("–".to_owned(), |v| v.to_string());
+    let (threshold, expected) = (run.spec.threshold, run.threads.iter().map(|t| t.expected).sum());
+    let beyond = part(all.above(threshold), expected);
+    html! {
+        dl.hero {
+            @for (name, q) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
+                div { dt { (name) } dd.now { (shown(all.percentile(q))) } }
+            }
+            div { dt { "largest" } dd.now { (shown(all.max)) } }
+            @if run.spec.probe == Probe::Gap {
+                @let stolen = run.threads.iter().map(|t| t.stolen.0).sum::<u64>();
+                @let whole = run.lasted.0 * run.threads.len() as u64;
+                div { dt { "stolen" } dd.now { (part(stolen, whole)) } }
+            } @else {
+                div { dt { "beyond " (threshold) } dd.now { (beyond) } }
+                div { dt { "missed periods" } dd.now { (part(run.missed(), expected)) } }
+            }
+        }
+    }
+}
+
 /// Every figure with its interval drawn.
 pub(super) fn figures(proof: &Proof) -> Markup {
     let scale = charts::ratio_scale(proof.figures.iter().map(|figure| figure.ratio));
@@ -45,16 +69,16 @@ pub(super) fn figures(proof: &Proof) -> Markup {
         }
         @if proof.figures.is_empty() { p { "No pair of runs is valid: there is no figure." } } @else {
             div.box tabindex="0" {
-                table {
+                table.figures {
                     thead { tr {
                         th { "figure" } th.n { "shared" } th.n { (proof.other()) }
                         th { "ratio" } th.n { "p" } th { "verdict" }
                     } }
                     tbody { @for figure in &proof.figures { (row(figure, scale)) } }
                     tfoot { tr {
-                        td colspan="3" {}
-                        td { (PreEscaped(charts::interval_axis(scale))) }
-                        td colspan="2" {}
+                        td.name colspan="3" {}
+                        td.ratio { (PreEscaped(charts::interval_axis(scale))) }
+                        td.p colspan="2" {}
                     } }
                 }
             }
@@ -69,15 +93,15 @@ fn row(figure: &Figure, scale: (f64, f64)) -> Markup {
     let drawn = if figure.verdict == Verdict::NotShown { "" } else { class(figure.verdict) };
     html! {
         tr {
-            td class=[(figure.role == Role::Primary).then_some("primary")] { (figure.title) }
-            td.n { (words::value(figure.unit, figure.shared.median)) }
-            td.n { (words::value(figure.unit, figure.shielded.median)) }
-            td {
+            td.name.primary[figure.role == Role::Primary] { (figure.title) }
+            td.n.was { (words::value(figure.unit, figure.shared.median)) }
+            td.n.now { (words::value(figure.unit, figure.shielded.median)) }
+            td.ratio {
                 (PreEscaped(charts::interval(figure.ratio, drawn, scale)))
                 small { (words::ratio_between(figure.ratio)) }
             }
-            td.n { (format!("{:.3}", figure.p_value)) }
-            td { span.verdict.(class(figure.verdict)) { (figure.verdict) } }
+            td.n.p { (format!("{:.3}", figure.p_value)) }
+            td.says { span.verdict.(class(figure.verdict)) { (figure.verdict) } }
         }
     }
 }
@@ -150,7 +174,6 @@ pub(super) fn threads(runs: &[&Run]) -> Markup {
     let gap = runs.iter().any(|run| run.spec.probe == Probe::Gap);
     html! {
         h2 { @if gap { "Gaps" } @else { "Wakeup latency" } }
-        @if let [run] = runs { p.why { (text::asked(run)) } }
         div.box tabindex="0" {
             table {
                 thead { tr {
