@@ -28,7 +28,8 @@ fn text(bytes: &[u8]) -> String {
 fn kept() -> (tempfile::TempDir, Proof, Run) {
     let dir = tempfile::tempdir().unwrap();
     let store = quiet_store::Store::at(dir.path().join("data/quietcores"));
-    let (proof, run) = (example::proof(), example::run());
+    let proof = example::proof();
+    let run = Run { id: "20261121T205959Z-wakeup-0001".into(), ..example::run() };
     store.save_proof(&proof, &quiet_report::proof_page(&proof)).unwrap();
     store.save_run(&run).unwrap();
     (dir, proof, run)
