@@ -1,4 +1,5 @@
 //! `quietcores report`, from the outside.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use quiet_report::example;
 use quiet_types::{Proof, Run};

@@ -62,7 +62,7 @@ pub fn proof() -> Proof {
     proof
 }
 
-/// One run of the wakeup probe with invented readings: the first shared arm of [`proof`].
+/// One run of the wakeup probe with invented readings: the first shared arm of [`proof()`].
 pub fn run() -> Run {
     arm(&mut Random::new(0x1999), 0, Setting::Shared).wakeup
 }

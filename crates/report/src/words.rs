@@ -41,6 +41,11 @@ pub fn nines(q: f64) -> String {
     }
 }
 
+/// A p-value: `0.008`, `<0.001`.
+pub fn p_value(p: f64) -> String {
+    if p < 0.0005 { "<0.001".to_owned() } else { format!("{p:.3}") }
+}
+
 /// A ratio: `x0.033`.
 pub fn ratio(ratio: f64) -> String {
     format!("x{}", significant(ratio))
@@ -60,6 +65,22 @@ pub fn ratio_between(ratio: Ratio) -> String {
 pub fn change(figure: &Figure) -> String {
     let show = |v| value(figure.unit, v);
     format!("from {} to {}", show(figure.shared.median), show(figure.shielded.median))
+}
+
+/// The notes of figures, each once with the figures that it is about.
+pub fn notes(figures: &[Figure]) -> Vec<String> {
+    let mut notes: Vec<(&str, Vec<&str>)> = Vec::new();
+    for figure in figures.iter().filter(|figure| !figure.note.is_empty()) {
+        match notes.iter_mut().find(|(note, _)| *note == figure.note) {
+            Some((_, titles)) => titles.push(&figure.title),
+            None => notes.push((&figure.note, vec![&figure.title])),
+        }
+    }
+    let of = |titles: Vec<&str>| match titles.len() {
+        n if n > 1 && n == figures.len() => "every figure".to_owned(),
+        _ => titles.join(", "),
+    };
+    notes.into_iter().map(|(note, titles)| format!("{}: {note}", of(titles))).collect()
 }
 
 /// At most four digits that matter: `1234`, `12.4`, `1.04`, `0.033`, `0.0012`.

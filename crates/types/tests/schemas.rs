@@ -1,6 +1,7 @@
 //! The committed JSON schemas are those of the types: what programs read is a contract.
 //!
 //! After a deliberate change: `QUIETCORES_BLESS=1 cargo test -p quiet-types --test schemas`.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(feature = "std")]
 
 use quiet_types::{Machine, Proof, Run};

@@ -46,8 +46,15 @@ struct Plot {
 }
 
 impl Plot {
-    fn new(width: f64, height: f64, left: f64) -> Plot {
-        Plot { left, right: width - 12.0, top: 30.0, bottom: height - 42.0 }
+    /// With room for the legend above and the axis below.
+    fn new(width: f64, height: f64, series: &[Series]) -> Plot {
+        let plot = Plot { left: 64.0, right: width - 12.0, top: 30.0, bottom: height - 42.0 };
+        let rows = legend_places(series, &plot).last().map_or(0.0, |place| place.1);
+        Plot { top: plot.top + rows, bottom: plot.bottom + rows, ..plot }
+    }
+
+    fn height(&self) -> f64 {
+        self.bottom + 42.0
     }
 }
 
@@ -56,13 +63,13 @@ pub(crate) fn histogram(series: &[Series], threshold: Nanos, axis: &str) -> Stri
     let title = format!("Histogram of {axis}, logarithmic on both axes");
     both(|class, width| {
         let height = if class == "wide" { 340.0 } else { 280.0 };
-        let plot = Plot::new(width, height, 64.0);
+        let plot = Plot::new(width, height, series);
         let x = latency_scale(series, plot.left, plot.right);
         let bins: Vec<Vec<f64>> = series.iter().map(|one| shares(&one.whole, &x)).collect();
         let least = series.iter().map(|s| s.whole.count).max().unwrap_or(1).max(1);
         let low = 10f64.powf((1.0 / least as f64).log10().floor().min(-1.0));
         let y = Scale { low, high: 1.0, from: plot.bottom, to: plot.top };
-        let mut svg = Svg::new(width, height);
+        let mut svg = Svg::new(width, plot.height());
         grid_x(&mut svg, &x, &plot, axis);
         for share in y.decades() {
             svg.line("grid", (plot.left, y.at(share)), (plot.right, y.at(share)));
@@ -86,12 +93,12 @@ pub(crate) fn percentiles(series: &[Series], threshold: Nanos) -> String {
     let title = "Latency by percentile";
     both(|class, width| {
         let height = if class == "wide" { 340.0 } else { 280.0 };
-        let plot = Plot::new(width, height, 64.0);
+        let plot = Plot::new(width, height, series);
         let most = series.iter().map(|s| s.whole.count).max().unwrap_or(1).max(10);
         // 1 / (1 - p) is a plain logarithmic scale.
         let x = Scale { low: 1.0, high: most as f64, from: plot.left, to: plot.right };
         let y = latency_scale(series, plot.bottom, plot.top);
-        let mut svg = Svg::new(width, height);
+        let mut svg = Svg::new(width, plot.height());
         for ns in y.decades() {
             svg.line("grid", (plot.left, y.at(ns)), (plot.right, y.at(ns)));
             svg.text("tick", (plot.left - 7.0, y.at(ns) + 4.0), Anchor::End, &tick(ns));
@@ -354,12 +361,28 @@ fn percentile_tick(nines: f64) -> String {
     format!("{} %", words::nines(1.0 - 1.0 / nines))
 }
 
+/// Where each entry of the legend begins, and how far below the first row.
+fn legend_places(series: &[Series], plot: &Plot) -> Vec<(f64, f64)> {
+    let (mut x, mut y) = (plot.left, 0.0);
+    let named = series.iter().filter(|one| !one.name.is_empty());
+    named
+        .map(|one| {
+            let length = 32.0 + 7.2 * one.name.chars().count() as f64;
+            if x > plot.left && x + length > plot.right {
+                (x, y) = (plot.left, y + 18.0);
+            }
+            let place = (x, y);
+            x += length + 22.0;
+            place
+        })
+        .collect()
+}
+
 fn legend(svg: &mut Svg, series: &[Series], plot: &Plot) {
-    let mut x = plot.left;
-    for one in series.iter().filter(|one| !one.name.is_empty()) {
-        svg.line(&format!("line {}", one.class), (x, 13.0), (x + 26.0, 13.0));
-        svg.text("legend", (x + 32.0, 17.0), Anchor::Start, &one.name);
-        x += 32.0 + 7.2 * one.name.chars().count() as f64 + 22.0;
+    let named = series.iter().filter(|one| !one.name.is_empty());
+    for (one, (x, y)) in named.zip(legend_places(series, plot)) {
+        svg.line(&format!("line {}", one.class), (x, y + 13.0), (x + 26.0, y + 13.0));
+        svg.text("legend", (x + 32.0, y + 17.0), Anchor::Start, &one.name);
     }
 }
 

@@ -10,7 +10,12 @@ mod sections;
 use crate::{judge::throughput, text, words};
 use charts::Series;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use quiet_types::{Histogram, Proof, Run, proof::Setting, proof::Verdict, run::Probe};
+use quiet_types::{
+    Histogram, Proof, Run,
+    proof::Setting,
+    proof::Verdict,
+    run::{Probe, Thread},
+};
 
 /// Stands near the beginning of every page: how an earlier page is told from a foreign file.
 pub const PAGE_MARK: &str = r#"<meta name="generator" content="quietcores">"#;
@@ -72,14 +77,15 @@ pub fn runs_page(runs: &[Run]) -> String {
             @let these: Vec<&Run> =
                 runs.iter().filter(|run| (run.spec.probe == Probe::Gap) == probe).collect();
             @if let Some(run) = these.first() {
-                (sections::threads(&these))
-                (sections::distributions(&series(&these), run.spec.threshold))
+                @let names = names(&these);
+                (sections::threads(&these, &names))
+                (sections::distributions(&series(&these, &names), run.spec.threshold))
             }
         }
-        @for run in runs {
+        @for (run, name) in runs.iter().zip(names(&runs.iter().collect::<Vec<_>>())) {
             @let found = text::findings(run);
             @if !found.is_empty() {
-                @if several { h2 { "Findings of " (name(run)) } } @else { h2 { "Findings" } }
+                @if several { h2 { "Findings of " (name) } } @else { h2 { "Findings" } }
                 (parts::finding_list(&found))
             }
         }
@@ -181,24 +187,48 @@ fn merged(runs: &[Histogram]) -> Histogram {
     whole
 }
 
-fn series(runs: &[&Run]) -> Vec<Series> {
-    let classes = ["b", "a", "c", "d", "e", "f"];
-    runs.iter()
-        .zip(classes.iter().cycle())
-        .map(|(run, class)| Series {
-            name: if runs.len() > 1 { name(run) } else { String::new() },
+/// A line a run; of a single run, a line a CPU.
+fn series(runs: &[&Run], names: &[String]) -> Vec<Series> {
+    let lines: Vec<(String, Vec<&Thread>)> = match runs {
+        [run] if (2..=CLASSES.len()).contains(&run.threads.len()) => {
+            run.threads.iter().map(|t| (format!("CPU {}", t.cpu), vec![t])).collect()
+        }
+        [run] => vec![(String::new(), run.threads.iter().collect())],
+        many => many
+            .iter()
+            .zip(names)
+            .map(|(run, name)| (name.clone(), run.threads.iter().collect()))
+            .collect(),
+    };
+    let line = |((name, threads), class): ((String, Vec<&Thread>), &&'static str)| {
+        let each: Vec<Histogram> =
+            threads.iter().map(|t| t.corrected.as_ref().unwrap_or(&t.readings).clone()).collect();
+        Series {
+            name,
             class,
-            least: least(&[run]),
-            whole: run.readings(),
-            runs: Vec::new(),
-        })
-        .collect()
+            least: threads.iter().filter_map(|thread| thread.readings.min).min(),
+            whole: merged(&each),
+            runs: if each.len() > CLASSES.len() { each } else { Vec::new() },
+        }
+    };
+    lines.into_iter().zip(CLASSES.iter().cycle()).map(line).collect()
 }
 
-/// A run's label, else the end of its id.
-fn name(run: &Run) -> String {
-    let text = if run.label.is_empty() { &run.id } else { &run.label };
-    quiet_types::printable(text, 28)
+/// Colours and dashes of the page's style, in the order in which lines take them.
+const CLASSES: [&str; 6] = ["b", "a", "c", "d", "e", "f"];
+
+/// A run's label, else its id; with its number in front where two would be named alike.
+fn names(runs: &[&Run]) -> Vec<String> {
+    let name = |run: &&Run| {
+        let text = if run.label.is_empty() { &run.id } else { &run.label };
+        quiet_types::printable(text, 28)
+    };
+    let names: Vec<String> = runs.iter().map(name).collect();
+    let unique: std::collections::BTreeSet<&String> = names.iter().collect();
+    if unique.len() == names.len() {
+        return names;
+    }
+    names.iter().enumerate().map(|(at, name)| format!("{} {name}", at + 1)).collect()
 }
 
 /// `2026-11-21 21:30 UTC` of an RFC 3339 time.

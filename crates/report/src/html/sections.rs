@@ -2,7 +2,7 @@
 
 use super::{
     charts::{self, Series},
-    class, name, part,
+    class, part,
 };
 use crate::{text, words};
 use maud::{Markup, PreEscaped, html};
@@ -83,9 +83,7 @@ pub(super) fn figures(proof: &Proof) -> Markup {
                 }
             }
         }
-        @for figure in proof.figures.iter().filter(|figure| !figure.note.is_empty()) {
-            p.why { (figure.title) ": " (figure.note) "." }
-        }
+        @for note in words::notes(&proof.figures) { p.why { (note) "." } }
     }
 }
 
@@ -100,7 +98,7 @@ fn row(figure: &Figure, scale: (f64, f64)) -> Markup {
                 (PreEscaped(charts::interval(figure.ratio, drawn, scale)))
                 small { (words::ratio_between(figure.ratio)) }
             }
-            td.n.p { (format!("{:.3}", figure.p_value)) }
+            td.n.p { (words::p_value(figure.p_value)) }
             td.says { span.verdict.(class(figure.verdict)) { (figure.verdict) } }
         }
     }
@@ -125,7 +123,7 @@ pub(super) fn distributions(series: &[Series], threshold: Nanos) -> Markup {
             figcaption {
                 "Latency by percentile, each further nine as wide as the one before. "
                 @if series.iter().any(|one| one.runs.len() > 1) {
-                    "Thin lines are single runs, thick ones all runs of a setting."
+                    "Thin lines are single runs (or CPUs), thick ones all of them together."
                 }
             }
         }
@@ -170,7 +168,7 @@ pub(super) fn stolen(series: &[Series], threshold: Nanos) -> Markup {
 }
 
 /// A row a thread of one or several runs of one probe.
-pub(super) fn threads(runs: &[&Run]) -> Markup {
+pub(super) fn threads(runs: &[&Run], names: &[String]) -> Markup {
     let gap = runs.iter().any(|run| run.spec.probe == Probe::Gap);
     html! {
         h2 { @if gap { "Gaps" } @else { "Wakeup latency" } }
@@ -183,8 +181,10 @@ pub(super) fn threads(runs: &[&Run]) -> Markup {
                     th.n { @if gap { "stolen" } @else { "missed" } }
                 } }
                 tbody {
-                    @for run in runs {
-                        @for thread in &run.threads { (thread_row(run, thread, runs.len() > 1)) }
+                    @for (run, name) in runs.iter().zip(names) {
+                        @for thread in &run.threads {
+                            (thread_row(run, thread, (runs.len() > 1).then_some(name)))
+                        }
                     }
                 }
             }
@@ -192,13 +192,13 @@ pub(super) fn threads(runs: &[&Run]) -> Markup {
     }
 }
 
-fn thread_row(run: &Run, thread: &Thread, named: bool) -> Markup {
+fn thread_row(run: &Run, thread: &Thread, name: Option<&String>) -> Markup {
     let all = thread.corrected.as_ref().unwrap_or(&thread.readings);
     let shown = |value: Option<Nanos>| value.map_or("–".to_owned(), |v| v.to_string());
     let gap = run.spec.probe == Probe::Gap;
     html! {
         tr {
-            @if named { td { (name(run)) } }
+            @if let Some(name) = name { td { (name) } }
             td.n { (thread.cpu) }
             td { (text::policy(thread.scheduling.policy, thread.scheduling.priority)) }
             td.n { (shown(thread.readings.min)) }

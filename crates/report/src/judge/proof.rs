@@ -266,7 +266,9 @@ fn findings(proof: &Proof, pairs: usize) -> Vec<Finding> {
             Finding::new(
                 Severity::Warning,
                 "proof.few_pairs",
-                format!("{pairs} valid pairs; {} more are needed", FEWEST_PAIRS - pairs),
+                format!(
+                    "{pairs} valid pairs are fewer than the {FEWEST_PAIRS} that can show anything"
+                ),
             )
             .remedy("measure longer, or find out why arms are void"),
         );
