@@ -26,6 +26,7 @@ enum Verb {
     Stress(verbs::stress::Args),
     Prove(verbs::prove::Args),
     Report(verbs::report::Args),
+    Generate(verbs::generate::Args),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Verb::Stress(args) => verbs::stress::run(args),
         Verb::Prove(args) => verbs::prove::run(args),
         Verb::Report(args) => verbs::report::run(args),
+        Verb::Generate(args) => verbs::generate::run::<Cli>(args),
     };
     done.unwrap_or_else(|error| {
         face::error(&error);
