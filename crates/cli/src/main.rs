@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod face;
+mod keep;
 mod verbs;
 
 use clap::{Parser, Subcommand};
