@@ -28,6 +28,8 @@ enum Verb {
     Prove(verbs::prove::Args),
     Report(verbs::report::Args),
     Generate(verbs::generate::Args),
+    #[command(hide = true)]
+    Worker(verbs::worker::Args),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Verb::Prove(args) => verbs::prove::run(args),
         Verb::Report(args) => verbs::report::run(args),
         Verb::Generate(args) => verbs::generate::run::<Cli>(args),
+        Verb::Worker(args) => verbs::worker::run(args),
     };
     done.unwrap_or_else(|error| {
         face::error(&error);
