@@ -26,6 +26,8 @@ enum Verb {
     Stress(verbs::stress::Args),
     Prove(verbs::prove::Args),
     Report(verbs::report::Args),
+    #[command(hide = true)]
+    Hold(verbs::hold::Args),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Verb::Stress(args) => verbs::stress::run(args),
         Verb::Prove(args) => verbs::prove::run(args),
         Verb::Report(args) => verbs::report::run(args),
+        Verb::Hold(args) => verbs::hold::run(args),
     };
     done.unwrap_or_else(|error| {
         face::error(&error);
