@@ -30,6 +30,8 @@ enum Verb {
     Generate(verbs::generate::Args),
     #[command(hide = true)]
     Worker(verbs::worker::Args),
+    #[command(hide = true)]
+    Hold(verbs::hold::Args),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Verb::Report(args) => verbs::report::run(args),
         Verb::Generate(args) => verbs::generate::run::<Cli>(args),
         Verb::Worker(args) => verbs::worker::run(args),
+        Verb::Hold(args) => verbs::hold::run(args),
     };
     done.unwrap_or_else(|error| {
         face::error(&error);

@@ -19,3 +19,4 @@ pub use judge::{Judgement, judge_proof, judge_run};
 pub use text::{Column, Table, findings_text, proof_text, run_text, wrap};
 
 pub mod machine;
+pub mod plan;

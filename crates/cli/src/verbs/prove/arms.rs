@@ -6,7 +6,7 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quiet_probe::Request;
 use quiet_types::{
-    Chain, CpuSet, Finding, Nanos, Run,
+    CpuSet, Finding, Nanos, Run,
     plan::{Applied, Outcome, Taken},
     proof::{self, Arm, Setting, StepTaken},
     run::{Probe, Spec},
@@ -32,7 +32,6 @@ pub struct Campaign<'a> {
     pub housekeeping: CpuSet,
     /// What is compared with shared.
     pub other: Setting,
-    pub chain: Chain,
     pub pairs: u32,
     pub ward: Ward<'a>,
     pub stop: &'a AtomicBool,
@@ -83,7 +82,7 @@ impl Campaign<'_> {
         let mut void = None;
         let mut entry = None;
         if setting == Setting::Shielded {
-            let applied = match self.ward.raise(&self.chain) {
+            let applied = match self.ward.raise() {
                 Ok(applied) => applied,
                 Err(_) if face::raised(self.stop) => return Ok(None),
                 Err(error) => return Err(error.context("cannot put the shield up")),

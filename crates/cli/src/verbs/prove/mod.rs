@@ -3,14 +3,15 @@
 mod arms;
 mod ward;
 
-use crate::{face, keep, verbs};
+use super::plan::{Wish, machine, make};
+use crate::{face, keep};
 use anyhow::{Context, bail};
 use arms::{Campaign, Measured};
 use quiet_linux::{Kernel, Root, System};
 use quiet_types::{
-    Chain, CpuSet, Finding, Machine, Nanos, Plan, Proof, Severity,
-    chain::Choice,
+    CpuSet, Finding, Machine, Nanos, Plan, Proof, Severity,
     machine::Policy,
+    plan::Standing,
     proof::{Restored, Setting, Verdict},
     run::{Probe, Spec},
 };
@@ -39,11 +40,8 @@ Exit status: 0 better, 1 worse or not shown, 2 an error.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A chain file; its CPUs are the ones to shield
-    chain: Option<PathBuf>,
-    /// CPUs to shield and measure [default: the plan chooses a core]
-    #[arg(long, value_name = "LIST", conflicts_with = "chain")]
-    cpus: Option<CpuSet>,
+    #[command(flatten)]
+    wish: Wish,
     /// Pairs of arms; at least 6 for a verdict
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=200))]
     pairs: u32,
@@ -86,8 +84,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let kernel = System;
     refuse_over_a_shield(&kernel, &args.state)?;
     let before = snapshot()?;
-    let chain = chain(&args)?;
-    let plan = quiet_plan::plan(&before, &chain)?;
+    let plan = make(&args.wish, &before)?;
     let mut proof = measure(&args, &kernel, &before, &plan, &stop)?;
     quiet_report::judge_proof(&proof).into_proof(&mut proof);
 
@@ -126,12 +123,14 @@ fn measure(
 ) -> anyhow::Result<Proof> {
     let began = Instant::now();
     let (id, started) = keep::name("prove")?;
-    let measured = match &args.cpus {
+    let measured = match &args.wish.cpus {
         Some(cpus) => cpus.clone(),
         // The other siblings of the core are shielded too, and idle.
         None => plan.first_cpu().into_iter().collect(),
     };
-    let root = rustix_is_root();
+    let root = face::is_root();
+    // The same CPUs in every arm, whoever chose them first.
+    let wish = Wish { cpus: Some(plan.shield.cpus.clone()), ..args.wish.clone() };
     let mut campaign = Campaign {
         spec: spec(args, measured.clone()),
         gap: args.gap,
@@ -139,9 +138,8 @@ fn measure(
         online: before.online.clone(),
         housekeeping: before.online.difference(&plan.shield.cpus),
         other: if root { Setting::Shielded } else { Setting::Confined },
-        chain: chain_of(plan),
         pairs: args.pairs,
-        ward: Ward::new(kernel, &args.state, stop),
+        ward: Ward::new(kernel, wish, &args.state, stop),
         stop,
     };
     let Measured { arms, applied, reverts_exact, mut findings } = campaign.run()?;
@@ -247,24 +245,10 @@ fn restored(before: &Machine, reverts_exact: bool) -> anyhow::Result<Restored> {
 }
 
 fn snapshot() -> anyhow::Result<Machine> {
-    verbs::machine(&Root::system()?)
-}
-
-fn chain(args: &Args) -> anyhow::Result<Chain> {
-    verbs::chain(args.chain.as_deref(), args.cpus.as_ref())
-}
-
-/// The same CPUs in every arm, whoever chose them first.
-fn chain_of(plan: &Plan) -> Chain {
-    Chain { cpus: Choice::These(plan.shield.cpus.clone()), ..Chain::default() }
-}
-
-fn rustix_is_root() -> bool {
-    face::is_root()
+    machine(&Root::system()?)
 }
 
 fn refuse_over_a_shield(kernel: &dyn Kernel, state: &Path) -> anyhow::Result<()> {
-    use quiet_types::plan::Standing;
     if !face::is_root() {
         return Ok(());
     }

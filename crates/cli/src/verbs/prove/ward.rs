@@ -1,28 +1,33 @@
 //! Keeps the promise that whatever ends a proof leaves the machine as it was.
 
-use crate::verbs;
+use crate::verbs::plan::{Wish, machine, make};
 use quiet_linux::{Root, System};
 use quiet_shield::Setup;
-use quiet_types::{Chain, plan::Applied};
+use quiet_types::plan::Applied;
 use std::{path::Path, sync::atomic::AtomicBool};
 
 /// Puts shields up and takes them down. Dropped with one up, as by a panic, it takes it down.
 pub struct Ward<'a> {
     kernel: &'a System,
+    wish: Wish,
     state: &'a Path,
     stop: &'a AtomicBool,
     up: bool,
 }
 
 impl<'a> Ward<'a> {
-    pub fn new(kernel: &'a System, state: &'a Path, stop: &'a AtomicBool) -> Ward<'a> {
-        Ward { kernel, state, stop, up: false }
+    pub fn new(
+        kernel: &'a System,
+        wish: Wish,
+        state: &'a Path,
+        stop: &'a AtomicBool,
+    ) -> Ward<'a> {
+        Ward { kernel, wish, state, stop, up: false }
     }
 
-    /// A shield around the chain's CPUs, planned for the machine as it is at this moment.
-    pub fn raise(&mut self, chain: &Chain) -> anyhow::Result<Applied> {
-        let machine = verbs::machine(&Root::system()?)?;
-        let plan = quiet_plan::plan(&machine, chain)?;
+    /// The shield that is wished, planned for the machine as it is at this moment.
+    pub fn raise(&mut self) -> anyhow::Result<Applied> {
+        let plan = make(&self.wish, &machine(&Root::system()?)?)?;
         let program = std::env::current_exe()?;
         let setup = Setup { state: self.state, holder: Some(&program), interrupt: self.stop };
         let applied = quiet_shield::up(self.kernel, &plan, &setup)?;
