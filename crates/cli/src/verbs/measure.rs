@@ -4,11 +4,11 @@ use crate::face;
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use quiet_probe::{Idle, Progress, Request, Strictness};
+use quiet_probe::{Progress, Request, Strictness};
 use quiet_types::{
     CpuSet, Nanos, Run,
     machine::Policy,
-    run::{Probe, Spec},
+    run::{Idle, Probe, Spec},
     shield::Entry,
 };
 use std::{path::PathBuf, process::ExitCode};
@@ -65,9 +65,15 @@ struct Common {
     /// CPUs that the stress may use [default: all]
     #[arg(long, value_name = "LIST", requires = "stress")]
     stress_cpus: Option<CpuSet>,
-    /// Ask the processor for no idle states while measuring, as cyclictest does
-    #[arg(long)]
-    no_idle_states: bool,
+    /// Idle states of the processor meanwhile: none deeper than polling, or those of the machine
+    #[arg(long, value_enum, default_value_t = IdleStates::Shallow)]
+    idle: IdleStates,
+    /// Width of a bucket of the linear histogram
+    #[arg(long, value_name = "TIME", default_value = "1us")]
+    bucket: Nanos,
+    /// Number of buckets of the linear histogram
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    buckets: u32,
     /// End with an error when the kernel refuses a setting, in place of measuring what was got
     #[arg(long)]
     strict: bool,
@@ -89,6 +95,12 @@ enum Scheduled {
     Other,
     Batch,
     Deadline,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum IdleStates {
+    Shallow,
+    AsIs,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -138,14 +150,17 @@ fn request(probe: Probe, common: &Common) -> anyhow::Result<Request> {
             priority: common.priority.unwrap_or(usual),
             length: common.length,
             threshold: common.threshold.unwrap_or(threshold),
-            bucket: Nanos::from_micros(1),
-            buckets: 1000,
+            bucket: common.bucket,
+            buckets: common.buckets,
+            idle: match common.idle {
+                IdleStates::Shallow => Idle::Shallow,
+                IdleStates::AsIs => Idle::AsIs,
+            },
         },
         label: common.label.clone(),
         entry,
         stress: common.stress.clone(),
         stress_cpus: common.stress_cpus.clone().unwrap_or_default(),
-        idle: if common.no_idle_states { Idle::Shallow } else { Idle::AsIs },
         strictness: if common.strict { Strictness::Strict } else { Strictness::GoOn },
     })
 }
