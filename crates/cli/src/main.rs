@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod face;
+mod keep;
 mod verbs;
 
 use clap::{Parser, Subcommand};
@@ -28,6 +29,7 @@ enum Verb {
     Report(verbs::report::Args),
     #[command(hide = true)]
     Worker(verbs::worker::Args),
+    Generate(verbs::generate::Args),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Verb::Prove(args) => verbs::prove::run(args),
         Verb::Report(args) => verbs::report::run(args),
         Verb::Worker(args) => verbs::worker::run(args),
+        Verb::Generate(args) => verbs::generate::run::<Cli>(args),
     };
     done.unwrap_or_else(|error| {
         face::error(&error);

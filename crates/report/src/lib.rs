@@ -1,1 +1,17 @@
-//! To be filled.
+//! Judges runs, and shows them: as text for a terminal, as one HTML page. Pure: no file, no
+//! clock, no terminal.
+//!
+//! Judge and show are two steps with plain data between them: every face prints the same
+//! [`quiet_types::Finding`]s and the same [`quiet_types::proof::Figure`]s.
+#![forbid(unsafe_code)]
+
+pub mod example;
+mod html;
+mod judge;
+pub mod stats;
+mod text;
+pub mod words;
+
+pub use html::{PAGE_MARK, proof_page, runs_page};
+pub use judge::{Judgement, judge_proof, judge_run};
+pub use text::{Column, Table, findings_text, proof_text, run_text, wrap};

@@ -20,6 +20,8 @@ pub mod finding;
 #[cfg(feature = "std")]
 pub mod machine;
 #[cfg(feature = "std")]
+pub mod proof;
+#[cfg(feature = "std")]
 pub mod run;
 #[cfg(feature = "std")]
 pub mod shield;
@@ -32,6 +34,7 @@ pub use {
     finding::{Finding, Severity},
     histogram::Histogram,
     machine::Machine,
+    proof::Proof,
     run::Run,
     text::{ParseDurationError, printable},
 };

@@ -1,6 +1,7 @@
 //! One verb a file: its arguments, and what it calls.
 
 pub mod apply;
+pub mod generate;
 pub mod inspect;
 pub mod measure;
 pub mod plan;
