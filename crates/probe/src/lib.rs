@@ -20,7 +20,7 @@ pub mod worker;
 
 pub use error::{Error, Result};
 pub use host::{host, stamp};
-pub use request::{Idle, Request, Strictness};
+pub use request::{Request, Strictness};
 pub use run::{Progress, run};
 pub use state::read as state;
 pub use stress::Stress;

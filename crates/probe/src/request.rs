@@ -26,21 +26,8 @@ pub struct Request {
     pub stress: Vec<String>,
     /// Where the stress may run; empty: wherever the program itself may.
     pub stress_cpus: CpuSet,
-    /// What to do about the processor's idle states.
-    pub idle: Idle,
     /// What to do when the kernel refuses a setting.
     pub strictness: Strictness,
-}
-
-/// What to do about the processor's idle states while measuring.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Idle {
-    /// Leave them as they are: the figures are those of the machine as it is set.
-    #[default]
-    AsIs,
-    /// Ask the kernel for none (`/dev/cpu_dma_latency` at 0), as cyclictest does by itself.
-    Shallow,
 }
 
 /// What to do when the kernel refuses a setting.
@@ -63,7 +50,6 @@ impl Request {
             entry: None,
             stress: Vec::new(),
             stress_cpus: CpuSet::new(),
-            idle: Idle::AsIs,
             strictness: Strictness::GoOn,
         }
     }
@@ -76,6 +62,9 @@ impl Request {
     pub fn check(&self, root: &Root) -> Result<()> {
         let wrong = |sentence: String| Err(Error::new(sentence));
         let spec = &self.spec;
+        if spec.bucket == Nanos::ZERO || spec.buckets > 1_000_000 {
+            return wrong("the linear histogram has up to 1000000 buckets of at least 1ns".into());
+        }
         if spec.length == Nanos::ZERO || spec.length > LONGEST {
             return wrong("a run lasts from 1ns to 24h; give --for a length such as 10s".into());
         }

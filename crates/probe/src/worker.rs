@@ -4,7 +4,7 @@
 //! it, then the order as JSON. Its part goes to standard output.
 
 use crate::{
-    Error, Idle, Result, Strictness,
+    Error, Result, Strictness,
     clock::{Pair, Scale, Source},
     request::Request,
     thread::{self, Found, Gate, Job},
@@ -16,7 +16,7 @@ use quiet_linux::{
 use quiet_rt::Live;
 use quiet_types::{
     CpuId, Finding, Nanos, Severity,
-    run::{Clock, Spec, Thread},
+    run::{Clock, Idle, Spec, Thread},
     shield::Entry,
 };
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,6 @@ const LEAD: u64 = 5_000_000;
 pub(crate) struct Order {
     pub(crate) spec: Spec,
     pub(crate) entry: Option<Entry>,
-    pub(crate) idle: Idle,
     pub(crate) strictness: Strictness,
 }
 
@@ -53,7 +52,6 @@ impl Order {
         Order {
             spec: request.spec.clone(),
             entry: request.entry.clone(),
-            idle: request.idle,
             strictness: request.strictness,
         }
     }
@@ -116,7 +114,7 @@ fn measure(order: &Order, words: &[AtomicU64]) -> Result<Part> {
                 .remedy("Run as root."),
         );
     }
-    let awake = match order.idle {
+    let awake = match order.spec.idle {
         Idle::AsIs => None,
         Idle::Shallow => hold_awake(&mut findings),
     };

@@ -258,6 +258,7 @@ fn wakeup_spec() -> Spec {
         threshold: Nanos::from_micros(100),
         bucket: Nanos::from_micros(1),
         buckets: 400,
+        idle: run::Idle::Shallow,
     }
 }
 

@@ -31,6 +31,21 @@ pub struct Spec {
     pub bucket: Nanos,
     /// Number of buckets of the linear histogram.
     pub buckets: u32,
+    /// What was done about the processor's idle states meanwhile.
+    #[serde(default)]
+    pub idle: Idle,
+}
+
+/// What to do about the processor's idle states while measuring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Idle {
+    /// Leave them as they are: the figures are those of the machine as it is set.
+    #[default]
+    AsIs,
+    /// Ask the kernel for none deeper than polling (`/dev/cpu_dma_latency` at 0), as cyclictest
+    /// does by itself.
+    Shallow,
 }
 
 /// What a probe measures.

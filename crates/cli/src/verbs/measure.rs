@@ -3,15 +3,19 @@
 use crate::face;
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
+use quiet_linux::System;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use quiet_probe::{Idle, Progress, Request, Strictness};
+use quiet_probe::{Progress, Request, Strictness};
 use quiet_types::{
     CpuSet, Nanos, Run,
     machine::Policy,
-    run::{Probe, Spec},
+    run::{Idle, Probe, Spec},
     shield::Entry,
 };
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 /// Measure with one probe and write a run
 #[derive(clap::Args)]
@@ -65,15 +69,24 @@ struct Common {
     /// CPUs that the stress may use [default: all]
     #[arg(long, value_name = "LIST", requires = "stress")]
     stress_cpus: Option<CpuSet>,
-    /// Ask the processor for no idle states while measuring, as cyclictest does
-    #[arg(long)]
-    no_idle_states: bool,
+    /// Idle states of the processor meanwhile: none deeper than polling, or those of the machine
+    #[arg(long, value_enum, default_value_t = IdleStates::Shallow)]
+    idle: IdleStates,
+    /// Width of a bucket of the linear histogram
+    #[arg(long, value_name = "TIME", default_value = "1us")]
+    bucket: Nanos,
+    /// Number of buckets of the linear histogram
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    buckets: u32,
     /// End with an error when the kernel refuses a setting, in place of measuring what was got
     #[arg(long)]
     strict: bool,
     /// Free words, kept with the run
     #[arg(long, value_name = "TEXT", default_value = "")]
     label: String,
+    /// Where the journal of a shield is looked for: threads on shielded CPUs run inside the shield
+    #[arg(long, value_name = "DIR", default_value = quiet_shield::DEFAULT_STATE)]
+    state: PathBuf,
     /// Print the run as JSON on standard output
     #[arg(long)]
     json: bool,
@@ -89,6 +102,12 @@ enum Scheduled {
     Other,
     Batch,
     Deadline,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum IdleStates {
+    Shallow,
+    AsIs,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -129,7 +148,7 @@ fn request(probe: Probe, common: &Common) -> anyhow::Result<Request> {
         Probe::Wakeup { .. } => Nanos::from_micros(100),
         Probe::Gap => Nanos::from_micros(5),
     };
-    let entry = door(&cpus);
+    let entry = door(&cpus, &common.state)?;
     Ok(Request {
         spec: Spec {
             probe,
@@ -138,21 +157,28 @@ fn request(probe: Probe, common: &Common) -> anyhow::Result<Request> {
             priority: common.priority.unwrap_or(usual),
             length: common.length,
             threshold: common.threshold.unwrap_or(threshold),
-            bucket: Nanos::from_micros(1),
-            buckets: 1000,
+            bucket: common.bucket,
+            buckets: common.buckets,
+            idle: match common.idle {
+                IdleStates::Shallow => Idle::Shallow,
+                IdleStates::AsIs => Idle::AsIs,
+            },
         },
         label: common.label.clone(),
         entry,
         stress: common.stress.clone(),
         stress_cpus: common.stress_cpus.clone().unwrap_or_default(),
-        idle: if common.no_idle_states { Idle::Shallow } else { Idle::AsIs },
         strictness: if common.strict { Strictness::Strict } else { Strictness::GoOn },
     })
 }
 
-/// HOOK: the door into the shield that is up for these CPUs, from `quiet_shield::current`.
-fn door(_cpus: &CpuSet) -> Option<Entry> {
-    None
+/// The door into the shield that is up around these CPUs; a shield around others does not matter.
+fn door(cpus: &CpuSet, state: &Path) -> anyhow::Result<Option<Entry>> {
+    if !face::is_root() {
+        return Ok(None);
+    }
+    let shield = quiet_shield::current(&System, state)?;
+    Ok(shield.filter(|shield| cpus.is_subset(&shield.cpus)).and_then(|shield| shield.entry))
 }
 
 /// CPU 0 does most of the kernel's own work: the last one is the likelier choice.

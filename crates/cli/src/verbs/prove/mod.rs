@@ -13,7 +13,7 @@ use quiet_types::{
     machine::Policy,
     plan::Standing,
     proof::{Restored, Setting, Verdict},
-    run::{Probe, Spec},
+    run::{Idle, Probe, Spec},
 };
 use std::{
     path::{Path, PathBuf},
@@ -189,6 +189,8 @@ fn spec(args: &Args, cpus: CpuSet) -> Spec {
         threshold: args.threshold,
         bucket: Nanos::from_micros(1),
         buckets: 1000,
+        // In both arms alike: what is compared is who else runs there, not how deep the CPU sleeps.
+        idle: Idle::Shallow,
     }
 }
 
