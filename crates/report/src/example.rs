@@ -211,6 +211,7 @@ fn new_run(
         label: setting.to_string(),
         spec,
         started: "2026-11-21T21:30:00.000Z".into(),
+        monotonic: Nanos::from_secs(3600),
         lasted,
         interrupted: false,
         host: host(),
@@ -220,9 +221,11 @@ fn new_run(
             drift_ppm: 0.4,
             read: Nanos(20),
             floor: Nanos(44),
+            placing: Nanos(30),
         },
         threads: vec![thread],
         stress: Some(stress(setting, random)),
+        entry: None,
         before: state.clone(),
         after: state,
         findings: Vec::new(),
@@ -255,6 +258,7 @@ fn wakeup_spec() -> Spec {
         threshold: Nanos::from_micros(100),
         bucket: Nanos::from_micros(1),
         buckets: 400,
+        idle: run::Idle::Shallow,
     }
 }
 
