@@ -138,7 +138,7 @@ fn missed(run: &Run) -> Option<Finding> {
             Severity::Warning,
             "run.missed",
             format!(
-                "{} of the expected periods passed without the thread running in them",
+                "{} of the expected periods expired while the thread was still late from an earlier one",
                 words::share(missed as f64 / expected.max(1) as f64)
             ),
         )
