@@ -19,11 +19,27 @@ pub fn share(share: f64) -> String {
     format!("{} %", significant(percent))
 }
 
-/// A round share for a tick: `10 %`, `0.001 %`.
+/// A round share for a tick: `10 %`, `0.01 %`; below that as a power, `10⁻⁴ %`.
 pub fn share_tick(share: f64) -> String {
     let percent = share * 100.0;
-    let digits = if percent >= 1.0 { 0 } else { (-percent.log10() + 0.5) as usize };
-    format!("{percent:.digits$} %")
+    let power = percent.log10().round() as i32;
+    if power >= -3 {
+        let digits = power.min(0).unsigned_abs() as usize;
+        return format!("{percent:.digits$} %");
+    }
+    let raised: String = power
+        .unsigned_abs()
+        .to_string()
+        .chars()
+        .map(|digit| match digit {
+            '1' => '¹',
+            '2' => '²',
+            '3' => '³',
+            // The rest of the superscripts stand in one row.
+            other => char::from_u32(0x2070 + (other as u32 - '0' as u32)).unwrap_or(other),
+        })
+        .collect();
+    format!("10⁻{raised} %")
 }
 
 /// A percentile in percent with as many nines as it has, and one digit more: `50`, `99.93`.
@@ -138,7 +154,14 @@ mod tests {
         {
             assert_eq!(nines(q), text);
         }
-        for (share, text) in [(1.0, "100 %"), (0.1, "10 %"), (1e-3, "0.1 %"), (1e-5, "0.001 %")] {
+        for (share, text) in [
+            (1.0, "100 %"),
+            (0.1, "10 %"),
+            (1e-3, "0.1 %"),
+            (1e-5, "0.001 %"),
+            (1e-6, "10⁻⁴ %"),
+            (1e-12, "10⁻¹⁰ %"),
+        ] {
             assert_eq!(share_tick(share), text);
         }
     }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(feature = "std")]
 
-use quiet_types::{Machine, Proof, Run};
+use quiet_types::{Machine, Plan, Proof, Run};
 use schemars::{JsonSchema, schema_for};
 use std::path::Path;
 
@@ -42,4 +42,9 @@ fn the_committed_run_schema_is_that_of_the_type() {
 #[test]
 fn the_committed_proof_schema_is_that_of_the_type() {
     check::<Proof>("proof");
+}
+
+#[test]
+fn the_committed_plan_schema_is_that_of_the_type() {
+    check::<Plan>("plan");
 }

@@ -3,8 +3,8 @@
 use crate::face;
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
-use quiet_linux::System;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use quiet_linux::System;
 use quiet_probe::{Progress, Request, Strictness};
 use quiet_types::{
     CpuSet, Nanos, Run,

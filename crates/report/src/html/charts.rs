@@ -148,7 +148,7 @@ pub(crate) fn pairs(figure: &Figure, other: &str) -> String {
     let runs = || figure.shared.runs.iter().chain(&figure.shielded.runs).copied();
     let high = runs().fold(f64::MIN_POSITIVE, f64::max);
     let low = runs().filter(|v| *v > 0.0).fold(high, f64::min);
-    let y = Scale { low: low / 1.6, high: high * 1.3, from: bottom - 16.0, to: top };
+    let y = Scale { low: low / 1.6, high: high * 1.3, from: bottom - 20.0, to: top };
     // A logarithmic scale has no zero: it lies on the bottom line, below the scale.
     let at = |v: f64| if v > 0.0 { y.at(v) } else { bottom };
     let show = |v: f64| match figure.unit {
@@ -157,6 +157,7 @@ pub(crate) fn pairs(figure: &Figure, other: &str) -> String {
     };
     let mut svg = Svg::new(width, height);
     let decades = y.decades();
+    let decades: Vec<f64> = decades.into_iter().filter(|v| bottom - y.at(*v) > 15.0).collect();
     let marks = if decades.len() >= 2 { decades } else { vec![low, high] };
     for value in marks {
         let shown = if value == low || value == high {
@@ -220,7 +221,7 @@ pub(crate) fn interval_axis((low, high): (f64, f64)) -> String {
     let mut svg = Svg::new(width, height);
     let decades = x.decades();
     // Labels every so many decades, so that they never touch; x1 is always one of them.
-    let step = decades.len().div_ceil(4).max(1) as i32;
+    let step = decades.len().div_ceil(3).max(1) as i32;
     for decade in decades.iter().filter(|d| d.log10().round() as i32 % step == 0) {
         let label = format!("x{}", (decade * 1e6).round() / 1e6);
         svg.text("tick", (x.at(*decade), 13.0), Anchor::Middle, &label);

@@ -75,20 +75,18 @@ fn path(path: &str) -> Markup {
 }
 
 fn steps(steps: &[StepTaken]) -> Markup {
-    let shown =
-        |value: &str| if value.is_empty() { "(empty)".to_owned() } else { value.to_owned() };
+    let shown = |value: &str| if value.is_empty() { "–".to_owned() } else { value.to_owned() };
     html! {
         div.box tabindex="0" {
-            table {
-                thead { tr { th { "what" } th { "old" } th { "new" } th { "why" } th { "read back" } } }
+            table.steps {
+                thead { tr { th { "what, and why" } th { "old" } th { "new" } th { "read back" } } }
                 tbody {
                     @for step in steps {
                         tr {
-                            td.path { (path(&step.what)) }
-                            td { code { (shown(&step.old)) } }
-                            td { code { (shown(&step.new)) } }
-                            td.wrap { (step.why) }
-                            td.wrap {
+                            td.path { (path(&step.what)) br; small { (step.why) } }
+                            td.value { (shown(&step.old)) }
+                            td.value { (shown(&step.new)) }
+                            td.value {
                                 @if step.held { (step.outcome) }
                                 @else { span.verdict.worse { "did not hold" } " – " (step.outcome) }
                             }

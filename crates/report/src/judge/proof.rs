@@ -2,7 +2,7 @@
 
 use super::judge_run;
 use crate::{
-    stats::{self, FEWEST_PAIRS, RESAMPLES, Resolution, Value},
+    stats::{self, FEWEST_PAIRS, Resolution, Value},
     words,
 };
 use quiet_types::{
@@ -117,7 +117,7 @@ fn figure(rule: &Rule, pairs: &[(&Arm, &Arm)], proof: &Proof, floor: Nanos) -> O
         }
         Unit::Share => Resolution { absolute: smallest, relative: 0.0 },
     };
-    let mut found = stats::compare(&values, resolution, RESAMPLES);
+    let mut found = stats::compare(&values, resolution);
     let below = found.base.median.min(found.other.median) < floor.0 as f64;
     if rule.unit == Unit::Nanoseconds && below {
         found.verdict = Verdict::NotShown;

@@ -25,6 +25,7 @@ pub fn judge_run(run: &Run) -> Vec<Finding> {
     findings.extend(clock(run));
     findings.extend(few_readings(run));
     findings.extend(steal(run));
+    findings.extend(stress(run));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
 }
@@ -138,7 +139,7 @@ fn missed(run: &Run) -> Option<Finding> {
             Severity::Warning,
             "run.missed",
             format!(
-                "{} of the expected periods passed without the thread running in them",
+                "{} of the expected periods expired while the thread was still late from an earlier one",
                 words::share(missed as f64 / expected.max(1) as f64)
             ),
         )
@@ -228,6 +229,21 @@ fn steal(run: &Run) -> Option<Finding> {
     })
 }
 
+/// A stress that was asked for and of whose work nothing is known.
+fn stress(run: &Run) -> Option<Finding> {
+    let stress = run.stress.as_ref().filter(|stress| stress.throughput.is_empty())?;
+    let names = printable(&stress.names.join(", "), 80);
+    (!names.is_empty()).then(|| {
+        Finding::new(
+            Severity::Note,
+            "run.stress_unknown",
+            "what the stress really did is not known",
+        )
+        .evidence(format!("no throughput was read of {names}"))
+        .effect("a stress that stood still would make any setting look good")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,7 +271,10 @@ mod tests {
     #[test]
     fn every_doubt_is_named_once() {
         type Spoil = fn(&mut Run);
-        let cases: [(&str, Spoil); 11] = [
+        let cases: [(&str, Spoil); 12] = [
+            ("run.stress_unknown", |run| {
+                run.stress.iter_mut().for_each(|stress| stress.throughput.clear());
+            }),
             ("run.interrupted", |run| run.interrupted = true),
             ("run.missed", |run| {
                 run.threads[0].missed = 5;
