@@ -65,7 +65,9 @@ impl<'r> Reader<'r> {
 
     /// One that remembers all that it sees.
     pub(crate) fn recording(root: &'r Root) -> Result<Reader<'r>> {
-        Ok(Reader { record: Some(RefCell::default()), ..Reader::new(root)? })
+        let reader = Reader::new(root)?;
+        let record = Record { notes: reader.told.clone(), ..Record::default() };
+        Ok(Reader { record: Some(RefCell::new(record)), ..reader })
     }
 
     pub(crate) fn is_captured(&self) -> bool {

@@ -93,19 +93,19 @@ pub(super) fn task_summary(page: &mut Page, machine: &Machine) {
     );
 }
 
-/// `migration/2, kworker (4)`: names up to their slash where several share it.
+/// `migration, kworker x4`: names up to their CPU.
 fn families(tasks: &[&&Task]) -> String {
-    let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut found: Vec<(&str, usize)> = Vec::new();
     for task in tasks {
         let family = task.comm.split(['/', ':']).next().unwrap_or_default();
         match found.iter_mut().find(|(known, _)| *known == family) {
-            Some((_, members)) => members.push(&task.comm),
-            None => found.push((family, vec![&task.comm])),
+            Some((_, count)) => *count += 1,
+            None => found.push((family, 1)),
         }
     }
-    let texts = found.iter().map(|(family, members)| match members[..] {
-        [one] => name(one),
-        _ => format!("{} ({})", name(family), members.len()),
+    let texts = found.iter().map(|(family, count)| match count {
+        1 => name(family),
+        _ => format!("{} x{count}", name(family)),
     });
     texts.collect::<Vec<_>>().join(", ")
 }
@@ -128,7 +128,7 @@ pub(super) fn threads(page: &mut Page, machine: &Machine) {
             0 => "-".to_owned(),
             priority => priority.to_string(),
         };
-        let comm = printable_comm(&task.comm);
+        let comm = name(&task.comm);
         rows.push(vec![
             task.cpu.to_string(),
             task.pid.to_string(),
@@ -148,10 +148,6 @@ pub(super) fn threads(page: &mut Page, machine: &Machine) {
         ]);
     }
     page.table(&rows, &[0, 1, 2, 4]);
-}
-
-fn printable_comm(comm: &str) -> String {
-    name(comm)
 }
 
 pub(super) fn cgroups(page: &mut Page, machine: &Machine) {
