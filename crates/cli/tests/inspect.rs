@@ -1,4 +1,5 @@
 //! `quietcores inspect`, as a user calls it.
+#![allow(clippy::unwrap_used)]
 
 use quiet_types::Machine;
 use std::{

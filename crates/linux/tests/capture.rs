@@ -1,4 +1,5 @@
 //! A captured tree reads back as the machine that it was taken from.
+#![allow(clippy::unwrap_used)]
 
 use quiet_linux::{CommandLines, Options, Root, capture, snapshot};
 use quiet_types::Machine;
@@ -65,6 +66,28 @@ fn this_machine_reads_back_identically() {
         assert_eq!(back, captured.machine);
         assert!(back.tasks.len() > 1 && captured.files > 100);
     }
+}
+
+#[test]
+fn tasks_that_come_and_go_meanwhile_are_no_findings() {
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let root = Root::system().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    assert!(Command::new("true").status().unwrap().success());
+                }
+            });
+        }
+        let read = || snapshot(&root, Options::default()).map(|machine| machine.unread);
+        let unread: Vec<_> = (0..50).map(|_| read()).collect();
+        // Before any assertion: a panic here would leave the other threads running for ever.
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        for unread in unread {
+            assert_eq!(unread.unwrap(), []);
+        }
+    });
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! The constructed machines, against what is known of them.
+#![allow(clippy::unwrap_used)]
 
 use quiet_linux::{Options, Root, snapshot};
 use quiet_types::{

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Options that decide what isolation can do, without `CONFIG_`.
-const OPTIONS: [&str; 48] = [
+const OPTIONS: [&str; 47] = [
     "64BIT",
     "CGROUPS",
     "CGROUP_SCHED",
@@ -47,7 +47,6 @@ const OPTIONS: [&str; 48] = [
     "RT_GROUP_SCHED",
     "SCHED_CLASS_EXT",
     "SCHED_CORE",
-    "SCHED_DEADLINE",
     "SCHED_DEBUG",
     "SMP",
     "TIMERLAT_TRACER",

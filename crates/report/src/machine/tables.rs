@@ -65,6 +65,40 @@ pub(super) fn irqs(page: &mut Page, machine: &Machine) {
     }
 }
 
+/// Those that came at all.
+pub(super) fn vectors(page: &mut Page, machine: &Machine) {
+    let by_cpu = machine.online.len() <= MOST_COLUMNS;
+    let columns: Vec<CpuId> = machine.online.iter().collect();
+    let mut rows = Vec::new();
+    for vector in &machine.vectors {
+        let total: u64 = vector.counts.iter().map(|count| count.1).fold(0, u64::saturating_add);
+        if total == 0 {
+            continue;
+        }
+        let mut row = vec![name(&vector.name)];
+        let of = |cpu: &CpuId| vector.counts.iter().find(|count| count.0 == *cpu);
+        match by_cpu {
+            true => row.extend(
+                columns.iter().map(|cpu| of(cpu).map_or(String::new(), |c| c.1.to_string())),
+            ),
+            false => row.push(total.to_string()),
+        }
+        row.push(name(&vector.description));
+        rows.push(row);
+    }
+    if rows.is_empty() {
+        return page.line("  none");
+    }
+    let mut head = vec![String::new()];
+    match by_cpu {
+        true => head.extend(columns.iter().map(|cpu| format!("CPU{cpu}"))),
+        false => head.push("total".to_owned()),
+    }
+    rows.insert(0, head);
+    let numbers = rows[0].len();
+    page.table(&rows, &(0..numbers).collect::<Vec<_>>());
+}
+
 pub(super) fn task_summary(page: &mut Page, machine: &Machine) {
     let mut rows = vec![texts(["CPU", "user", "kernel", "fixed", "which are fixed there"])];
     let mut cpus: Vec<CpuId> = machine.online.iter().collect();
