@@ -81,7 +81,7 @@ fn tasks_that_come_and_go_meanwhile_are_no_findings() {
             });
         }
         let read = || snapshot(&root, Options::default()).map(|machine| machine.unread);
-        let unread: Vec<_> = (0..50).map(|_| read()).collect();
+        let unread: Vec<_> = (0..15).map(|_| read()).collect();
         // Before any assertion: a panic here would leave the other threads running for ever.
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         for unread in unread {
