@@ -257,14 +257,12 @@ impl Hand<'_> {
     fn remembered(&self, what: &str, threads: &[(Thread, CpuSet)]) -> Vec<PutBack> {
         let mut tally = Tally::new(what);
         for (thread, old) in threads {
-            let outcome = match self.kernel.affinity(thread.tid) {
-                Ok(now) if now == *old => continue,
-                Ok(_) if !tasks::lives(self.kernel, thread) => continue,
-                Ok(now) if self.is_ours(&now, old) => self.set_affinity(thread.tid, old),
-                Ok(_) if thread.comm.starts_with("irq/") => continue,
-                Ok(now) => Return::Left { now: format!("CPU {now}") },
-                Err(_) => continue,
-            };
+            // Another one is the thread's own choice since: never ours, so nothing to put back.
+            let Ok(now) = self.kernel.affinity(thread.tid) else { continue };
+            if now == *old || !self.is_ours(&now, old) || !tasks::lives(self.kernel, thread) {
+                continue;
+            }
+            let outcome = self.set_affinity(thread.tid, old);
             tally.add(thread, outcome);
         }
         tally.items()
