@@ -61,3 +61,15 @@ pub fn interrupt() -> anyhow::Result<Arc<AtomicBool>> {
 pub fn raised(flag: &AtomicBool) -> bool {
     flag.load(Ordering::Relaxed)
 }
+
+/// Whether this process may change the machine.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Columns of the terminal, where it tells (`COLUMNS`, or the terminal itself); else 100.
+pub fn width() -> usize {
+    let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let asked = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| size.ws_col.into());
+    told.or_else(asked).filter(|width| *width >= 40).unwrap_or(100)
+}

@@ -1,6 +1,7 @@
 //! Where runs and proofs are kept.
 
 use anyhow::Context;
+use quiet_linux::Root;
 use quiet_store::Store;
 use std::path::{Path, PathBuf};
 
@@ -23,4 +24,10 @@ pub fn store(dir: Option<&Path>) -> anyhow::Result<Store> {
             "cannot tell where runs are kept: HOME is not set; name a directory: --store DIR",
         )?;
     Ok(Store::at(data.join("quietcores")))
+}
+
+/// A name for something that begins now: `20261121T213000Z-prove-3f9a`, and that moment in UTC.
+pub fn name(kind: &str) -> anyhow::Result<(String, String)> {
+    let (started, id) = quiet_probe::stamp(&Root::system()?, kind);
+    Ok((id, started))
 }

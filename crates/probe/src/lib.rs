@@ -19,7 +19,7 @@ mod thread;
 pub mod worker;
 
 pub use error::{Error, Result};
-pub use host::host;
+pub use host::{host, stamp};
 pub use request::{Request, Strictness};
 pub use run::{Progress, run};
 pub use state::read as state;

@@ -2,7 +2,7 @@
 
 use crate::{
     Error, Request, Result, Stress,
-    host::{host, stamp},
+    host::{host, kind, stamp},
     judge, state,
     worker::{self, Order, Part, STRIDE},
 };
@@ -65,7 +65,7 @@ pub fn run(
         names => Some(Stress::start(names, &request.stress_cpus)?),
     };
     let before = state(&root, &request.spec.cpus);
-    let (started, id) = stamp(&root, request.spec.probe);
+    let (started, id) = stamp(&root, kind(request.spec.probe));
     let measured = measure(request, stop, progress);
     let after = state(&root, &request.spec.cpus);
     // Ended before a failure is passed on.

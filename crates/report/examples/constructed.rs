@@ -14,5 +14,12 @@ fn main() -> std::io::Result<()> {
     std::fs::write(dir.join("proof.json"), serde_json::to_string(&proof)?)?;
     std::fs::write(dir.join("run.json"), serde_json::to_string(&run)?)?;
     std::fs::write(dir.join("proof.html"), quiet_report::proof_page(&proof))?;
-    std::fs::write(dir.join("run.html"), quiet_report::runs_page(&[run]))
+    std::fs::write(dir.join("run.html"), quiet_report::runs_page(&[run]))?;
+    let runs: Vec<_> = proof.arms.iter().take(5).map(|arm| arm.wakeup.clone()).collect();
+    std::fs::write(dir.join("runs.html"), quiet_report::runs_page(&runs))?;
+    let mut few = proof.clone();
+    few.arms.retain(|arm| arm.pair < 4);
+    few.arms[2].void = Some("the governor of CPU 3 changed while it was measured".into());
+    quiet_report::judge_proof(&few).into_proof(&mut few);
+    std::fs::write(dir.join("few.html"), quiet_report::proof_page(&few))
 }

@@ -62,7 +62,7 @@ pub fn proof() -> Proof {
     proof
 }
 
-/// One run of the wakeup probe with invented readings: the first shared arm of [`proof`].
+/// One run of the wakeup probe with invented readings: the first shared arm of [`proof()`].
 pub fn run() -> Run {
     arm(&mut Random::new(0x1999), 0, Setting::Shared).wakeup
 }
@@ -211,7 +211,7 @@ fn new_run(
         label: setting.to_string(),
         spec,
         started: "2026-11-21T21:30:00.000Z".into(),
-        monotonic: Nanos::from_secs(2_700),
+        monotonic: Nanos::from_secs(3600),
         lasted,
         interrupted: false,
         host: host(),
@@ -221,7 +221,7 @@ fn new_run(
             drift_ppm: 0.4,
             read: Nanos(20),
             floor: Nanos(44),
-            placing: Nanos(15),
+            placing: Nanos(30),
         },
         threads: vec![thread],
         stress: Some(stress(setting, random)),
@@ -258,7 +258,7 @@ fn wakeup_spec() -> Spec {
         threshold: Nanos::from_micros(100),
         bucket: Nanos::from_micros(1),
         buckets: 400,
-        idle: quiet_types::run::Idle::Shallow,
+        idle: run::Idle::Shallow,
     }
 }
 

@@ -6,12 +6,18 @@
 #![forbid(unsafe_code)]
 
 pub mod example;
+mod changes;
 mod html;
 mod judge;
 pub mod stats;
+pub mod svg;
 mod text;
 pub mod words;
 
+pub use changes::changes;
 pub use html::{PAGE_MARK, proof_page, runs_page};
 pub use judge::{Judgement, judge_proof, judge_run};
 pub use text::{Column, Table, findings_text, proof_text, run_text, wrap};
+
+pub mod machine;
+pub mod plan;

@@ -218,7 +218,8 @@ fn verdict(
     let not = |why: String| (Verdict::NotShown, why);
     if pairs < FEWEST_PAIRS {
         let more = FEWEST_PAIRS - pairs;
-        return not(format!("{pairs} valid pairs; {more} more are needed to show anything"));
+        let are = if more == 1 { "is" } else { "are" };
+        return not(format!("{pairs} valid pairs; {more} more {are} needed to show anything"));
     }
     let finest = resolution.absolute.max(resolution.relative * base.median.max(other.median));
     if (base.median - other.median).abs() <= finest {
@@ -337,7 +338,7 @@ mod tests {
         let pair = (Value { value: 1000.0, half: 0.5 }, Value { value: 1.0, half: 0.5 });
         let five = compare(&[pair; 5], Resolution::default(), 100);
         assert_eq!(five.verdict, Verdict::NotShown);
-        assert_eq!(five.note, "5 valid pairs; 1 more are needed to show anything");
+        assert_eq!(five.note, "5 valid pairs; 1 more is needed to show anything");
         assert_eq!(compare(&[pair; 6], Resolution::default(), 100).verdict, Verdict::Better);
     }
 

@@ -19,6 +19,33 @@ pub fn share(share: f64) -> String {
     format!("{} %", significant(percent))
 }
 
+/// A round share for a tick: `10 %`, `0.001 %`.
+pub fn share_tick(share: f64) -> String {
+    let percent = share * 100.0;
+    let digits = if percent >= 1.0 { 0 } else { (-percent.log10() + 0.5) as usize };
+    format!("{percent:.digits$} %")
+}
+
+/// A percentile in percent with as many nines as it has, and one digit more: `50`, `99.93`.
+pub fn nines(q: f64) -> String {
+    let percent = q * 100.0;
+    let rest = (100.0 - percent).max(1e-6);
+    let digits = if rest >= 9.995 { 0 } else { (1.6 - rest.log10()).floor().max(0.0) as usize };
+    let text = format!("{percent:.digits$}");
+    match text.split_once('.') {
+        Some((_, fraction)) if fraction.bytes().all(|b| b == b'0') => {
+            text.split('.').next().unwrap_or_default().to_owned()
+        }
+        Some(_) => text.trim_end_matches('0').to_owned(),
+        None => text,
+    }
+}
+
+/// A p-value: `0.008`, `<0.001`.
+pub fn p_value(p: f64) -> String {
+    if p < 0.0005 { "<0.001".to_owned() } else { format!("{p:.3}") }
+}
+
 /// A ratio: `x0.033`.
 pub fn ratio(ratio: f64) -> String {
     format!("x{}", significant(ratio))
@@ -34,10 +61,26 @@ pub fn ratio_between(ratio: Ratio) -> String {
     )
 }
 
-/// `506 us -> 20.1 us`.
+/// `from 506 us to 20.1 us`.
 pub fn change(figure: &Figure) -> String {
     let show = |v| value(figure.unit, v);
-    format!("{} -> {}", show(figure.shared.median), show(figure.shielded.median))
+    format!("from {} to {}", show(figure.shared.median), show(figure.shielded.median))
+}
+
+/// The notes of figures, each once with the figures that it is about.
+pub fn notes(figures: &[Figure]) -> Vec<String> {
+    let mut notes: Vec<(&str, Vec<&str>)> = Vec::new();
+    for figure in figures.iter().filter(|figure| !figure.note.is_empty()) {
+        match notes.iter_mut().find(|(note, _)| *note == figure.note) {
+            Some((_, titles)) => titles.push(&figure.title),
+            None => notes.push((&figure.note, vec![&figure.title])),
+        }
+    }
+    let of = |titles: Vec<&str>| match titles.len() {
+        n if n > 1 && n == figures.len() => "every figure".to_owned(),
+        _ => titles.join(", "),
+    };
+    notes.into_iter().map(|(note, titles)| format!("{}: {note}", of(titles))).collect()
 }
 
 /// At most four digits that matter: `1234`, `12.4`, `1.04`, `0.033`, `0.0012`.
@@ -90,5 +133,13 @@ mod tests {
         assert_eq!(share(0.000_031), "0.0031 %");
         assert_eq!(count(1_234_567), "1 234 567");
         assert_eq!(count(12), "12");
+        for (q, text) in
+            [(0.0, "0"), (0.5, "50"), (0.9, "90"), (0.99, "99"), (0.999, "99.9"), (0.9999, "99.99")]
+        {
+            assert_eq!(nines(q), text);
+        }
+        for (share, text) in [(1.0, "100 %"), (0.1, "10 %"), (1e-3, "0.1 %"), (1e-5, "0.001 %")] {
+            assert_eq!(share_tick(share), text);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! One error: what was being done, to what, and why it failed.
 
 use quiet_types::printable;
+use serde_json::error::Category;
 use std::{fmt, io, path::Path};
 
 /// `cannot read runs/x.json: it is cut short at line 1, column 4096`.
@@ -29,15 +30,18 @@ impl Error {
         Error { doing, object: object.into(), why: why.into(), kind: None }
     }
 
-    pub(crate) fn json(path: &Path, source: &serde_json::Error) -> Error {
+    /// `bytes` are what was read: one that does not end like JSON was cut short, also where the
+    /// cut went through a number and reads as a wrong one.
+    pub(crate) fn json(path: &Path, source: &serde_json::Error, bytes: &[u8]) -> Error {
         let place = format!("line {}, column {}", source.line(), source.column());
         let text = source.to_string();
         let end = text.rfind(" at line ").unwrap_or(text.len());
+        let torn = !matches!(bytes.trim_ascii_end().last(), Some(b'}' | b']'));
         let why = match source.classify() {
-            serde_json::error::Category::Eof => {
+            Category::Syntax | Category::Eof if torn || source.is_eof() => {
                 format!("it is cut short at {place}: the writer or the copy was not finished")
             }
-            serde_json::error::Category::Syntax => format!("{place}: not JSON: {}", &text[..end]),
+            Category::Syntax => format!("{place}: not JSON: {}", &text[..end]),
             _ => format!("{place}: {}", &text[..end]),
         };
         Error::text("read", path.display().to_string(), why)

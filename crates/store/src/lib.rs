@@ -189,14 +189,15 @@ struct Header {
 /// line and column where there are some.
 pub fn load(path: &Path) -> Result<Kept, Error> {
     let bytes = read(path).map_err(|e| Error::io("read", path, e))?;
-    let header: Header = serde_json::from_slice(&bytes).map_err(|e| Error::json(path, &e))?;
+    let header: Header =
+        serde_json::from_slice(&bytes).map_err(|e| Error::json(path, &e, &bytes))?;
     let schema = header.schema.unwrap_or_default();
     let kept = match schema.as_str() {
         run::SCHEMA => serde_json::from_slice(&bytes).map(Kept::Run),
         proof::SCHEMA => serde_json::from_slice(&bytes).map(Kept::Proof),
         other => return Err(Error::text("use", path.display().to_string(), foreign(other))),
     };
-    kept.map_err(|e| Error::json(path, &e))
+    kept.map_err(|e| Error::json(path, &e, &bytes))
 }
 
 fn foreign(schema: &str) -> String {
@@ -242,7 +243,8 @@ fn names(dir: &Path) -> Result<Vec<String>, Error> {
 }
 
 fn json(value: &impl serde::Serialize, path: &Path) -> Result<Vec<u8>, Error> {
-    let mut bytes = serde_json::to_vec(value).map_err(|e| Error::json(path, &e))?;
+    let mut bytes = serde_json::to_vec(value)
+        .map_err(|e| Error::text("keep", path.display().to_string(), e.to_string()))?;
     bytes.push(b'\n');
     Ok(bytes)
 }
@@ -260,3 +262,6 @@ fn checked_id(id: &str) -> Result<&str, Error> {
         Error::text("keep", id, why)
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 use crate::face;
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
+use quiet_linux::System;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quiet_probe::{Progress, Request, Strictness};
 use quiet_types::{
@@ -11,7 +12,10 @@ use quiet_types::{
     run::{Idle, Probe, Spec},
     shield::Entry,
 };
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 /// Measure with one probe and write a run
 #[derive(clap::Args)]
@@ -80,6 +84,9 @@ struct Common {
     /// Free words, kept with the run
     #[arg(long, value_name = "TEXT", default_value = "")]
     label: String,
+    /// Where the journal of a shield is looked for: threads on shielded CPUs run inside the shield
+    #[arg(long, value_name = "DIR", default_value = quiet_shield::DEFAULT_STATE)]
+    state: PathBuf,
     /// Print the run as JSON on standard output
     #[arg(long)]
     json: bool,
@@ -141,7 +148,7 @@ fn request(probe: Probe, common: &Common) -> anyhow::Result<Request> {
         Probe::Wakeup { .. } => Nanos::from_micros(100),
         Probe::Gap => Nanos::from_micros(5),
     };
-    let entry = door(&cpus);
+    let entry = door(&cpus, &common.state)?;
     Ok(Request {
         spec: Spec {
             probe,
@@ -165,9 +172,13 @@ fn request(probe: Probe, common: &Common) -> anyhow::Result<Request> {
     })
 }
 
-/// HOOK: the door into the shield that is up for these CPUs, from `quiet_shield::current`.
-fn door(_cpus: &CpuSet) -> Option<Entry> {
-    None
+/// The door into the shield that is up around these CPUs; a shield around others does not matter.
+fn door(cpus: &CpuSet, state: &Path) -> anyhow::Result<Option<Entry>> {
+    if !face::is_root() {
+        return Ok(None);
+    }
+    let shield = quiet_shield::current(&System, state)?;
+    Ok(shield.filter(|shield| cpus.is_subset(&shield.cpus)).and_then(|shield| shield.entry))
 }
 
 /// CPU 0 does most of the kernel's own work: the last one is the likelier choice.

@@ -221,7 +221,7 @@ fn sentence(proof: &Proof, figures: &[Figure], verdict: Verdict, pairs: usize) -
         .filter(|f| f.role == Role::Primary)
         .map(|f| format!("{} {} ({})", f.title, words::change(f), words::ratio(f.ratio.value)))
         .collect();
-    let primary = primary.join(" and ");
+    let primary = primary.join(", and readings ");
     let named = |verdict: Verdict| {
         let names: Vec<&str> =
             figures.iter().filter(|f| f.verdict == verdict).map(|f| f.title.as_str()).collect();
@@ -234,10 +234,10 @@ fn sentence(proof: &Proof, figures: &[Figure], verdict: Verdict, pairs: usize) -
                 .find(|f| f.role == Role::Context && f.verdict == Verdict::Worse)
                 .map(|f| format!("; its price is {} {}", f.title, words::change(f)));
             let price = price.unwrap_or_default();
-            format!("Better: {doing} {cpus} gives {primary}, over {pairs} pairs of runs{price}.")
+            format!("Better: {doing} {cpus} takes {primary}, over {pairs} pairs of runs{price}.")
         }
         Verdict::Worse => {
-            format!("Worse: {doing} {cpus} gives {primary}, over {pairs} pairs of runs.")
+            format!("Worse: {doing} {cpus} takes {primary}, over {pairs} pairs of runs.")
         }
         Verdict::NotShown => {
             let (better, worse) = (named(Verdict::Better), named(Verdict::Worse));
@@ -266,7 +266,9 @@ fn findings(proof: &Proof, pairs: usize) -> Vec<Finding> {
             Finding::new(
                 Severity::Warning,
                 "proof.few_pairs",
-                format!("{pairs} valid pairs; {} more are needed", FEWEST_PAIRS - pairs),
+                format!(
+                    "{pairs} valid pairs are fewer than the {FEWEST_PAIRS} that can show anything"
+                ),
             )
             .remedy("measure longer, or find out why arms are void"),
         );
@@ -421,7 +423,7 @@ mod tests {
         let gain = judged(|_| {});
         assert_eq!(gain.verdict, Verdict::Better);
         assert!(
-            gain.sentence.starts_with("Better: shielding CPU 3 gives p99 "),
+            gain.sentence.starts_with("Better: shielding CPU 3 takes p99 from "),
             "{}",
             gain.sentence
         );

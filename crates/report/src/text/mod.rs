@@ -5,7 +5,9 @@ mod run;
 mod table;
 
 pub use proof::proof_text;
+pub(crate) use proof::restored;
 pub use run::run_text;
+pub(crate) use run::{asked, findings, policy};
 pub use table::{Column, Table, wrap};
 
 use quiet_types::{Finding, Severity, printable};

@@ -18,9 +18,8 @@ pub fn proof_text(proof: &Proof, width: usize) -> String {
     if !proof.figures.is_empty() {
         text.push_str(&figures(proof).text(width));
         text.push('\n');
-        for figure in proof.figures.iter().filter(|figure| !figure.note.is_empty()) {
-            let note = format!("{}: {}", figure.title, printable(&figure.note, 400));
-            let _ = writeln!(text, "{}", wrap(&note, width, 2));
+        for note in words::notes(&proof.figures) {
+            let _ = writeln!(text, "{}", wrap(&printable(&note, 600), width, 2));
         }
         text.push_str(
             "medians over pairs, [95 % bootstrap interval]; a verdict also needs p <= 0.05 of\n\
@@ -57,7 +56,7 @@ fn figures(proof: &Proof) -> Table {
             show(figure.shared.median),
             show(figure.shielded.median),
             words::ratio_between(figure.ratio),
-            format!("{:.3}", figure.p_value),
+            words::p_value(figure.p_value),
             figure.verdict.to_string(),
         ]);
     }
