@@ -5,8 +5,8 @@
 //! [`quiet_types::Finding`]s and the same [`quiet_types::proof::Figure`]s.
 #![forbid(unsafe_code)]
 
-pub mod example;
 mod changes;
+pub mod example;
 mod html;
 mod judge;
 pub mod stats;

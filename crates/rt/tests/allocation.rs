@@ -1,4 +1,5 @@
 //! Nothing in the loops allocates, nor frees: counted by the allocator itself.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod scripted;
 

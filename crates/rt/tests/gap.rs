@@ -1,4 +1,5 @@
 //! The gap loop under a scripted clock.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod scripted;
 

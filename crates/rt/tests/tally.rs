@@ -1,4 +1,5 @@
 //! The tally against plain recording.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod scripted;
 

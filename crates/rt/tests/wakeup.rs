@@ -1,4 +1,5 @@
 //! The wakeup loop under scripted time, against a reference that looks at every expiry alone.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod scripted;
 

@@ -44,12 +44,7 @@ impl Owned {
     pub fn tally(&mut self, width: u64, threshold: u64) -> Tally<'_> {
         let [a, b] = &mut self.logs;
         let [c, d] = &mut self.linears;
-        Tally::new(
-            Counts::new(a, c, width),
-            Counts::new(b, d, width),
-            &mut self.worst,
-            threshold,
-        )
+        Tally::new(Counts::new(a, c, width), Counts::new(b, d, width), &mut self.worst, threshold)
     }
 }
 

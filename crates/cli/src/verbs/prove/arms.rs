@@ -11,12 +11,7 @@ use quiet_types::{
     proof::{self, Arm, Setting, StepTaken},
     run::{Probe, Spec},
 };
-use std::{
-    collections::BTreeMap,
-    io::IsTerminal,
-    sync::atomic::AtomicBool,
-    time::Duration,
-};
+use std::{collections::BTreeMap, io::IsTerminal, sync::atomic::AtomicBool, time::Duration};
 
 /// A gap longer than this is time taken from the thread: the tick alone takes 2 to 5 us.
 const STOLEN: Nanos = Nanos::from_micros(20);
@@ -49,12 +44,8 @@ pub struct Measured {
 
 impl Campaign<'_> {
     pub fn run(&mut self) -> anyhow::Result<Measured> {
-        let mut done = Measured {
-            arms: Vec::new(),
-            applied: None,
-            reverts_exact: true,
-            findings: Vec::new(),
-        };
+        let mut done =
+            Measured { arms: Vec::new(), applied: None, reverts_exact: true, findings: Vec::new() };
         let bar = self.bar();
         'pairs: for pair in 0..self.pairs {
             for setting in [Setting::Shared, self.other] {

@@ -16,12 +16,7 @@ pub struct Ward<'a> {
 }
 
 impl<'a> Ward<'a> {
-    pub fn new(
-        kernel: &'a System,
-        wish: Wish,
-        state: &'a Path,
-        stop: &'a AtomicBool,
-    ) -> Ward<'a> {
+    pub fn new(kernel: &'a System, wish: Wish, state: &'a Path, stop: &'a AtomicBool) -> Ward<'a> {
         Ward { kernel, wish, state, stop, up: false }
     }
 
