@@ -31,7 +31,7 @@ impl Timer for Real {
     fn sleep_until(&mut self, at: u64) -> u64 {
         thread::sleep(Duration::from_nanos(at.saturating_sub(self.ticks())));
         // Every eighth wake is late by some periods.
-        if at / 200_000 % 8 == 0 {
+        if (at / 200_000).is_multiple_of(8) {
             thread::sleep(Duration::from_millis(1));
         }
         self.ticks()
