@@ -67,9 +67,8 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Columns of the terminal, where it tells (`COLUMNS`, or the terminal itself); else 100.
+/// Columns of the terminal; 100 where standard output is none.
 pub fn width() -> usize {
-    let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let asked = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| size.ws_col.into());
-    told.or_else(asked).filter(|width| *width >= 40).unwrap_or(100)
+    let columns = rustix::termios::tcgetwinsize(io::stdout()).map_or(100, |size| size.ws_col.into());
+    if columns < 40 { 100 } else { columns }
 }

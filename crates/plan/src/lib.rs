@@ -16,6 +16,8 @@ use quiet_types::{
 };
 use std::fmt;
 
+pub use chain::ChainError;
+
 /// How the chain will use its CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {

@@ -183,15 +183,24 @@ impl Hand<'_> {
     fn move_tasks(&mut self, from: &str, to: &str) -> Result<Outcome> {
         let mut refused = BTreeMap::new();
         let mut moved = 0;
+        // A list may lack some of its tasks while others are born: see `tasks::members`.
+        let mut empty = 0;
+        let mount = tasks::group_of(from);
         for _ in 0..PASSES {
             let batch = match self.movable_in(from, &refused) {
                 Ok(batch) => batch,
                 Err(error) => return Ok(Outcome::Refused { reason: plain(&error) }),
             };
             if batch.is_empty() {
-                return Ok(many(moved, "moved", refused.into_values().collect()));
+                empty += 1;
+                if empty == 2 {
+                    return Ok(many(moved, "moved", refused.into_values().collect()));
+                }
+                continue;
             }
+            empty = 0;
             self.journal.note(Change::Move {
+                mount: mount.clone(),
                 from: from.to_owned(),
                 to: to.to_owned(),
                 threads: batch.clone(),
@@ -268,6 +277,7 @@ impl Hand<'_> {
                         refused.insert(tid, why);
                     }
                     Err(error) if is_gone(&error) => {}
+                    Err(_) if tasks::became_bound(self.kernel, tid) => {}
                     Err(error) => {
                         refused.insert(tid, format!("{}: {}", one.thread, task_reason(&error)));
                     }
@@ -352,6 +362,7 @@ impl Hand<'_> {
         }
         let Ok(allowed) = self.kernel.affinity(thread.tid) else { return Ok(Outcome::Absent) };
         self.journal.note(Change::Move {
+            mount: mount.to_owned(),
             from,
             to: file.to_owned(),
             threads: vec![(thread.clone(), allowed)],

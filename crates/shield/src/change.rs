@@ -25,7 +25,7 @@ pub(crate) enum Change {
     /// A group is made, and removed whole.
     Make { path: String },
     /// Threads go from one group to another; the files that list and take them.
-    Move { from: String, to: String, threads: Vec<(Thread, CpuSet)> },
+    Move { mount: String, from: String, to: String, threads: Vec<(Thread, CpuSet)> },
     /// An interrupt's CPUs.
     Irq { number: u32, old: CpuSet, effective: Option<CpuSet>, new: CpuSet },
     /// Threads' own CPUs.

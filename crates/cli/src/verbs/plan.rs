@@ -19,7 +19,21 @@ Examples:
   quietcores plan                         which CPUs to shield, and how: chosen for this machine
   quietcores plan --cpus 2-3              these CPUs
   quietcores plan living-room.toml        for a chain
-  quietcores plan --root my-pc            on a captured machine (see inspect --capture)")]
+  quietcores plan --root my-pc            on a captured machine (see inspect --capture)
+
+A chain file, from input to output:
+  [chain]
+  name = \"living room\"
+  cpus = \"auto\"                 # or a list: \"2-3\"
+  [[link]]
+  name = \"player\"
+  process = \"mpd\"
+  threads = [\"output\"]         # all where left out
+  priority = 75                 # SCHED_FIFO, rising down the chain
+  [[link]]
+  name = \"output\"
+  irq = { card = \"USB\" }       # or { net = \"eth0\" }, { number = 127 }, { action = \"xhci_hcd\" }
+  priority = 85")]
 pub struct Args {
     #[command(flatten)]
     pub wish: Wish,
@@ -68,7 +82,10 @@ pub fn machine(root: &Root) -> anyhow::Result<Machine> {
 /// The plan of what is wished.
 pub fn make(wish: &Wish, machine: &Machine) -> anyhow::Result<Plan> {
     let mut chain = match &wish.chain {
-        Some(path) => read_chain(path)?,
+        Some(path) => {
+            let there: CpuSet = machine.cpus.iter().map(|cpu| cpu.id).collect();
+            read_chain(path, &there.union(&machine.online))?
+        }
         None => Chain::default(),
     };
     if let Some(cpus) = &wish.cpus {
@@ -84,7 +101,7 @@ pub fn make(wish: &Wish, machine: &Machine) -> anyhow::Result<Plan> {
 /// Chain files are small.
 const LARGEST: u64 = 1 << 20;
 
-fn read_chain(path: &Path) -> anyhow::Result<Chain> {
+fn read_chain(path: &Path, known: &CpuSet) -> anyhow::Result<Chain> {
     let shown = quiet_types::printable(&path.display().to_string(), 300);
     let mut bytes = Vec::new();
     std::fs::File::open(path)
@@ -95,5 +112,5 @@ fn read_chain(path: &Path) -> anyhow::Result<Chain> {
     }
     let text = String::from_utf8(bytes)
         .map_err(|_| anyhow::anyhow!("cannot read the chain file {shown}: it is not UTF-8 text"))?;
-    quiet_plan::chain::parse(&text, &shown).map_err(|error| anyhow::anyhow!("{error}"))
+    Ok(quiet_plan::chain::parse(&text, &shown, Some(known))?)
 }

@@ -4,7 +4,7 @@ use super::ward::Ward;
 use crate::face;
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use quiet_probe::Request;
+use quiet_probe::{Request, Stress};
 use quiet_types::{
     CpuSet, Finding, Nanos, Run,
     plan::{Applied, Outcome, Taken},
@@ -88,36 +88,45 @@ impl Campaign<'_> {
             Setting::Shared => self.online.clone(),
             _ => self.housekeeping.clone(),
         };
-        let request = Request {
-            label: setting.to_string(),
-            entry,
-            stress: self.stress.clone(),
-            stress_cpus,
-            ..Request::new(self.spec.clone())
-        };
-        let wakeup = self.probe(&request, bar);
-        let gap = match &wakeup {
-            Ok(run) if self.gap > Nanos::ZERO && !run.interrupted => {
-                let spec = Spec {
-                    probe: Probe::Gap,
-                    length: self.gap,
-                    threshold: STOLEN,
-                    ..self.spec.clone()
-                };
-                Some(self.probe(&Request { spec, ..request }, bar)).transpose()
-            }
-            _ => Ok(None),
-        };
+        let request =
+            Request { label: setting.to_string(), entry, ..Request::new(self.spec.clone()) };
+        let measured = self.under_stress(&request, &stress_cpus, bar);
         // Put back first; what failed is told after.
         let exact = self.ward.lower()?;
         done.reverts_exact &= exact;
-        let (wakeup, gap) = (wakeup?, gap?);
+        let (wakeup, gap) = measured?;
         for run in std::iter::once(&wakeup).chain(&gap) {
             if let Some(moved) = run.findings.iter().find(|f| f.id == "run.state_changed") {
                 void = Some(format!("{}: {}", moved.title, moved.evidence));
             }
         }
         Ok(Some(Arm { pair, setting, wakeup, gap, void }))
+    }
+
+    /// Both probes under one stress.
+    fn under_stress(
+        &self,
+        request: &Request,
+        cpus: &CpuSet,
+        bar: &ProgressBar,
+    ) -> anyhow::Result<(Run, Option<Run>)> {
+        let stress = Stress::start(&self.stress, cpus)?;
+        let mut wakeup = self.probe(request, bar)?;
+        let mut gap = None;
+        if self.gap > Nanos::ZERO && !wakeup.interrupted {
+            let spec = Spec {
+                probe: Probe::Gap,
+                length: self.gap,
+                threshold: STOLEN,
+                ..self.spec.clone()
+            };
+            gap = Some(self.probe(&Request { spec, ..request.clone() }, bar)?);
+        }
+        let stress = stress.stop()?;
+        for run in std::iter::once(&mut wakeup).chain(&mut gap) {
+            run.stress = Some(stress.clone());
+        }
+        Ok((wakeup, gap))
     }
 
     fn probe(&self, request: &Request, bar: &ProgressBar) -> anyhow::Result<Run> {
