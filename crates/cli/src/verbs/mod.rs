@@ -1,6 +1,8 @@
 //! One verb a file: its arguments, and what it calls.
 
 pub mod apply;
+pub mod generate;
+pub mod hold;
 pub mod inspect;
 pub mod measure;
 pub mod plan;
@@ -9,3 +11,4 @@ pub mod report;
 pub mod revert;
 pub mod status;
 pub mod stress;
+pub mod worker;
