@@ -134,8 +134,12 @@ impl Lives {
 }
 
 impl Hand<'_> {
-    /// Whether `thread` had `cpus` before one of our changes, or was given them by one.
+    /// Whether `thread` had `cpus` before one of our changes, or was given them by one; the kernel
+    /// itself gives all those of a group to a thread whose own are not within it.
     fn had(&self, thread: &Thread, cpus: &CpuSet) -> bool {
+        if *cpus == self.shield.cpus || *cpus == self.shield.housekeeping {
+            return true;
+        }
         self.lives
             .get(&(thread.tid, thread.start))
             .is_some_and(|life| life.before.contains(&cpus) || life.given.contains(&cpus))
