@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod face;
+mod keep;
 mod verbs;
 
 use clap::{Parser, Subcommand};
@@ -26,6 +27,9 @@ enum Verb {
     Stress(verbs::stress::Args),
     Prove(verbs::prove::Args),
     Report(verbs::report::Args),
+    Generate(verbs::generate::Args),
+    #[command(hide = true)]
+    Worker(verbs::worker::Args),
     #[command(hide = true)]
     Hold(verbs::hold::Args),
 }
@@ -42,6 +46,8 @@ fn main() -> ExitCode {
         Verb::Stress(args) => verbs::stress::run(args),
         Verb::Prove(args) => verbs::prove::run(args),
         Verb::Report(args) => verbs::report::run(args),
+        Verb::Generate(args) => verbs::generate::run::<Cli>(args),
+        Verb::Worker(args) => verbs::worker::run(args),
         Verb::Hold(args) => verbs::hold::run(args),
     };
     done.unwrap_or_else(|error| {

@@ -24,6 +24,8 @@ pub mod machine;
 #[cfg(feature = "std")]
 pub mod plan;
 #[cfg(feature = "std")]
+pub mod proof;
+#[cfg(feature = "std")]
 pub mod run;
 #[cfg(feature = "std")]
 pub mod shield;
@@ -38,6 +40,7 @@ pub use {
     histogram::Histogram,
     machine::Machine,
     plan::Plan,
+    proof::Proof,
     run::Run,
     text::{ParseDurationError, printable},
 };

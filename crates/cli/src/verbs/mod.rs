@@ -1,6 +1,7 @@
 //! One verb a file: its arguments, and what it calls.
 
 pub mod apply;
+pub mod generate;
 pub mod hold;
 pub mod inspect;
 pub mod measure;
@@ -10,3 +11,4 @@ pub mod report;
 pub mod revert;
 pub mod status;
 pub mod stress;
+pub mod worker;
