@@ -134,8 +134,12 @@ impl Lives {
 }
 
 impl Hand<'_> {
-    /// Whether `thread` had `cpus` before one of our changes, or was given them by one.
+    /// Whether `thread` had `cpus` before one of our changes, or was given them by one; the kernel
+    /// itself gives all those of a group to a thread whose own are not within it.
     fn had(&self, thread: &Thread, cpus: &CpuSet) -> bool {
+        if *cpus == self.shield.cpus || *cpus == self.shield.housekeeping {
+            return true;
+        }
         self.lives
             .get(&(thread.tid, thread.start))
             .is_some_and(|life| life.before.contains(&cpus) || life.given.contains(&cpus))
@@ -157,14 +161,12 @@ impl Hand<'_> {
                 one(self.irq(*number, old, effective.as_ref(), new))
             }
             Change::Scheduling { thread, old, new } => one(self.scheduling(thread, *old, *new)),
-            Change::Affinity { threads, inherited } => {
-                let mut items = self.affinities(&what, threads);
-                if *inherited {
-                    items.extend(self.newborn(threads));
-                }
+            Change::Affinity { threads } => self.affinities(&what, threads),
+            Change::Remember { threads } => {
+                let mut items = self.remembered(&what, threads);
+                items.extend(self.newborn(threads));
                 items
             }
-            Change::Remember { threads } => self.remembered(&what, threads),
             Change::Move { mount, from, to, threads } => {
                 self.moved(&what, mount, from, to, threads)
             }
@@ -297,27 +299,28 @@ impl Hand<'_> {
         }
     }
 
-    /// Threads born since from confined ones inherited their CPUs.
-    fn newborn(&self, confined: &[Confined]) -> Vec<PutBack> {
+    /// Threads born since inherited the CPUs that we gave to their parents.
+    fn newborn(&self, remembered: &[(Thread, CpuSet)]) -> Vec<PutBack> {
         let mut tally = Tally::new("CPUs of threads born since");
-        let known: HashMap<u32, &Confined> = confined.iter().map(|c| (c.thread.tid, c)).collect();
-        let noted = |thread: &Thread| {
-            self.past.changes.iter().any(|(_, change)| match change {
-                Change::Remember { threads } => {
-                    threads.iter().any(|(t, _)| (t.tid, t.start) == (thread.tid, thread.start))
-                }
-                _ => false,
-            })
-        };
+        let then: HashMap<u32, (u64, &CpuSet)> =
+            remembered.iter().map(|(thread, old)| (thread.tid, (thread.start, old))).collect();
         for found in tasks::all(self.kernel).unwrap_or_default() {
-            if found.kernel || !found.movable || noted(&found.thread) {
+            let (tid, start) = (found.thread.tid, found.thread.start);
+            if found.kernel || then.get(&tid).is_some_and(|then| then.0 == start) {
                 continue;
             }
-            let Ok(now) = self.kernel.affinity(found.thread.tid) else { continue };
-            let parents = tasks::parents(self.kernel, found.thread.tid);
-            let from = parents.iter().find_map(|pid| known.get(pid)).or(known.get(&1));
-            if let Some(from) = from.filter(|from| now == from.new) {
-                tally.add(&found.thread, self.set_affinity(found.thread.tid, &from.old));
+            let Ok(now) = self.kernel.affinity(tid) else { continue };
+            let parents = tasks::parents(self.kernel, tid);
+            let Some((parent, (start, old))) =
+                parents.iter().find_map(|tid| Some((*tid, *then.get(tid)?)))
+            else {
+                continue;
+            };
+            let inherited = self.lives.get(&(parent, start)).is_some_and(|life| {
+                life.given.contains(&&now) || life.before.iter().any(|had| **had == now)
+            });
+            if now != *old && inherited {
+                tally.add(&found.thread, self.set_affinity(tid, old));
             }
         }
         tally.items()
