@@ -6,6 +6,7 @@
 
 pub mod chain;
 mod choose;
+mod guards;
 mod links;
 mod steps;
 
