@@ -1,4 +1,5 @@
 //! Plans for machines of other kinds, read from their captured files.
+#![allow(clippy::unwrap_used)] // a test may
 
 use serde_json::Value;
 use std::{
