@@ -243,8 +243,9 @@ fn gaps(cpu: u64, pairs: u64, seconds: u64) -> anyhow::Result<(Gap, Run)> {
 
 fn measure(arguments: &[&str]) -> anyhow::Result<Run> {
     let program = env!("CARGO_BIN_EXE_quietcores");
+    let store = tempfile::tempdir()?;
     let mut command = Command::new(program);
-    command.arg("measure").args(arguments).args([
+    command.arg("measure").args(arguments).arg("--store").arg(store.path()).args([
         "--policy",
         "fifo",
         "--priority",

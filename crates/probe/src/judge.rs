@@ -1,31 +1,16 @@
-//! What to know about a run: settings refused, state changed, noise above the figures.
+//! What to know about a run: state changed, stalls that are the kernel's intention.
 
-use crate::{request::name, run::expected};
+use crate::request::name;
 use quiet_types::{
     Finding, Nanos, Severity,
     machine::Policy,
     run::{Probe, Run, Thread},
 };
 
-/// Findings beyond those that the threads made themselves.
+/// What only the one who ran it can know; the rest is judged from the run by whoever reads it.
 pub(crate) fn judge(run: &Run) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    findings.extend(state_changed(run));
-    findings.extend(missed(run));
-    findings.extend(below_floor(run));
-    findings.extend(run.threads.iter().filter_map(|t| throttled(run, t)));
-    findings.extend(drift(run));
-    if run.interrupted {
-        let asked = match expected(&run.spec) {
-            Some(n) => format!("{n} periods a thread were asked for"),
-            None => format!("{} were asked for", run.spec.length),
-        };
-        findings.push(
-            Finding::new(Severity::Note, "run.interrupted", "The run ended before its time")
-                .evidence(format!("It lasted {}; {asked}.", run.lasted)),
-        );
-    }
-    findings
+    let throttled = run.threads.iter().filter_map(|thread| throttled(run, thread));
+    state_changed(run).into_iter().chain(throttled).collect()
 }
 
 fn state_changed(run: &Run) -> Option<Finding> {
@@ -57,53 +42,6 @@ fn state_changed(run: &Run) -> Option<Finding> {
             .evidence(shown.join("; "))
             .effect("The figures are of two machines in one.")
             .remedy("Find who changes it (irqbalance, a tuning daemon), then measure again."),
-    )
-}
-
-fn missed(run: &Run) -> Option<Finding> {
-    let missed = run.missed();
-    if missed == 0 {
-        return None;
-    }
-    let due: u64 = run.threads.iter().map(|t| t.expected).sum();
-    let share = missed as f64 / due.max(1) as f64 * 100.0;
-    let worst = run.threads.iter().flat_map(|t| &t.worst).max_by_key(|r| r.missed);
-    let longest = worst.map_or(String::new(), |r| {
-        format!(" The longest stall, {} at {}, cost {}.", r.value, r.at, r.missed)
-    });
-    Some(
-        Finding::new(
-            Severity::Warning,
-            "run.missed",
-            format!("{missed} of {due} periods were missed"),
-        )
-        .evidence(format!(
-            "{share:.2} % of the periods expired while the thread was still late.{longest}"
-        ))
-        .effect("For audio, a missed period is a drop-out unless the buffer covers it."),
-    )
-}
-
-/// A figure below the instrument's own noise says nothing about the machine.
-fn below_floor(run: &Run) -> Option<Finding> {
-    let floor = run.clock.floor;
-    let all = run.readings();
-    let figures = [
-        ("min", all.min),
-        ("p50", all.percentile(0.5)),
-        ("p99", all.percentile(0.99)),
-        ("p99.9", all.percentile(0.999)),
-    ];
-    let below: Vec<&str> =
-        figures.iter().filter(|f| f.1.is_some_and(|v| v <= floor)).map(|f| f.0).collect();
-    if below.is_empty() {
-        return None;
-    }
-    let title = format!("{} lie at or below the instrument's own noise", below.join(", "));
-    Some(
-        Finding::new(Severity::Note, "run.floor", title)
-            .evidence(format!("One turn of the measuring loop alone takes {floor}."))
-            .effect("They say how fast the loop is, not how quiet the machine is."),
     )
 }
 
@@ -140,21 +78,5 @@ fn throttled(run: &Run, thread: &Thread) -> Option<Finding> {
              (Linux 6.12 and later) or real-time throttling.",
         )
         .remedy("Keep ordinary tasks off this CPU (a shield), so that none waits; or let the loop sleep."),
-    )
-}
-
-fn drift(run: &Run) -> Option<Finding> {
-    // The clock itself is slewed by up to 500 ppm; more is a counter that cannot be trusted.
-    if run.clock.drift_ppm < 500.0 || run.lasted < Nanos::from_millis(200) {
-        return None;
-    }
-    Some(
-        Finding::new(
-            Severity::Warning,
-            "run.clock_drift",
-            "The counter and the system clock disagree",
-        )
-        .evidence(format!("{:.0} parts per million over the run.", run.clock.drift_ppm))
-        .effect("Times of this run are wrong by that share."),
     )
 }

@@ -12,7 +12,7 @@ use quiet_linux::{
 };
 use quiet_types::{
     CpuSet, Nanos,
-    run::{self, Probe, Run},
+    run::{self, Run},
 };
 use rustix::process::Signal;
 use std::{
@@ -212,13 +212,5 @@ impl Drop for Elsewhere {
         if let Some(allowed) = &self.0 {
             let _ = sched::set_affinity(0, allowed);
         }
-    }
-}
-
-/// Number of periods that a whole run of this spec expects; `None` for gap.
-pub(crate) fn expected(spec: &run::Spec) -> Option<u64> {
-    match spec.probe {
-        Probe::Wakeup { interval } => Some(spec.length.0 / interval.0.max(1)),
-        Probe::Gap => None,
     }
 }

@@ -30,6 +30,8 @@ use temp::TempDir;
 const SETTLE: Duration = Duration::from_millis(500);
 /// How long they may take to end after SIGTERM, before SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
+/// What stress-ng complains about.
+const SAID: &str = "errors.txt";
 
 /// Stress that runs until [`Stress::stop`]; ends with the calling thread also when that is killed.
 #[derive(Debug)]
@@ -69,10 +71,14 @@ impl Stress {
                 .map(str::to_owned),
         );
         arguments.push(yaml(&dir).to_string_lossy().into_owned());
-        // As long as it takes: it is ended by a signal.
-        arguments.extend(["--timeout", "0", "--quiet"].map(str::to_owned));
+        // As long as it takes: it is ended by a signal. (`--quiet` would keep back the metrics.)
+        arguments.extend(["--timeout", "0"].map(str::to_owned));
         let mut command = Command::new("stress-ng");
-        command.args(&arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.args(&arguments).stdin(Stdio::null()).stdout(Stdio::null());
+        // A file, which unlike a pipe never fills up and needs nobody to read it.
+        let said = File::create(dir.path().join(SAID))
+            .map_err(|e| Error::new(format!("cannot make a file for the stress: {e}")))?;
+        command.stderr(said);
         command.current_dir(dir.path());
         let before = sched::affinity(0)
             .map_err(|e| Error::new(format!("cannot read where this thread may run: {e}")))?;
@@ -109,8 +115,8 @@ impl Stress {
         thread::sleep(SETTLE);
         if let Ok(Some(status)) = self.child.try_wait() {
             let mut said = String::new();
-            if let Some(pipe) = self.child.stderr.take() {
-                let _ = pipe.take(4096).read_to_string(&mut said);
+            if let Ok(file) = File::open(self.dir.path().join(SAID)) {
+                let _ = file.take(4096).read_to_string(&mut said);
             }
             let said = printable(said.trim(), 300);
             return Err(Error::new(format!("stress-ng ended at once ({status}): {said}")));

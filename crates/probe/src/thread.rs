@@ -17,11 +17,8 @@ use std::{
     collections::BTreeMap,
     fs, io,
     sync::{
-        Barrier,
-        atomic::{
-            AtomicBool, AtomicU64,
-            Ordering::{Acquire, Release},
-        },
+        Barrier, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Acquire},
     },
 };
 
@@ -36,8 +33,8 @@ pub(crate) struct Gate {
     /// Start of the run on `CLOCK_MONOTONIC`, ns; zero: do not run.
     pub(crate) start: AtomicU64,
     pub(crate) locked: AtomicBool,
-    /// A setting was refused.
-    pub(crate) refused: AtomicBool,
+    /// Settings that the kernel refused until now.
+    pub(crate) refused: Mutex<Vec<Finding>>,
 }
 
 /// What one thread is to do.
@@ -55,7 +52,6 @@ pub(crate) struct Job<'a> {
 pub(crate) struct Found {
     pub(crate) thread: Thread,
     pub(crate) clock: ClockFacts,
-    pub(crate) findings: Vec<Finding>,
     /// When the loop ended, ns of `CLOCK_MONOTONIC`.
     pub(crate) ended: u64,
     /// Whether it ended before its time.
@@ -64,10 +60,8 @@ pub(crate) struct Found {
 
 /// Runs on a thread of its own; `None` when the run was called off at the gate.
 pub(crate) fn run(job: Job<'_>) -> Option<Found> {
-    let findings = prepare(&job);
-    if !findings.is_empty() {
-        job.gate.refused.store(true, Release);
-    }
+    let refused = prepare(&job);
+    job.gate.refused.lock().unwrap_or_else(PoisonError::into_inner).extend(refused);
     let mut memory = Memory::new(job.spec);
     memory::touch_stack();
     let mut clock = job.source.describe();
@@ -83,20 +77,19 @@ pub(crate) fn run(job: Job<'_>) -> Option<Found> {
         return None;
     }
 
-    let before = usage();
+    let moves = migrations();
+    // Last: what reading the other cost is not the loop's.
+    let before = process::thread_usage();
     let (mut thread, cut_short) = match job.source {
         Source::Counter(c) => measure(c, c, &job, start, &mut memory),
         Source::Plain(c) => measure(c, c, &job, start, &mut memory),
     };
     let ended = clock::monotonic();
-    thread.counters = usage()
-        .into_iter()
-        .map(|(name, n)| {
-            let earlier = before.get(&name).copied().unwrap_or(0);
-            (name, n.saturating_sub(earlier))
-        })
-        .collect();
-    Some(Found { thread, clock, findings, ended, cut_short })
+    thread.counters = counters(before, process::thread_usage());
+    if let (Some(earlier), Some(now)) = (moves, migrations()) {
+        thread.counters.insert("migrations".to_owned(), now.saturating_sub(earlier));
+    }
+    Some(Found { thread, clock, ended, cut_short })
 }
 
 /// Into the shield, onto the CPU, under the policy; what the kernel refuses becomes a finding.
@@ -123,13 +116,13 @@ fn prepare(job: &Job<'_>) -> Vec<Finding> {
     if let Err(error) = sched::set_affinity(0, &CpuSet::from_iter([cpu])) {
         let title = format!("The thread is not bound to CPU {cpu}");
         let effect = "It may run elsewhere; its readings are not those of this CPU.";
-        refused("run.affinity_refused", title, &error, effect, "See which CPUs its cpuset allows.");
+        refused("run.affinity", title, &error, effect, "See which CPUs its cpuset allows.");
     }
     if let Err(error) = schedule(job.spec) {
         let policy = name(job.spec.policy);
         let title = format!("The kernel refused policy {policy} on CPU {cpu}");
         let effect = "The figures are those of an ordinary thread, which waits for others.";
-        refused("run.policy_refused", title, &error, effect, policy_remedy(job.spec.policy));
+        refused("run.policy", title, &error, effect, policy_remedy(job.spec.policy));
     }
     // Real-time policies have no slack; for the others it is 50 us unless set.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
@@ -182,17 +175,20 @@ fn schedule(spec: &Spec) -> io::Result<()> {
     sched::set_scheduling(0, Scheduling { policy: spec.policy, priority: spec.priority, nice })
 }
 
-/// What hit this thread until now, by its own counters.
-fn usage() -> BTreeMap<String, u64> {
-    let mut counts: BTreeMap<String, u64> = process::thread_usage()
-        .map(|all| all.into_iter().map(|(name, n)| (name.to_owned(), n)).collect())
-        .unwrap_or_default();
-    let sched = fs::read_to_string("/proc/thread-self/sched").unwrap_or_default();
-    let line = sched.lines().find(|line| line.starts_with("se.nr_migrations"));
-    if let Some(n) = line.and_then(|l| l.rsplit(':').next()?.trim().parse().ok()) {
-        counts.insert("migrations".to_owned(), n);
-    }
-    counts
+type Usage = io::Result<[(&'static str, u64); 4]>;
+
+/// What hit this thread between two readings of its own counters; empty where they cannot be read.
+fn counters(before: Usage, after: Usage) -> BTreeMap<String, u64> {
+    let (Ok(before), Ok(after)) = (before, after) else { return BTreeMap::new() };
+    let pairs = before.iter().zip(after);
+    pairs.map(|(old, (name, now))| (name.to_owned(), now.saturating_sub(old.1))).collect()
+}
+
+/// How often this thread changed its CPU, where the kernel tells (`CONFIG_SCHED_DEBUG`).
+fn migrations() -> Option<u64> {
+    let sched = fs::read_to_string("/proc/thread-self/sched").ok()?;
+    let line = sched.lines().find(|line| line.starts_with("se.nr_migrations"))?;
+    line.rsplit(':').next()?.trim().parse().ok()
 }
 
 /// Everything that the loop writes into, made present before it starts.

@@ -25,11 +25,8 @@ use std::{
     io::{Read, Seek, Write},
     os::fd::AsFd,
     sync::{
-        Barrier,
-        atomic::{
-            AtomicBool, AtomicU64,
-            Ordering::{Acquire, Release},
-        },
+        Barrier, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Release},
     },
 };
 
@@ -126,7 +123,7 @@ fn measure(order: &Order, words: &[AtomicU64]) -> Result<Part> {
         go: Barrier::new(cpus.len() + 1),
         start: AtomicU64::new(0),
         locked: AtomicBool::new(false),
-        refused: AtomicBool::new(!findings.is_empty()),
+        refused: Mutex::new(Vec::new()),
     };
     let mut start = 0;
     let found: Vec<Option<Found>> = std::thread::scope(|scope| {
@@ -147,8 +144,8 @@ fn measure(order: &Order, words: &[AtomicU64]) -> Result<Part> {
             .collect();
         gate.ready.wait();
         findings.extend(lock(&gate));
-        let refused = gate.refused.load(Acquire) || !findings.is_empty();
-        if order.strictness == Strictness::GoOn || !refused {
+        findings.append(&mut gate.refused.lock().unwrap_or_else(PoisonError::into_inner));
+        if order.strictness == Strictness::GoOn || findings.is_empty() {
             start = clock::monotonic() + LEAD;
             gate.start.store(start, Release);
         }
@@ -158,8 +155,7 @@ fn measure(order: &Order, words: &[AtomicU64]) -> Result<Part> {
     drop(awake);
     if start == 0 {
         let what = findings.iter().map(|f| format!("{} ({})", f.title, f.evidence));
-        let what: Vec<String> = what.collect();
-        let what = if what.is_empty() { "a setting was refused".into() } else { what.join("; ") };
+        let what = what.collect::<Vec<_>>().join("; ");
         return Err(Error::new(format!("not measured, as --strict asks: {what}")));
     }
     let found: Vec<Found> = found.into_iter().flatten().collect();
@@ -171,7 +167,7 @@ fn measure(order: &Order, words: &[AtomicU64]) -> Result<Part> {
 
 fn part(
     found: Vec<Found>,
-    mut findings: Vec<Finding>,
+    findings: Vec<Finding>,
     source: Source,
     first: Pair,
     start: u64,
@@ -188,7 +184,6 @@ fn part(
         clock.floor = clock.floor.max(one.clock.floor);
         clock.read = clock.read.max(one.clock.read);
         clock.placing = clock.placing.max(one.clock.placing);
-        findings.extend(one.findings);
         threads.push(one.thread);
     }
     let lasted = Nanos(ended.saturating_sub(start));
@@ -216,7 +211,7 @@ fn lock(gate: &Gate) -> Option<Finding> {
     gate.locked.store(done.is_ok() && locked.is_some_and(|kib| kib > 0), Release);
     let error = done.err()?;
     Some(
-        Finding::new(Severity::Note, "run.memory_unlocked", "Memory is not locked")
+        Finding::new(Severity::Note, "run.memory", "Memory is not locked")
             .evidence(quiet_linux::Error::io("lock", "the measuring process", error).to_string())
             .effect("A page that was taken away costs a page fault when it is needed.")
             .remedy("Run as root, or raise the limit (`memlock` in /etc/security/limits.conf)."),

@@ -4,7 +4,7 @@ use crate::face;
 use anyhow::Context;
 use quiet_linux::{CommandLines, Options, Root, capture, snapshot};
 use quiet_report::machine::{Colour, Style, Tasks, machine_text};
-use std::{io::IsTerminal, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 /// Show the machine: cores, IRQs, cards, tasks, kernel
 #[derive(clap::Args)]

@@ -1,6 +1,6 @@
 //! `measure`
 
-use crate::face;
+use crate::{face, keep};
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -87,6 +87,9 @@ struct Common {
     /// Where the journal of a shield is looked for: threads on shielded CPUs run inside the shield
     #[arg(long, value_name = "DIR", default_value = quiet_shield::DEFAULT_STATE)]
     state: PathBuf,
+    /// Where runs are kept [default: ~/.local/share/quietcores]
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
     /// Print the run as JSON on standard output
     #[arg(long)]
     json: bool,
@@ -120,16 +123,32 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let bar = bar(&request);
     let run = quiet_probe::run(&request, &stop, &mut |progress| show(&bar, progress));
     bar.finish_and_clear();
-    let run = run?;
+    let mut run = run?;
+    judge(&mut run);
     if let Some(path) = &common.output {
         write(&run, path)?;
     }
+    let kept = keep::store(common.store.as_deref()).and_then(|store| Ok(store.save_run(&run)?));
     if common.json {
         face::print_json(&run)?;
     } else {
-        face::print(&text(&run))?;
+        face::print(&quiet_report::run_text(&run, face::width()))?;
+    }
+    match kept {
+        Ok(path) => face::say(&format!("kept as {}", path.display())),
+        // The figures are there: a full or read-only disk does not take them back.
+        Err(error) => face::say(&format!("quietcores: the run is not kept: {error:#}")),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Adds what the report sees in the run to what the probe knows, each kind once.
+fn judge(run: &mut Run) {
+    for finding in quiet_report::judge_run(run) {
+        if !run.findings.iter().any(|known| known.id == finding.id) {
+            run.findings.push(finding);
+        }
+    }
 }
 
 fn request(probe: Probe, common: &Common) -> anyhow::Result<Request> {
@@ -207,39 +226,4 @@ fn bar(request: &Request) -> ProgressBar {
 fn show(bar: &ProgressBar, now: &Progress) {
     bar.set_position(now.elapsed.0.min(now.length.0) / 1_000_000);
     bar.set_message(format!("{} readings, {} missed, max {}", now.obtained, now.missed, now.max));
-}
-
-/// The run in a few lines, until the report's own text is there.
-fn text(run: &Run) -> String {
-    let mut lines = vec![format!(
-        "{:>4} {:>9} {:>9} {:>9} {:>9} {:>9}  {:>9} {:>8} {:>8} {:>9}",
-        "CPU", "min", "p50", "p99", "p99.9", "max", "at", "beyond", "missed", "expected"
-    )];
-    for thread in &run.threads {
-        let all = thread.corrected.as_ref().unwrap_or(&thread.readings);
-        let show = |value: Option<Nanos>| value.map_or("-".to_owned(), |v| v.to_string());
-        let share = |q| show(all.percentile(q));
-        lines.push(format!(
-            "{:>4} {:>9} {:>9} {:>9} {:>9} {:>9}  {:>9} {:>8} {:>8} {:>9}",
-            thread.cpu,
-            show(all.min),
-            share(0.5),
-            share(0.99),
-            share(0.999),
-            show(all.max),
-            thread.max_at.to_string(),
-            thread.beyond,
-            thread.missed,
-            thread.expected
-        ));
-    }
-    lines.push(format!(
-        "clock {}, one read {}, the instrument's own floor {}",
-        run.clock.source, run.clock.read, run.clock.floor
-    ));
-    for finding in &run.findings {
-        lines.push(format!("{:?}: {}. {}", finding.severity, finding.title, finding.evidence));
-    }
-    lines.push(String::new());
-    lines.join("\n")
 }

@@ -28,10 +28,11 @@ pub fn run_text(run: &Run, width: usize) -> String {
 
 /// The judged findings and those that the run already carries, each id once.
 pub(crate) fn findings(run: &Run) -> Vec<quiet_types::Finding> {
-    let mut all = judge_run(run);
-    for finding in &run.findings {
+    // The run's own first: where both know a thing, it has the kernel's answer.
+    let mut all = run.findings.clone();
+    for finding in judge_run(run) {
         if !all.iter().any(|known| known.id == finding.id) {
-            all.push(finding.clone());
+            all.push(finding);
         }
     }
     all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
