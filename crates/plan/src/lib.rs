@@ -6,6 +6,7 @@
 
 pub mod chain;
 mod choose;
+mod guards;
 mod links;
 mod steps;
 
@@ -49,7 +50,7 @@ pub fn plan(machine: &Machine, chain: &Chain, mode: Mode) -> Result<Plan, PlanEr
     let mut reasons = Vec::new();
     let mut findings = Vec::new();
     let cpus = choose::cpus(machine, chain, &mut reasons, &mut findings)?;
-    let housekeeping = machine.online.difference(&cpus);
+    let housekeeping = machine.online.difference(&cpus).difference(&choose::taken(machine));
     let mechanism = mechanism(machine, &mut reasons);
     let shield = Shield { entry: entry(machine, mechanism), cpus, housekeeping, mechanism };
     let links = links::find(machine, chain, &shield, &mut findings)?;
