@@ -14,6 +14,8 @@ mod units;
 pub use units::{CpuId, Nanos};
 
 #[cfg(feature = "std")]
+pub mod check;
+#[cfg(feature = "std")]
 mod cpu_set;
 #[cfg(feature = "std")]
 pub mod finding;
@@ -25,6 +27,8 @@ pub mod proof;
 pub mod run;
 #[cfg(feature = "std")]
 pub mod shield;
+#[cfg(feature = "std")]
+pub mod surroundings;
 #[cfg(feature = "std")]
 mod text;
 

@@ -1,0 +1,472 @@
+//! Where interrupts are delivered, and who shares those of the sound card.
+
+use super::{
+    facts::{Facts, cpus, irq_name, some, task_name},
+    verdict::{Verdict, fine, moot, note, problem, unknown, warning},
+};
+use quiet_types::{
+    CpuSet,
+    finding::{Finding, When},
+    machine::{Device, Irq, Policy},
+    printable,
+};
+
+/// Interrupts a second on average since boot from which a device that is not audio is named.
+const BUSY: u64 = 2_000;
+
+const NO_CARD: &str = "this machine has no sound card";
+const NO_QUIET: &str = "no CPU is set apart for a chain";
+
+pub(super) fn card_shared(f: &Facts) -> Verdict {
+    if f.machine.sound_cards.is_empty() {
+        return moot(NO_CARD);
+    }
+    let found = f.cards().into_iter().filter_map(|card| shared(f, card)).collect();
+    Verdict::of(found, "nothing else uses the interrupts of the sound cards")
+}
+
+fn shared(f: &Facts, card: &Device) -> Option<Finding> {
+    let mut others: Vec<String> =
+        card.shared_with.iter().filter(|other| !is_same_card(other, card)).cloned().collect();
+    for irq in f.irqs_of(card) {
+        // Several handlers on one line; MSI interrupts have one each.
+        if irq.actions.len() > 1 {
+            for action in &irq.actions {
+                if !is_sound(action) && !others.contains(action) {
+                    others.push(action.clone());
+                }
+            }
+        }
+    }
+    if let Some(controller) = f.around.usb.iter().find(|usb| below(&card.path, &usb.path)) {
+        for device in controller.devices.iter().filter(|d| !below(&card.path, &d.path)) {
+            let known = others.iter().any(|other| other.contains(&device.name));
+            if !device.name.is_empty() && !known {
+                others.push(device.name.clone());
+            }
+        }
+    }
+    if others.is_empty() {
+        return None;
+    }
+    let numbers: Vec<String> = card.irqs.iter().map(u32::to_string).collect();
+    let behind = card.controller.as_deref().unwrap_or("its controller");
+    Some(
+        warning(format!(
+            "{} shares {} with {}",
+            named(card),
+            if numbers.is_empty() { "its controller".into() } else { format!("IRQ {}", numbers.join(", ")) },
+            some(&others, 4)
+        ))
+        .evidence(format!("{behind} at {}; /proc/interrupts", card.path))
+        .effect(
+            "every transfer of the other device runs the same interrupt handler, in front of or in \
+             the middle of an audio period",
+        )
+        .remedy(better_port(f, card))
+        .when(When::Hands),
+    )
+}
+
+/// Where else the card could be plugged in.
+fn better_port(f: &Facts, card: &Device) -> String {
+    let on_usb = f.around.usb.iter().any(|usb| below(&card.path, &usb.path));
+    if !on_usb {
+        return "disable the other device in the firmware or leave its driver out; a card in another \
+                slot gets another line"
+            .into();
+    }
+    let free = f.around.usb.iter().find(|usb| usb.devices.is_empty());
+    match free {
+        Some(usb) => format!(
+            "plug the card into a port of {}, on which there is nothing, or unplug the others",
+            usb.path.rsplit('/').next().unwrap_or(&usb.path)
+        ),
+        None => "unplug the others, or move them to another controller; every USB controller of this \
+                 machine has something on it, or there is only one"
+            .into(),
+    }
+}
+
+fn below(path: &str, parent: &str) -> bool {
+    path.strip_prefix(parent).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn is_same_card(other: &str, card: &Device) -> bool {
+    other == card.name || card.description.contains(other)
+}
+
+fn is_sound(action: &str) -> bool {
+    action.starts_with("snd") || action.contains(":card")
+}
+
+fn named(card: &Device) -> String {
+    match card.description.is_empty() {
+        true => printable(&card.name, 60),
+        false => format!("{} ({})", printable(&card.name, 30), printable(&card.description, 60)),
+    }
+}
+
+pub(super) fn card_stuck(f: &Facts) -> Verdict {
+    let own = f.own_irqs();
+    if own.is_empty() {
+        return moot("no interrupt belongs to the chain or a sound card");
+    }
+    let stuck: Vec<&Irq> = own.into_iter().filter(|irq| irq.immovable.is_some()).collect();
+    let found = stuck
+        .into_iter()
+        .map(|irq| {
+            let at = irq.effective.as_ref().or(irq.requested.as_ref());
+            let at = at.map_or("an unknown CPU".into(), cpus);
+            let away = at_odds(f, irq);
+            let finding = if away { problem(format!("{} cannot be moved off {at}", irq_name(irq))) }
+                else { note(format!("{} stays on {at}, whatever is asked", irq_name(irq))) };
+            finding
+                .evidence(format!(
+                    "/proc/irq/{}: {}",
+                    irq.number,
+                    irq.immovable.as_deref().unwrap_or_default()
+                ))
+                .effect("the chain must run where its interrupt is, or each period crosses CPUs")
+                .remedy("give the chain the CPU on which the interrupt is, and push the others away")
+                .when(When::RunTime)
+        })
+        .collect();
+    Verdict::of(found, "the chain's interrupts have masks that can be written; \
+                       whether the kernel takes a write shows only when one is tried")
+}
+
+fn at_odds(f: &Facts, irq: &Irq) -> bool {
+    let at = irq.effective.as_ref().or(irq.requested.as_ref());
+    !f.quiet.is_empty() && at.is_some_and(|at| !at.intersects(&f.quiet))
+}
+
+pub(super) fn on_quiet(f: &Facts) -> Verdict {
+    if f.quiet.is_empty() {
+        return moot(NO_QUIET);
+    }
+    let own: Vec<u32> = f.own_irqs().iter().map(|irq| irq.number).collect();
+    let others = f.machine.irqs.iter().filter(|irq| !own.contains(&irq.number));
+    let here: Vec<&Irq> = others.filter(|irq| delivered(irq).intersects(&f.quiet)).collect();
+    if here.is_empty() {
+        return fine(format!("no foreign interrupt is delivered to {}", cpus(&f.quiet)));
+    }
+    let fixed = here.iter().filter(|irq| irq.immovable.is_some()).count();
+    let active = here.iter().filter(|irq| counted(irq, &f.quiet) > 0).count();
+    let names: Vec<String> = here
+        .iter()
+        .map(|irq| format!("{} {}x", irq_name(irq), counted(irq, &f.quiet)))
+        .collect();
+    let title = format!("{} foreign interrupts are delivered to {}", here.len(), cpus(&f.quiet));
+    let finding = if active > 0 { warning(title) } else { note(title) };
+    finding
+        .evidence(format!(
+            "{}; /proc/irq/*/effective_affinity_list, counts on these CPUs since boot from \
+             /proc/interrupts",
+            some(&names, 6)
+        ))
+        .effect("each one stops the audio thread for its handler and cools its caches")
+        .remedy(match fixed {
+            0 => "write the housekeeping CPUs to their smp_affinity_list; `quietcores apply` does".into(),
+            n => format!("`quietcores apply` moves them but for {n} that cannot be moved"),
+        })
+        .when(When::RunTime)
+        .into()
+}
+
+/// Where an interrupt goes: where the kernel delivers it, else where it may go.
+fn delivered(irq: &Irq) -> CpuSet {
+    let told = irq.effective.clone().filter(|cpus| !cpus.is_empty());
+    told.or_else(|| irq.requested.clone()).unwrap_or_default()
+}
+
+fn counted(irq: &Irq, on: &CpuSet) -> u64 {
+    irq.counts.iter().filter(|(cpu, _)| on.contains(*cpu)).map(|(_, count)| count).sum()
+}
+
+pub(super) fn card_elsewhere(f: &Facts) -> Verdict {
+    if f.quiet.is_empty() {
+        return moot(NO_QUIET);
+    }
+    let irqs: Vec<&Irq> = f.cards().iter().flat_map(|card| f.irqs_of(card)).collect();
+    if irqs.is_empty() {
+        return moot("no interrupt of a sound card is known");
+    }
+    let found = irqs
+        .into_iter()
+        .filter(|irq| irq.immovable.is_none() && irq.total() > 0)
+        .filter(|irq| !delivered(irq).intersects(&f.quiet))
+        .map(|irq| {
+            warning(format!(
+                "{} of the sound card is delivered to {}, away from the chain on {}",
+                irq_name(irq),
+                cpus(&delivered(irq)),
+                cpus(&f.quiet)
+            ))
+            .evidence(format!("/proc/irq/{}/effective_affinity_list", irq.number))
+            .effect(
+                "whatever runs on that CPU delays the card, and each period needs a wakeup across CPUs",
+            )
+            .remedy("give the chain file a link for the card's IRQ and apply it")
+            .when(When::RunTime)
+        })
+        .collect();
+    Verdict::of(found, "the sound card's interrupts go to the chain's CPUs")
+}
+
+pub(super) fn network_beside_card(f: &Facts) -> Verdict {
+    let nics = f.machine.network_cards.iter().flat_map(|nic| f.irqs_of(nic));
+    let nics: Vec<&Irq> = nics.filter(|irq| irq.total() > 0).collect();
+    let cards: Vec<&Irq> = f.cards().iter().flat_map(|card| f.irqs_of(card)).collect();
+    if nics.is_empty() || cards.is_empty() {
+        return moot("this needs a network card and a sound card with interrupts");
+    }
+    if f.machine.online.len() < 2 {
+        return moot("there is only one CPU");
+    }
+    for card in cards.iter().filter(|irq| irq.total() > 0) {
+        let at = delivered(card);
+        let clash = nics.iter().find(|nic| at.len() == 1 && delivered(nic) == at && nic.number != card.number);
+        if let Some(nic) = clash {
+            return warning(format!("{} and {} are delivered to the same {}", irq_name(card), irq_name(nic), cpus(&at)))
+                .evidence(format!(
+                    "/proc/irq/{}/effective_affinity_list and /proc/irq/{}/effective_affinity_list are both {at}; {} CPUs are online",
+                    card.number, nic.number, f.machine.online.len()
+                ))
+                .effect("a burst of packets holds up the sound card's interrupt")
+                .remedy("give the network's interrupt another CPU: near the player that it feeds, not near the card")
+                .when(When::RunTime)
+                .into();
+        }
+    }
+    fine("network and sound card have their interrupts on different CPUs")
+}
+
+pub(super) fn delivery(f: &Facts) -> Verdict {
+    let own = f.own_irqs();
+    if own.is_empty() {
+        return moot("no interrupt belongs to the chain or a sound card");
+    }
+    let blind: Vec<&Irq> = own
+        .into_iter()
+        .filter(|irq| irq.immovable.is_none() && irq.effective.as_ref().is_none_or(CpuSet::is_empty))
+        .collect();
+    let found = blind
+        .into_iter()
+        .map(|irq| {
+            let counts: Vec<String> = irq
+                .counts
+                .iter()
+                .filter(|(_, count)| *count > 0)
+                .map(|(cpu, count)| format!("{count} on CPU {cpu}"))
+                .collect();
+            note(format!("the kernel does not tell where {} is delivered", irq_name(irq)))
+                .evidence(format!(
+                    "/proc/irq/{}/effective_affinity_list is empty; counts since boot: {}",
+                    irq.number,
+                    if counts.is_empty() { "none".into() } else { counts.join(", ") }
+                ))
+                .effect("a mask that was accepted may have moved nothing")
+                .remedy("while it plays, see which CPU counts in /proc/interrupts; `quietcores apply` does this")
+                .when(When::RunTime)
+        })
+        .collect();
+    Verdict::of(found, "the kernel tells where each is delivered; only counts while playing prove it")
+}
+
+pub(super) fn default_mask(f: &Facts) -> Verdict {
+    if f.quiet.is_empty() {
+        return moot(NO_QUIET);
+    }
+    let Some(mask) = &f.machine.default_irq_affinity else {
+        return unknown("/proc/irq/default_smp_affinity could not be read");
+    };
+    if !mask.intersects(&f.quiet) {
+        return fine(format!("new interrupts go to {}", cpus(mask)));
+    }
+    warning(format!("a device that comes now may get its interrupt on {}", cpus(&f.quiet)))
+        .evidence(format!("/proc/irq/default_smp_affinity allows {}", cpus(mask)))
+        .effect("after a replug or a resume a foreign interrupt lands on the audio CPU")
+        .remedy("write the mask of the housekeeping CPUs there (`quietcores apply`), or boot with irqaffinity=")
+        .when(When::RunTime)
+        .into()
+}
+
+pub(super) fn thread_priority(f: &Facts) -> Verdict {
+    if !f.threads_irqs() {
+        return moot("interrupts are not handled in threads on this kernel");
+    }
+    let own = f.own_irqs();
+    if own.is_empty() {
+        return moot("no interrupt belongs to the chain or a sound card");
+    }
+    let threads: Vec<_> = own.iter().flat_map(|irq| f.irq_threads(irq.number)).collect();
+    if threads.is_empty() {
+        return unknown("no irq/N-name thread of these interrupts was seen");
+    }
+    let highest_other = f
+        .machine
+        .tasks
+        .iter()
+        .filter(|t| t.comm.starts_with("irq/") && t.scheduling.policy == Policy::Fifo)
+        .filter(|t| !threads.iter().any(|own| own.tid == t.tid))
+        .map(|t| t.scheduling.priority)
+        .max()
+        .unwrap_or(0);
+    let level: Vec<_> = threads
+        .iter()
+        .filter(|t| t.scheduling.priority <= highest_other && !t.comm.contains("-s-"))
+        .collect();
+    let found = level
+        .into_iter()
+        .map(|t| {
+            warning(format!(
+                "{} has FIFO priority {}, no more than the interrupt threads of other devices",
+                task_name(t),
+                t.scheduling.priority
+            ))
+            .evidence(format!("highest of the others: {highest_other}; /proc/{}/stat", t.tid))
+            .effect("a disk or a network card is served before the sound card when both are due")
+            .remedy("give it a priority of its own in the chain file, above the links before it")
+            .when(When::RunTime)
+        })
+        .collect();
+    Verdict::of(found, "the chain's interrupt threads come before those of other devices")
+}
+
+pub(super) fn busy(f: &Facts) -> Verdict {
+    let Some(uptime) = f.around.uptime_s.filter(|s| *s >= 60) else {
+        return unknown("the time since boot is not known, or too short to judge rates");
+    };
+    let own: Vec<u32> = f.own_irqs().iter().map(|irq| irq.number).collect();
+    let found = f
+        .machine
+        .irqs
+        .iter()
+        .filter(|irq| !own.contains(&irq.number) && irq.total() / uptime >= BUSY)
+        .map(|irq| {
+            warning(format!("{} interrupts {} times a second", irq_name(irq), irq.total() / uptime))
+                .evidence(format!(
+                    "{} interrupts in {uptime} s since boot, an average; /proc/interrupts",
+                    irq.total()
+                ))
+                .effect("a driver that never rests takes time from every CPU that serves it")
+                .remedy("find out what the device does; if nobody needs it, leave its driver out (a \
+                         wireless chip that was not used took most of a core on one board)")
+                .when(When::RunTime)
+        })
+        .collect();
+    Verdict::of(found, format!("no device that is not audio interrupts {BUSY} times a second"))
+}
+
+/// What irqbalance is told to leave alone.
+pub(super) fn balance(f: &Facts) -> Verdict {
+    let Some(daemon) = f.running(&["irqbalance"]).into_iter().next() else {
+        return fine("irqbalance does not run");
+    };
+    if f.quiet.is_empty() && f.own_irqs().is_empty() {
+        return fine("irqbalance runs; nothing is set apart that it could spoil");
+    }
+    let config = ["etc/default/irqbalance", "etc/sysconfig/irqbalance"]
+        .iter()
+        .find_map(|path| f.setting(path).map(|text| (*path, text)));
+    let banned = config.and_then(|(_, text)| banned_cpus(text));
+    // Without the variable it spares what was booted apart, never partitions.
+    let booted = f.machine.isolated.clone().unwrap_or_default();
+    let booted = booted.union(&f.machine.nohz_full.clone().unwrap_or_default());
+    let spared = banned.clone().unwrap_or(booted);
+    let open = f.quiet.difference(&spared);
+    if !f.quiet.is_empty() && open.is_empty() {
+        return fine(format!("irqbalance runs and spares {}", cpus(&f.quiet)));
+    }
+    let evidence = match (&config, &banned) {
+        (Some((path, _)), Some(banned)) => {
+            format!("/{path} bans CPUs {}", if banned.is_empty() { "none".into() } else { banned.to_string() })
+        }
+        (Some((path, _)), None) => format!("/{path} names no IRQBALANCE_BANNED_CPULIST"),
+        (None, _) => "no configuration file of it was found".into(),
+    };
+    let what = if f.quiet.is_empty() { "the sound card's interrupts".into() } else { cpus(&open) };
+    warning(format!("irqbalance runs and may use {what}"))
+        .evidence(format!("{}; {evidence}; it spares isolcpus= and nohz_full= by itself, partitions never", task_name(daemon)))
+        .effect("every 10 s it may move interrupts onto the audio CPU, or the card's away from it")
+        .remedy(format!(
+            "set IRQBALANCE_BANNED_CPULIST={} in its file and restart it, or stop it",
+            if f.quiet.is_empty() { "(the audio CPUs)".into() } else { f.quiet.union(&spared).to_string() }
+        ))
+        .when(When::RunTime)
+        .into()
+}
+
+/// CPUs of `IRQBALANCE_BANNED_CPULIST=` or of the older mask `IRQBALANCE_BANNED_CPUS=`, the last
+/// line that is no comment. An empty value bans none.
+fn banned_cpus(text: &str) -> Option<CpuSet> {
+    let mut banned = None;
+    for line in text.lines().map(str::trim) {
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        let Some((name, value)) = line.split_once('=') else { continue };
+        let value = value.trim().trim_matches(['"', '\'']);
+        match name.trim() {
+            "IRQBALANCE_BANNED_CPULIST" => banned = value.parse().ok(),
+            "IRQBALANCE_BANNED_CPUS" if value.is_empty() => banned = Some(CpuSet::new()),
+            "IRQBALANCE_BANNED_CPUS" => banned = CpuSet::from_mask(value).ok(),
+            _ => {}
+        }
+    }
+    banned
+}
+
+pub(super) fn network_far(f: &Facts) -> Verdict {
+    let links = f.links();
+    let net = links.iter().position(|link| {
+        matches!(&link.target, quiet_types::chain::Target::Irq(quiet_types::chain::IrqSource::Net(_)))
+    });
+    let Some((link, next)) = net.and_then(|at| Some((&links[at], links.get(at + 1)?))) else {
+        return moot("the chain has no network link that feeds another");
+    };
+    let player: CpuSet = match &next.cpus {
+        Some(cpus) => cpus.clone(),
+        None => f.link_tasks(next).iter().fold(CpuSet::new(), |all, t| all.union(&t.allowed)),
+    };
+    let far: Vec<&Irq> = f
+        .link_irqs(link)
+        .into_iter()
+        .filter(|irq| irq.total() > 0 && !delivered(irq).intersects(&player))
+        .collect();
+    if player.is_empty() || far.is_empty() {
+        return fine("the network's interrupt is where the link that it feeds runs");
+    }
+    note(format!(
+        "{} is delivered to {}, the `{}` that it feeds runs on {}",
+        irq_name(far[0]),
+        cpus(&delivered(far[0])),
+        printable(&next.name, 40),
+        cpus(&player)
+    ))
+    .evidence(format!("/proc/irq/{}/effective_affinity_list", far[0].number))
+    .effect("each packet goes through another CPU's caches before the player sees it")
+    .remedy("give both links the same CPU in the chain file")
+    .when(When::RunTime)
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ban_of_irqbalance_is_read_as_it_reads_it() {
+        for (text, banned) in [
+            ("", None),
+            ("#IRQBALANCE_BANNED_CPULIST=2-3\n", None),
+            ("IRQBALANCE_BANNED_CPULIST=2-3\n", Some("2-3")),
+            ("IRQBALANCE_BANNED_CPULIST=\"2-3\"\n", Some("2-3")),
+            ("IRQBALANCE_BANNED_CPULIST=\n", Some("")),
+            ("IRQBALANCE_BANNED_CPUS=0000000c\n", Some("2-3")),
+            ("IRQBALANCE_BANNED_CPULIST=1\nIRQBALANCE_BANNED_CPULIST=3\n", Some("3")),
+            ("IRQBALANCE_BANNED_CPULIST=many\n", None),
+        ] {
+            assert_eq!(banned_cpus(text), banned.map(|list| list.parse().unwrap()), "{text}");
+        }
+    }
+}
