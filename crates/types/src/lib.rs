@@ -14,6 +14,8 @@ mod units;
 pub use units::{CpuId, Nanos};
 
 #[cfg(feature = "std")]
+pub mod chain;
+#[cfg(feature = "std")]
 pub mod check;
 #[cfg(feature = "std")]
 mod cpu_set;
@@ -21,6 +23,8 @@ mod cpu_set;
 pub mod finding;
 #[cfg(feature = "std")]
 pub mod machine;
+#[cfg(feature = "std")]
+pub mod plan;
 #[cfg(feature = "std")]
 pub mod proof;
 #[cfg(feature = "std")]
@@ -34,10 +38,12 @@ mod text;
 
 #[cfg(feature = "std")]
 pub use {
+    chain::Chain,
     cpu_set::{CpuSet, ParseCpuSetError},
     finding::{Finding, Severity},
     histogram::Histogram,
     machine::Machine,
+    plan::Plan,
     proof::Proof,
     run::Run,
     text::{ParseDurationError, printable},
