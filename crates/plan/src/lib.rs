@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chain;
+pub mod check;
 mod choose;
 mod links;
 mod steps;

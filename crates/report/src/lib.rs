@@ -1,4 +1,5 @@
 //! Judgement and faces: what a run and a machine say, as text, data and pages. Pure.
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod machine;

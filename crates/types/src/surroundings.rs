@@ -3,6 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The surroundings of a chain, as one snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -31,6 +32,9 @@ pub struct Surroundings {
     pub timers: Vec<String>,
     /// Seconds since boot.
     pub uptime_s: Option<u64>,
+    /// Further settings and files that only the audit wants, by path below `/`, as read. Of GRUB's
+    /// files the lines with kernel parameters.
+    pub files: BTreeMap<String, String>,
 }
 
 /// What the process that took a snapshot may do.

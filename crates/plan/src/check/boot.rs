@@ -353,10 +353,7 @@ pub(super) fn idle_poll(f: &Facts) -> Verdict {
 
 /// Parameters in the loader's files against those of the running kernel.
 pub(super) fn not_booted(f: &Facts) -> Verdict {
-    let files: Vec<(&String, &String)> = f
-        .machine
-        .settings
-        .iter()
+    let files: Vec<(&String, &String)> = f.settings()
         .filter(|(path, _)| is_loader_file(path))
         .collect();
     if files.is_empty() {

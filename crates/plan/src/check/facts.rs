@@ -7,6 +7,7 @@ use quiet_types::{
     printable,
     surroundings::Surroundings,
 };
+use std::collections::BTreeMap;
 
 /// Programs that carry sound, by the name of their first thread.
 const AUDIO_PROGRAMS: [&str; 34] = [
@@ -41,6 +42,7 @@ static NOWHERE: Surroundings = Surroundings {
     systemd: None,
     timers: Vec::new(),
     uptime_s: None,
+    files: BTreeMap::new(),
 };
 
 impl<'a> Facts<'a> {
@@ -61,7 +63,13 @@ impl<'a> Facts<'a> {
     }
 
     pub fn setting(&self, path: &str) -> Option<&'a str> {
-        self.machine.settings.get(path).map(|text| text.trim())
+        let found = self.machine.settings.get(path).or_else(|| self.around.files.get(path));
+        found.map(|text| text.trim())
+    }
+
+    /// Every setting, by path below `/`.
+    pub fn settings(&self) -> impl Iterator<Item = (&'a String, &'a String)> {
+        self.machine.settings.iter().chain(&self.around.files)
     }
 
     pub fn number(&self, path: &str) -> Option<i64> {

@@ -26,26 +26,7 @@ pub(super) fn card_shared(f: &Facts) -> Verdict {
 }
 
 fn shared(f: &Facts, card: &Device) -> Option<Finding> {
-    let mut others: Vec<String> =
-        card.shared_with.iter().filter(|other| !is_same_card(other, card)).cloned().collect();
-    for irq in f.irqs_of(card) {
-        // Several handlers on one line; MSI interrupts have one each.
-        if irq.actions.len() > 1 {
-            for action in &irq.actions {
-                if !is_sound(action) && !others.contains(action) {
-                    others.push(action.clone());
-                }
-            }
-        }
-    }
-    if let Some(controller) = f.around.usb.iter().find(|usb| below(&card.path, &usb.path)) {
-        for device in controller.devices.iter().filter(|d| !below(&card.path, &d.path)) {
-            let known = others.iter().any(|other| other.contains(&device.name));
-            if !device.name.is_empty() && !known {
-                others.push(device.name.clone());
-            }
-        }
-    }
+    let others = &card.shared_with;
     if others.is_empty() {
         return None;
     }
@@ -56,7 +37,7 @@ fn shared(f: &Facts, card: &Device) -> Option<Finding> {
             "{} shares {} with {}",
             named(card),
             if numbers.is_empty() { "its controller".into() } else { format!("IRQ {}", numbers.join(", ")) },
-            some(&others, 4)
+            some(others, 4)
         ))
         .evidence(format!("{behind} at {}; /proc/interrupts", card.path))
         .effect(
@@ -90,14 +71,6 @@ fn better_port(f: &Facts, card: &Device) -> String {
 
 fn below(path: &str, parent: &str) -> bool {
     path.strip_prefix(parent).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-fn is_same_card(other: &str, card: &Device) -> bool {
-    other == card.name || card.description.contains(other)
-}
-
-fn is_sound(action: &str) -> bool {
-    action.starts_with("snd") || action.contains(":card")
 }
 
 fn named(card: &Device) -> String {
