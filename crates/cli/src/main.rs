@@ -18,6 +18,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     Inspect(verbs::inspect::Args),
+    Check(verbs::check::Args),
     Plan(verbs::plan::Args),
     Apply(verbs::apply::Args),
     Status(verbs::status::Args),
@@ -26,13 +27,17 @@ enum Verb {
     Stress(verbs::stress::Args),
     Prove(verbs::prove::Args),
     Report(verbs::report::Args),
+    Import(verbs::import::Args),
     Generate(verbs::generate::Args),
+    #[command(hide = true)]
+    Hold(verbs::hold::Args),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.verb {
         Verb::Inspect(args) => verbs::inspect::run(args),
+        Verb::Check(args) => verbs::check::run(args),
         Verb::Plan(args) => verbs::plan::run(args),
         Verb::Apply(args) => verbs::apply::run(args),
         Verb::Status(args) => verbs::status::run(args),
@@ -41,7 +46,9 @@ fn main() -> ExitCode {
         Verb::Stress(args) => verbs::stress::run(args),
         Verb::Prove(args) => verbs::prove::run(args),
         Verb::Report(args) => verbs::report::run(args),
+        Verb::Import(args) => verbs::import::run(args),
         Verb::Generate(args) => verbs::generate::run::<Cli>(args),
+        Verb::Hold(args) => verbs::hold::run(args),
     };
     done.unwrap_or_else(|error| {
         face::error(&error);

@@ -8,6 +8,7 @@ pub mod chain;
 pub mod check;
 mod choose;
 mod links;
+pub mod recipe;
 mod steps;
 
 use quiet_types::{
@@ -16,6 +17,8 @@ use quiet_types::{
     shield::{Entry, Mechanism, Shield},
 };
 use std::fmt;
+
+pub use chain::ChainError;
 
 /// How the chain will use its CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

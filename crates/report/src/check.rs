@@ -136,7 +136,11 @@ fn looked(page: &mut Page, checked: &Checked) {
         if of.is_empty() {
             continue;
         }
-        page.paragraph("", &format!("{heading}: {} of {}", of.len(), checked.looked.len()), Some("1"));
+        page.paragraph(
+            "",
+            &format!("{heading}: {} of {}", of.len(), checked.looked.len()),
+            Some("1"),
+        );
         for look in of {
             let said = format!("{}: {} ({})", look.about, look.because, look.id);
             page.paragraph("  ", &said, None);
@@ -151,11 +155,15 @@ mod tests {
     use quiet_types::check::{Looked, SCHEMA};
 
     fn audit() -> Checked {
-        let finding = Finding::new(Severity::Warning, "power.governor", "the frequency of CPUs 0-3 changes with use")
-            .evidence("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor is powersave\x1b[31m")
-            .effect("each change stops the core for some microseconds")
-            .remedy("write performance there")
-            .when(When::RunTime);
+        let finding = Finding::new(
+            Severity::Warning,
+            "power.governor",
+            "the frequency of CPUs 0-3 changes with use",
+        )
+        .evidence("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor is powersave\x1b[31m")
+        .effect("each change stops the core for some microseconds")
+        .remedy("write performance there")
+        .when(When::RunTime);
         let looked = Looked {
             id: "kernel.timers".into(),
             about: "high-resolution timers".into(),

@@ -20,8 +20,8 @@ use std::{collections::HashMap, io, thread::sleep, time::Duration};
 
 /// As many passes as it may take until a group stays empty.
 const PASSES: usize = 30;
-/// A group whose last task is just ending refuses to go for some milliseconds.
-const REMOVALS: u32 = 40;
+/// A group whose last task is just ending refuses to go for some time: 2 s in all.
+const REMOVALS: u32 = 200;
 
 /// Puts back what a journal tells, and closes it unless something was refused.
 pub(crate) fn put_back(kernel: &dyn Kernel, state: &State, past: &Past) -> Reverted {
@@ -257,14 +257,12 @@ impl Hand<'_> {
     fn remembered(&self, what: &str, threads: &[(Thread, CpuSet)]) -> Vec<PutBack> {
         let mut tally = Tally::new(what);
         for (thread, old) in threads {
-            let outcome = match self.kernel.affinity(thread.tid) {
-                Ok(now) if now == *old => continue,
-                Ok(_) if !tasks::lives(self.kernel, thread) => continue,
-                Ok(now) if self.is_ours(&now, old) => self.set_affinity(thread.tid, old),
-                Ok(_) if thread.comm.starts_with("irq/") => continue,
-                Ok(now) => Return::Left { now: format!("CPU {now}") },
-                Err(_) => continue,
-            };
+            // Another one is the thread's own choice since: never ours, so nothing to put back.
+            let Ok(now) = self.kernel.affinity(thread.tid) else { continue };
+            if now == *old || !self.is_ours(&now, old) || !tasks::lives(self.kernel, thread) {
+                continue;
+            }
+            let outcome = self.set_affinity(thread.tid, old);
             tally.add(thread, outcome);
         }
         tally.items()
@@ -350,7 +348,8 @@ impl Hand<'_> {
                 Err(error) => {
                     return Return::Refused {
                         reason: format!(
-                            "cannot remove it: {}; somebody may have made a group inside",
+                            "cannot remove it: {}; tasks keep being born in it, or somebody has \
+                             made a group inside",
                             write_reason(&error)
                         ),
                     };
@@ -360,23 +359,28 @@ impl Hand<'_> {
         Return::Refused { reason: "tasks keep being born in it".into() }
     }
 
-    /// Tasks that were born in a group of ours go to its parent.
+    /// Tasks that were born in a group of ours go to its parent. Ending ones are listed for some
+    /// time and cannot be moved: they are no reason to wait here.
     fn empty(&self, from: &str, to: &str) -> Result<(), String> {
         for _ in 0..PASSES {
-            let inside = tasks::listed(self.kernel, from).unwrap_or_default();
-            if inside.is_empty() {
-                return Ok(());
-            }
-            for tid in inside {
-                let moved = self.act(|kernel| kernel.write(to, &tid.to_string()));
-                if let Err(error) = moved
-                    && !is_gone(&error)
-                {
-                    return Err(format!("thread {tid} does not leave: {}", task_reason(&error)));
+            let mut moved = 0;
+            for tid in tasks::listed(self.kernel, from).unwrap_or_default() {
+                match self.act(|kernel| kernel.write(to, &tid.to_string())) {
+                    Ok(()) => moved += 1,
+                    Err(error) if is_gone(&error) => {}
+                    Err(error) => {
+                        return Err(format!(
+                            "thread {tid} does not leave: {}",
+                            task_reason(&error)
+                        ));
+                    }
                 }
             }
+            if moved == 0 {
+                break;
+            }
         }
-        Err("tasks are born in it faster than they can be moved out".into())
+        Ok(())
     }
 
     /// A last look at every value that was put back, after all of them were.

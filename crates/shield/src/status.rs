@@ -11,7 +11,7 @@ use crate::{
 };
 use quiet_types::{
     CpuSet,
-    plan::{Drift, STATUS_SCHEMA, Standing, Status},
+    plan::{Action, Drift, GroupValue, Need, Outcome, STATUS_SCHEMA, Standing, Status, Step},
     printable,
     shield::Shield,
 };
@@ -75,10 +75,10 @@ fn standing(past: &Past, boot: &str) -> Standing {
 }
 
 fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
-    let held = |step: &quiet_types::plan::Step| step.action.what();
+    let held = |step: &Step| step.action.what();
     let done: Vec<String> =
         past.outcomes.iter().filter(|(_, o)| o.holds()).map(|(step, _)| held(step)).collect();
-    let mut found = Vec::new();
+    let mut found = groups(kernel, past);
     for (_, change) in &past.changes {
         let drifted = match change {
             Change::Write { path, .. } if !done.contains(path) => None,
@@ -87,7 +87,7 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
             }
             Change::Irq { number, new, .. } => {
                 let refused = past.outcomes.iter().any(|(step, outcome)| {
-                    matches!(step.action, quiet_types::plan::Action::Irq { number: n, .. } if n == *number)
+                    matches!(step.action, Action::Irq { number: n, .. } if n == *number)
                         && !outcome.holds()
                 });
                 let now = kernel.read(&irq_file(*number)).ok();
@@ -135,6 +135,23 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
     found
 }
 
+/// Files of our groups: a partition may become invalid by what others do.
+fn groups(kernel: &dyn Kernel, past: &Past) -> Vec<Drift> {
+    let mut found = Vec::new();
+    for (step, outcome) in &past.outcomes {
+        let Action::Group { path, files } = &step.action else { continue };
+        for file in files.iter().filter(|file| outcome.holds() && file.need == Need::Essential) {
+            let GroupValue::Is(value) = &file.value else { continue };
+            let whole = format!("{path}/{}", file.name);
+            let now = kernel.read(&whole).ok();
+            if let Some((ours, now)) = drifted(now, value, |now| same(file.form, now, value)) {
+                found.push(Drift { what: whole, ours, now });
+            }
+        }
+    }
+    found
+}
+
 fn drifted(
     now: Option<String>,
     ours: &str,
@@ -147,8 +164,7 @@ fn drifted(
     }
 }
 
-fn said(outcome: &quiet_types::plan::Outcome) -> String {
-    use quiet_types::plan::Outcome;
+fn said(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Refused { reason } => reason.clone(),
         Outcome::Ignored { seen } => format!("accepted and ignored: it is {seen}"),

@@ -67,7 +67,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Columns of the terminal; 100 where standard output is none.
-fn terminal_width() -> usize {
+pub fn terminal_width() -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     columns.unwrap_or(100)
 }

@@ -21,8 +21,8 @@ pub use interrupts::{Interrupts, IrqRow, interrupts};
 pub use pid::{PidStat, PidStatus, pid_stat, pid_status};
 pub use proc_stat::steal;
 pub use process::{
-    CAP_IPC_LOCK, CAP_SYS_NICE, Credentials, Limits, Used, audio_groups, credentials, limits, mounts,
-    status_kib, used,
+    CAP_IPC_LOCK, CAP_SYS_NICE, Credentials, Limits, Used, audio_groups, credentials, limits,
+    mounts, status_kib, used,
 };
 pub use secret::{mask_arguments, mask_parameter};
 

@@ -4,26 +4,60 @@ use super::{
     facts::{Facts, cpus, cpus_after_flags, some},
     verdict::{Verdict, fine, moot, note, problem, unknown, warning},
 };
-use quiet_types::{
-    CpuId, CpuSet, Finding,
-    finding::When,
-};
+use quiet_types::{CpuId, CpuSet, Finding, finding::When};
 
 /// Parameters that this program and its users set for latency.
 pub(super) const OURS: [&str; 40] = [
-    "audit", "clocksource", "cpuidle.off", "highres", "idle", "intel_idle.max_cstate",
-    "intel_pstate", "irqaffinity", "isolcpus", "kthread_cpus", "mce", "mitigations",
-    "nmi_watchdog", "nohz", "nohz_full", "nosmt", "nosoftlockup", "nowatchdog", "pcie_aspm",
-    "preempt", "processor.max_cstate", "processor.ignore_ppc", "rcu_nocb_poll", "rcu_nocbs",
-    "rcupdate.rcu_normal_after_boot", "rcutree.kthread_prio", "skew_tick", "snd_hda_intel.power_save",
-    "systemd.cpu_affinity", "threadirqs", "transparent_hugepage", "tsc", "usbcore.autosuspend",
-    "watchdog", "amd_pstate", "cpufreq.default_governor", "default_hugepagesz", "hugepages",
-    "noirqbalance", "cstate.id",
+    "audit",
+    "clocksource",
+    "cpuidle.off",
+    "highres",
+    "idle",
+    "intel_idle.max_cstate",
+    "intel_pstate",
+    "irqaffinity",
+    "isolcpus",
+    "kthread_cpus",
+    "mce",
+    "mitigations",
+    "nmi_watchdog",
+    "nohz",
+    "nohz_full",
+    "nosmt",
+    "nosoftlockup",
+    "nowatchdog",
+    "pcie_aspm",
+    "preempt",
+    "processor.max_cstate",
+    "processor.ignore_ppc",
+    "rcu_nocb_poll",
+    "rcu_nocbs",
+    "rcupdate.rcu_normal_after_boot",
+    "rcutree.kthread_prio",
+    "skew_tick",
+    "snd_hda_intel.power_save",
+    "systemd.cpu_affinity",
+    "threadirqs",
+    "transparent_hugepage",
+    "tsc",
+    "usbcore.autosuspend",
+    "watchdog",
+    "amd_pstate",
+    "cpufreq.default_governor",
+    "default_hugepagesz",
+    "hugepages",
+    "noirqbalance",
+    "cstate.id",
 ];
 
 /// Those of [`OURS`] that no mainline kernel knows, or that only modules or systemd read.
-const FOREIGN: [&str; 5] =
-    ["kthread_cpus", "systemd.cpu_affinity", "snd_hda_intel.power_save", "noirqbalance", "cstate.id"];
+const FOREIGN: [&str; 5] = [
+    "kthread_cpus",
+    "systemd.cpu_affinity",
+    "snd_hda_intel.power_save",
+    "noirqbalance",
+    "cstate.id",
+];
 
 /// Parameters that hold CPUs, and have to agree.
 const CPU_LISTS: [&str; 4] = ["isolcpus", "nohz_full", "rcu_nocbs", "irqaffinity"];
@@ -64,9 +98,12 @@ pub(super) fn nohz_contradiction(f: &Facts) -> Verdict {
             .into();
     }
     if f.config("NO_HZ_FULL").is_some_and(|value| value != "y") {
-        return broken("this kernel is built without NO_HZ_FULL", "boot a kernel that has it, or take it out")
-            .evidence(format!("{told}; CONFIG_NO_HZ_FULL is not set"))
-            .into();
+        return broken(
+            "this kernel is built without NO_HZ_FULL",
+            "boot a kernel that has it, or take it out",
+        )
+        .evidence(format!("{told}; CONFIG_NO_HZ_FULL is not set"))
+        .into();
     }
     let wanted: CpuSet = f.parameter_cpus("nohz_full").unwrap_or_default();
     let wanted = wanted.intersection(&f.machine.possible);
@@ -96,12 +133,15 @@ pub(super) fn isolcpus_void(f: &Facts) -> Verdict {
     };
     let absent = wanted.difference(&f.machine.possible);
     if !absent.is_empty() {
-        return warning(format!("isolcpus= names {}, which this machine does not have", cpus(&absent)))
-            .evidence(format!("{told}; /sys/devices/system/cpu/possible is {}", f.machine.possible))
-            .effect("fewer CPUs are isolated than was thought")
-            .remedy("correct the list")
-            .when(When::Reboot)
-            .into();
+        return warning(format!(
+            "isolcpus= names {}, which this machine does not have",
+            cpus(&absent)
+        ))
+        .evidence(format!("{told}; /sys/devices/system/cpu/possible is {}", f.machine.possible))
+        .effect("fewer CPUs are isolated than was thought")
+        .remedy("correct the list")
+        .when(When::Reboot)
+        .into();
     }
     let flags: Vec<&str> = value
         .split(',')
@@ -137,7 +177,11 @@ pub(super) fn isolcpus_and_partition(f: &Facts) -> Verdict {
     };
     let clash: Vec<_> = groups
         .iter()
-        .filter(|g| g.partition.as_deref().is_some_and(|p| p.starts_with("root") || p.starts_with("isolated")))
+        .filter(|g| {
+            g.partition
+                .as_deref()
+                .is_some_and(|p| p.starts_with("root") || p.starts_with("isolated"))
+        })
         .filter(|g| g.path != "/" && g.cpus.as_ref().is_some_and(|cpus| cpus.intersects(&booted)))
         .collect();
     if clash.is_empty() {
@@ -160,7 +204,11 @@ pub(super) fn managed_irq(f: &Facts) -> Verdict {
         .machine
         .irqs
         .iter()
-        .filter(|irq| irq.actions.iter().any(|a| a.starts_with("nvme") || a.starts_with("virtio") && a.contains("req")))
+        .filter(|irq| {
+            irq.actions
+                .iter()
+                .any(|a| a.starts_with("nvme") || a.starts_with("virtio") && a.contains("req"))
+        })
         .map(|irq| irq.number.to_string())
         .collect();
     if queued.is_empty() {
@@ -218,7 +266,11 @@ pub(super) fn unknown_parameter(f: &Facts) -> Verdict {
 
 /// Whether `name` is one letter away from a known parameter of some length.
 fn is_slip(name: &str, known: &str) -> bool {
-    if name == known || known.len() < 7 || OURS.contains(&name) || name.len().abs_diff(known.len()) > 1 {
+    if name == known
+        || known.len() < 7
+        || OURS.contains(&name)
+        || name.len().abs_diff(known.len()) > 1
+    {
         return false;
     }
     let alike = |a: &[u8], b: &[u8]| a.iter().zip(b).take_while(|(a, b)| a == b).count();
@@ -287,7 +339,9 @@ pub(super) fn nohz_full_sleeping(f: &Facts) -> Verdict {
         .filter(|(_, count)| *count > 1)
         .collect();
     let Some((cpu, count)) = crowd.first() else {
-        return fine(format!("no two audio threads share one of the CPUs {ticks_off} of nohz_full"));
+        return fine(format!(
+            "no two audio threads share one of the CPUs {ticks_off} of nohz_full"
+        ));
     };
     warning(format!("nohz_full= holds CPU {cpu}, on which {count} audio threads may run and sleep"))
         .evidence(format!(
@@ -353,9 +407,8 @@ pub(super) fn idle_poll(f: &Facts) -> Verdict {
 
 /// Parameters in the loader's files against those of the running kernel.
 pub(super) fn not_booted(f: &Facts) -> Verdict {
-    let files: Vec<(&String, &String)> = f.settings()
-        .filter(|(path, _)| is_loader_file(path))
-        .collect();
+    let files: Vec<(&String, &String)> =
+        f.settings().filter(|(path, _)| is_loader_file(path)).collect();
     if files.is_empty() {
         return unknown("no file of a boot loader was found or may be read");
     }
@@ -380,9 +433,13 @@ pub(super) fn not_booted(f: &Facts) -> Verdict {
             ),
             _ => continue,
         };
-        found.push(note(title).evidence(evidence).effect(
-            "the machine that was tested is not the one that will boot",
-        ).remedy(remedy).when(when));
+        found.push(
+            note(title)
+                .evidence(evidence)
+                .effect("the machine that was tested is not the one that will boot")
+                .remedy(remedy)
+                .when(when),
+        );
     }
     Verdict::of(found, "what the loader's files ask for is what the kernel was booted with")
 }
@@ -392,7 +449,9 @@ fn names(files: &[(&String, &String)]) -> Vec<String> {
 }
 
 pub(super) fn is_loader_file(path: &str) -> bool {
-    path.starts_with("etc/default/grub") || path.ends_with("cmdline.txt") || path == "etc/kernel/cmdline"
+    path.starts_with("etc/default/grub")
+        || path.ends_with("cmdline.txt")
+        || path == "etc/kernel/cmdline"
 }
 
 fn is_named(word: &str, name: &str) -> bool {

@@ -11,11 +11,40 @@ use std::collections::BTreeMap;
 
 /// Programs that carry sound, by the name of their first thread.
 const AUDIO_PROGRAMS: [&str; 34] = [
-    "a2jmidid", "ardour", "aplay", "arecord", "bitwig-studio", "brutefir", "camilladsp", "carla",
-    "deadbeef", "diretta", "ecasound", "guitarix", "hqplayer", "hqplayerd", "jackd", "jackdbus",
-    "jalv", "jconvolver", "mixxx", "mod-host", "mpd", "networkaudiod", "pipewire",
-    "pipewire-pulse", "pulseaudio", "qtractor", "rakarrack", "reaper", "roonbridge", "shairport-sync",
-    "squeezelite", "sushi", "upmpdcli", "wireplumber",
+    "a2jmidid",
+    "ardour",
+    "aplay",
+    "arecord",
+    "bitwig-studio",
+    "brutefir",
+    "camilladsp",
+    "carla",
+    "deadbeef",
+    "diretta",
+    "ecasound",
+    "guitarix",
+    "hqplayer",
+    "hqplayerd",
+    "jackd",
+    "jackdbus",
+    "jalv",
+    "jconvolver",
+    "mixxx",
+    "mod-host",
+    "mpd",
+    "networkaudiod",
+    "pipewire",
+    "pipewire-pulse",
+    "pulseaudio",
+    "qtractor",
+    "rakarrack",
+    "reaper",
+    "roonbridge",
+    "shairport-sync",
+    "squeezelite",
+    "sushi",
+    "upmpdcli",
+    "wireplumber",
 ];
 
 /// A machine and a chain, with what follows from both.
@@ -278,7 +307,7 @@ fn same(wanted: &str, comm: &str) -> bool {
 }
 
 /// The CPU list of `isolcpus=managed_irq,domain,2-3` and its like; `None` where there is none.
-pub(super) fn cpus_after_flags(value: &str) -> Option<CpuSet> {
+pub(crate) fn cpus_after_flags(value: &str) -> Option<CpuSet> {
     let list: Vec<&str> = value
         .split(',')
         .skip_while(|word| word.starts_with(|c: char| c.is_ascii_alphabetic()))

@@ -36,7 +36,11 @@ fn shared(f: &Facts, card: &Device) -> Option<Finding> {
         warning(format!(
             "{} shares {} with {}",
             named(card),
-            if numbers.is_empty() { "its controller".into() } else { format!("IRQ {}", numbers.join(", ")) },
+            if numbers.is_empty() {
+                "its controller".into()
+            } else {
+                format!("IRQ {}", numbers.join(", "))
+            },
             some(others, 4)
         ))
         .evidence(format!("{behind} at {}; /proc/interrupts", card.path))
@@ -63,9 +67,11 @@ fn better_port(f: &Facts, card: &Device) -> String {
             "plug the card into a port of {}, on which there is nothing, or unplug the others",
             usb.path.rsplit('/').next().unwrap_or(&usb.path)
         ),
-        None => "unplug the others, or move them to another controller; every USB controller of this \
+        None => {
+            "unplug the others, or move them to another controller; every USB controller of this \
                  machine has something on it, or there is only one"
-            .into(),
+                .into()
+        }
     }
 }
 
@@ -92,8 +98,11 @@ pub(super) fn card_stuck(f: &Facts) -> Verdict {
             let at = irq.effective.as_ref().or(irq.requested.as_ref());
             let at = at.map_or("an unknown CPU".into(), cpus);
             let away = at_odds(f, irq);
-            let finding = if away { problem(format!("{} cannot be moved off {at}", irq_name(irq))) }
-                else { note(format!("{} stays on {at}, whatever is asked", irq_name(irq))) };
+            let finding = if away {
+                problem(format!("{} cannot be moved off {at}", irq_name(irq)))
+            } else {
+                note(format!("{} stays on {at}, whatever is asked", irq_name(irq)))
+            };
             finding
                 .evidence(format!(
                     "/proc/irq/{}: {}",
@@ -101,12 +110,17 @@ pub(super) fn card_stuck(f: &Facts) -> Verdict {
                     irq.immovable.as_deref().unwrap_or_default()
                 ))
                 .effect("the chain must run where its interrupt is, or each period crosses CPUs")
-                .remedy("give the chain the CPU on which the interrupt is, and push the others away")
+                .remedy(
+                    "give the chain the CPU on which the interrupt is, and push the others away",
+                )
                 .when(When::RunTime)
         })
         .collect();
-    Verdict::of(found, "the chain's interrupts have masks that can be written; \
-                       whether the kernel takes a write shows only when one is tried")
+    Verdict::of(
+        found,
+        "the chain's interrupts have masks that can be written; \
+                       whether the kernel takes a write shows only when one is tried",
+    )
 }
 
 fn at_odds(f: &Facts, irq: &Irq) -> bool {
@@ -126,10 +140,8 @@ pub(super) fn on_quiet(f: &Facts) -> Verdict {
     }
     let fixed = here.iter().filter(|irq| irq.immovable.is_some()).count();
     let active = here.iter().filter(|irq| counted(irq, &f.quiet) > 0).count();
-    let names: Vec<String> = here
-        .iter()
-        .map(|irq| format!("{} {}x", irq_name(irq), counted(irq, &f.quiet)))
-        .collect();
+    let names: Vec<String> =
+        here.iter().map(|irq| format!("{} {}x", irq_name(irq), counted(irq, &f.quiet))).collect();
     let title = format!("{} foreign interrupts are delivered to {}", here.len(), cpus(&f.quiet));
     let finding = if active > 0 { warning(title) } else { note(title) };
     finding
@@ -140,7 +152,8 @@ pub(super) fn on_quiet(f: &Facts) -> Verdict {
         ))
         .effect("each one stops the audio thread for its handler and cools its caches")
         .remedy(match fixed {
-            0 => "write the housekeeping CPUs to their smp_affinity_list; `quietcores apply` does".into(),
+            0 => "write the housekeeping CPUs to their smp_affinity_list; `quietcores apply` does"
+                .into(),
             n => format!("`quietcores apply` moves them but for {n} that cannot be moved"),
         })
         .when(When::RunTime)
@@ -199,7 +212,9 @@ pub(super) fn network_beside_card(f: &Facts) -> Verdict {
     }
     for card in cards.iter().filter(|irq| irq.total() > 0) {
         let at = delivered(card);
-        let clash = nics.iter().find(|nic| at.len() == 1 && delivered(nic) == at && nic.number != card.number);
+        let clash = nics
+            .iter()
+            .find(|nic| at.len() == 1 && delivered(nic) == at && nic.number != card.number);
         if let Some(nic) = clash {
             return warning(format!("{} and {} are delivered to the same {}", irq_name(card), irq_name(nic), cpus(&at)))
                 .evidence(format!(
@@ -222,7 +237,9 @@ pub(super) fn delivery(f: &Facts) -> Verdict {
     }
     let blind: Vec<&Irq> = own
         .into_iter()
-        .filter(|irq| irq.immovable.is_none() && irq.effective.as_ref().is_none_or(CpuSet::is_empty))
+        .filter(|irq| {
+            irq.immovable.is_none() && irq.effective.as_ref().is_none_or(CpuSet::is_empty)
+        })
         .collect();
     let found = blind
         .into_iter()
@@ -244,7 +261,10 @@ pub(super) fn delivery(f: &Facts) -> Verdict {
                 .when(When::RunTime)
         })
         .collect();
-    Verdict::of(found, "the kernel tells where each is delivered; only counts while playing prove it")
+    Verdict::of(
+        found,
+        "the kernel tells where each is delivered; only counts while playing prove it",
+    )
 }
 
 pub(super) fn default_mask(f: &Facts) -> Verdict {
@@ -324,8 +344,10 @@ pub(super) fn busy(f: &Facts) -> Verdict {
                     irq.total()
                 ))
                 .effect("a driver that never rests takes time from every CPU that serves it")
-                .remedy("find out what the device does; if nobody needs it, leave its driver out (a \
-                         wireless chip that was not used took most of a core on one board)")
+                .remedy(
+                    "find out what the device does; if nobody needs it, leave its driver out (a \
+                         wireless chip that was not used took most of a core on one board)",
+                )
                 .when(When::RunTime)
         })
         .collect();
@@ -354,18 +376,28 @@ pub(super) fn balance(f: &Facts) -> Verdict {
     }
     let evidence = match (&config, &banned) {
         (Some((path, _)), Some(banned)) => {
-            format!("/{path} bans CPUs {}", if banned.is_empty() { "none".into() } else { banned.to_string() })
+            format!(
+                "/{path} bans CPUs {}",
+                if banned.is_empty() { "none".into() } else { banned.to_string() }
+            )
         }
         (Some((path, _)), None) => format!("/{path} names no IRQBALANCE_BANNED_CPULIST"),
         (None, _) => "no configuration file of it was found".into(),
     };
     let what = if f.quiet.is_empty() { "the sound card's interrupts".into() } else { cpus(&open) };
     warning(format!("irqbalance runs and may use {what}"))
-        .evidence(format!("{}; {evidence}; it spares isolcpus= and nohz_full= by itself, partitions never", task_name(daemon)))
+        .evidence(format!(
+            "{}; {evidence}; it spares isolcpus= and nohz_full= by itself, partitions never",
+            task_name(daemon)
+        ))
         .effect("every 10 s it may move interrupts onto the audio CPU, or the card's away from it")
         .remedy(format!(
             "set IRQBALANCE_BANNED_CPULIST={} in its file and restart it, or stop it",
-            if f.quiet.is_empty() { "(the audio CPUs)".into() } else { f.quiet.union(&spared).to_string() }
+            if f.quiet.is_empty() {
+                "(the audio CPUs)".into()
+            } else {
+                f.quiet.union(&spared).to_string()
+            }
         ))
         .when(When::RunTime)
         .into()
@@ -392,7 +424,10 @@ fn banned_cpus(text: &str) -> Option<CpuSet> {
 pub(super) fn network_far(f: &Facts) -> Verdict {
     let links = f.links();
     let net = links.iter().position(|link| {
-        matches!(&link.target, quiet_types::chain::Target::Irq(quiet_types::chain::IrqSource::Net(_)))
+        matches!(
+            &link.target,
+            quiet_types::chain::Target::Irq(quiet_types::chain::IrqSource::Net(_))
+        )
     });
     let Some((link, next)) = net.and_then(|at| Some((&links[at], links.get(at + 1)?))) else {
         return moot("the chain has no network link that feeds another");

@@ -8,7 +8,9 @@ use quiet_types::{finding::When, printable};
 
 pub(super) fn config_unknown(f: &Facts) -> Verdict {
     match &f.machine.kernel.config {
-        Some(config) => fine(format!("{} options of the kernel's configuration are known", config.len())),
+        Some(config) => {
+            fine(format!("{} options of the kernel's configuration are known", config.len()))
+        }
         None => note("how this kernel was built cannot be read")
             .evidence("neither /proc/config.gz nor /boot/config-RELEASE")
             .effect("several checks cannot decide; latency does not change")
@@ -40,7 +42,8 @@ pub(super) fn high_resolution(f: &Facts) -> Verdict {
 }
 
 pub(super) fn tick(f: &Facts) -> Verdict {
-    let coarse = f.config("HIGH_RES_TIMERS").is_some_and(|v| v != "y") || f.parameter("highres") == Some("off");
+    let coarse = f.config("HIGH_RES_TIMERS").is_some_and(|v| v != "y")
+        || f.parameter("highres") == Some("off");
     let hz: Option<u32> = f.config("HZ").and_then(|hz| hz.parse().ok());
     if let Some(hz) = hz.filter(|hz| coarse && *hz < 1000) {
         return warning(format!("the tick comes {hz} times a second, and timers wait for it"))
@@ -59,7 +62,9 @@ pub(super) fn tick(f: &Facts) -> Verdict {
             .into();
     }
     match hz {
-        Some(hz) => fine(format!("CONFIG_HZ={hz}; with high-resolution timers the tick does not delay wakeups")),
+        Some(hz) => fine(format!(
+            "CONFIG_HZ={hz}; with high-resolution timers the tick does not delay wakeups"
+        )),
         None => unknown("the kernel's configuration does not tell HZ"),
     }
 }
@@ -69,7 +74,8 @@ pub(super) fn clock(f: &Facts) -> Verdict {
         return unknown("/sys/devices/system/clocksource/clocksource0 could not be read");
     };
     let log = f.around.kernel_log.iter().flatten();
-    let unstable = log.clone().find(|l| l.contains("unstable") && (l.contains("tsc") || l.contains("TSC")));
+    let unstable =
+        log.clone().find(|l| l.contains("unstable") && (l.contains("tsc") || l.contains("TSC")));
     if let Some(line) = unstable {
         return warning("the kernel found the processor's clock unstable")
             .evidence(format!("kernel log: {}; clock source is {current}", printable(line.trim(), 160)))
@@ -81,8 +87,15 @@ pub(super) fn clock(f: &Facts) -> Verdict {
             .when(When::Reboot)
             .into();
     }
-    let x86 = f.machine.kernel.arch.as_deref().is_none_or(|arch| arch.starts_with("x86") || arch == "i686");
-    if x86 && !matches!(current.as_str(), "tsc" | "kvm-clock" | "hyperv_clocksource_tsc_page" | "xen") {
+    let x86 = f
+        .machine
+        .kernel
+        .arch
+        .as_deref()
+        .is_none_or(|arch| arch.starts_with("x86") || arch == "i686");
+    if x86
+        && !matches!(current.as_str(), "tsc" | "kvm-clock" | "hyperv_clocksource_tsc_page" | "xen")
+    {
         return warning(format!("the clock source is {}, which is slow to read", printable(current, 30)))
             .evidence(format!("current_clocksource; available: {}", some(&f.machine.clock_sources, 6)))
             .effect("every reading of the time, of which audio programs make many, costs about a microsecond in place of 20 ns")
@@ -94,29 +107,46 @@ pub(super) fn clock(f: &Facts) -> Verdict {
 }
 
 /// Options that make a kernel slow and its latency long; each is for finding bugs.
-const DEBUG: [&str; 7] =
-    ["KASAN", "PROVE_LOCKING", "DEBUG_LOCKDEP", "LOCK_STAT", "DEBUG_OBJECTS", "KCSAN", "DEBUG_KMEMLEAK"];
+const DEBUG: [&str; 7] = [
+    "KASAN",
+    "PROVE_LOCKING",
+    "DEBUG_LOCKDEP",
+    "LOCK_STAT",
+    "DEBUG_OBJECTS",
+    "KCSAN",
+    "DEBUG_KMEMLEAK",
+];
 
 pub(super) fn debug_build(f: &Facts) -> Verdict {
     let Some(config) = &f.machine.kernel.config else {
         return unknown("the kernel's configuration could not be read");
     };
-    let on: Vec<&str> =
-        DEBUG.iter().copied().filter(|name| config.get(*name).map(String::as_str) == Some("y")).collect();
+    let on: Vec<&str> = DEBUG
+        .iter()
+        .copied()
+        .filter(|name| config.get(*name).map(String::as_str) == Some("y"))
+        .collect();
     if on.is_empty() {
-        return fine("no option known to lengthen latency for debugging is set, as far as the options were read");
+        return fine(
+            "no option known to lengthen latency for debugging is set, as far as the options were read",
+        );
     }
     warning(format!("this kernel was built to find bugs ({})", some(&on, 4)))
         .evidence("the kernel's configuration")
-        .effect("locks and memory accesses cost several times as much, with interrupts off for long")
+        .effect(
+            "locks and memory accesses cost several times as much, with interrupts off for long",
+        )
         .remedy("measure and play on an ordinary build")
         .when(When::Reboot)
         .into()
 }
 
 pub(super) fn mitigations(f: &Facts) -> Verdict {
-    let vulnerable: Vec<&str> = f.settings()
-        .filter(|(path, text)| path.contains("/vulnerabilities/") && text.trim().starts_with("Vulnerable"))
+    let vulnerable: Vec<&str> = f
+        .settings()
+        .filter(|(path, text)| {
+            path.contains("/vulnerabilities/") && text.trim().starts_with("Vulnerable")
+        })
         .filter_map(|(path, _)| path.rsplit('/').next())
         .collect();
     if f.parameter("mitigations").is_some_and(|value| value.split(',').any(|word| word == "off")) {
@@ -127,8 +157,11 @@ pub(super) fn mitigations(f: &Facts) -> Verdict {
             .when(When::Reboot)
             .into();
     }
-    let active: Vec<&str> = f.settings()
-        .filter(|(path, text)| path.contains("/vulnerabilities/") && text.trim().starts_with("Mitigation"))
+    let active: Vec<&str> = f
+        .settings()
+        .filter(|(path, text)| {
+            path.contains("/vulnerabilities/") && text.trim().starts_with("Mitigation")
+        })
         .filter_map(|(path, _)| path.rsplit('/').next())
         .collect();
     if active.is_empty() {
@@ -174,9 +207,16 @@ pub(super) fn one_cpu(f: &Facts) -> Verdict {
         return moot("no CPU is told");
     }
     warning("there is only one CPU")
-        .evidence(format!("/sys/devices/system/cpu/online is {}, possible is {}", f.machine.online, f.machine.possible))
+        .evidence(format!(
+            "/sys/devices/system/cpu/online is {}, possible is {}",
+            f.machine.online, f.machine.possible
+        ))
         .effect("the audio thread shares it with every interrupt and all the kernel's work")
-        .remedy(if off { "bring the others online" } else { "real-time priorities and PREEMPT_RT are what is left to do" })
+        .remedy(if off {
+            "bring the others online"
+        } else {
+            "real-time priorities and PREEMPT_RT are what is left to do"
+        })
         .when(if off { When::RunTime } else { When::Hands })
         .into()
 }

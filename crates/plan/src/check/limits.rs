@@ -17,12 +17,14 @@ const FILE: &str = "/etc/security/limits.d/audio.conf";
 pub(super) fn root(f: &Facts) -> Verdict {
     match &f.around.caller {
         None => unknown(NOT_LOOKED),
-        Some(Caller { uid: 0, .. }) => note("this ran as root: the limits of the user who plays were not looked at")
-            .evidence("/proc/self/status: effective user 0")
-            .effect("none; but that user's program may be refused what root is given")
-            .remedy("run quietcores check as that user too, and audio programs never as root")
-            .when(When::RunTime)
-            .into(),
+        Some(Caller { uid: 0, .. }) => {
+            note("this ran as root: the limits of the user who plays were not looked at")
+                .evidence("/proc/self/status: effective user 0")
+                .effect("none; but that user's program may be refused what root is given")
+                .remedy("run quietcores check as that user too, and audio programs never as root")
+                .when(When::RunTime)
+                .into()
+        }
         Some(caller) => fine(format!("user {}", caller.uid)),
     }
 }
@@ -93,7 +95,10 @@ pub(super) fn group(f: &Facts) -> Verdict {
 
 pub(super) fn group_twice(f: &Facts) -> Verdict {
     let Some(caller) = &f.around.caller else { return unknown(NOT_LOOKED) };
-    let twice = caller.groups.iter().find(|g| caller.groups.iter().filter(|o| o.name == g.name).count() > 1);
+    let twice = caller
+        .groups
+        .iter()
+        .find(|g| caller.groups.iter().filter(|o| o.name == g.name).count() > 1);
     match twice {
         None => fine("no such group is there twice"),
         Some(group) => warning(format!("the group {} is in /etc/group more than once", group.name))
@@ -109,11 +114,15 @@ pub(super) fn rttime(f: &Facts) -> Verdict {
     let Some(caller) = &f.around.caller else { return unknown(NOT_LOOKED) };
     match caller.rttime {
         None => fine("no limit"),
-        Some(us) => note(format!("real-time threads of this user end after {us} us without sleeping"))
-            .evidence("Max realtime timeout in /proc/self/limits")
-            .effect("the kernel sends SIGXCPU and then kills: fatal for a loop that never sleeps")
-            .remedy(format!("{FILE}: `@audio - rttime unlimited`, and log in again"))
-            .when(When::Login)
-            .into(),
+        Some(us) => {
+            note(format!("real-time threads of this user end after {us} us without sleeping"))
+                .evidence("Max realtime timeout in /proc/self/limits")
+                .effect(
+                    "the kernel sends SIGXCPU and then kills: fatal for a loop that never sleeps",
+                )
+                .remedy(format!("{FILE}: `@audio - rttime unlimited`, and log in again"))
+                .when(When::Login)
+                .into()
+        }
     }
 }

@@ -58,7 +58,12 @@ pub(super) fn unlocked(f: &Facts) -> Verdict {
         .iter()
         .filter(|p| f.is_audio_program(&p.comm) && p.locked_kib == Some(0))
         .map(|p| {
-            format!("{} (PID {}), {} major faults", printable(&p.comm, 32), p.pid, p.major_faults.unwrap_or(0))
+            format!(
+                "{} (PID {}), {} major faults",
+                printable(&p.comm, 32),
+                p.pid,
+                p.major_faults.unwrap_or(0)
+            )
         })
         .collect();
     if loose.is_empty() {
@@ -101,8 +106,20 @@ fn of_users<'a>(f: &Facts<'a>) -> impl Iterator<Item = &'a Mount> {
 fn far(kind: &str) -> bool {
     matches!(
         kind,
-        "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "ceph" | "afs" | "fuse.sshfs" | "fuse.rclone" | "davfs" | "fuse.davfs2"
-            | "fuse.glusterfs" | "fuse.gvfsd-fuse" | "fuse.curlftpfs"
+        "nfs"
+            | "nfs4"
+            | "cifs"
+            | "smb3"
+            | "9p"
+            | "ceph"
+            | "afs"
+            | "fuse.sshfs"
+            | "fuse.rclone"
+            | "davfs"
+            | "fuse.davfs2"
+            | "fuse.glusterfs"
+            | "fuse.gvfsd-fuse"
+            | "fuse.curlftpfs"
     )
 }
 
@@ -130,7 +147,13 @@ pub(super) fn slow_files(f: &Facts) -> Verdict {
         return unknown("the mounted file systems were not looked at");
     }
     let slow: Vec<String> = of_users(f)
-        .filter(|m| matches!(m.kind.as_str(), "fuseblk" | "vfat" | "exfat" | "ntfs" | "reiserfs" | "ecryptfs") || m.kind.starts_with("fuse.encfs") || m.kind == "fuse.gocryptfs")
+        .filter(|m| {
+            matches!(
+                m.kind.as_str(),
+                "fuseblk" | "vfat" | "exfat" | "ntfs" | "reiserfs" | "ecryptfs"
+            ) || m.kind.starts_with("fuse.encfs")
+                || m.kind == "fuse.gocryptfs"
+        })
         .map(|m| format!("{} ({})", printable(&m.path, 60), printable(&m.kind, 20)))
         .collect();
     if slow.is_empty() {
@@ -154,7 +177,9 @@ pub(super) fn access_times(f: &Facts) -> Verdict {
         .map(|m| printable(&m.path, 60))
         .collect();
     if strict.is_empty() {
-        return fine("reading does not write access times each time (noatime, or relatime as is usual)");
+        return fine(
+            "reading does not write access times each time (noatime, or relatime as is usual)",
+        );
     }
     note(format!("every read of a file on {} writes its access time", some(&strict, 3)))
         .evidence("/proc/self/mounts: neither noatime nor relatime")

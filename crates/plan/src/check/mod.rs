@@ -19,11 +19,12 @@ mod topology;
 mod verdict;
 
 use facts::Facts;
+pub(crate) use facts::cpus_after_flags;
 use quiet_types::{
     Chain, Finding, Machine,
     check::{Checked, Looked, SCHEMA},
 };
-pub use table::{Check, CHECKS};
+pub use table::{CHECKS, Check};
 use verdict::Verdict;
 
 /// What stands in the way on `machine`: problems first, then by effect. With a chain, its CPUs,

@@ -19,14 +19,17 @@ pub(super) fn management_mode(f: &Facts) -> Verdict {
         return moot("a guest does not see the firmware of its host");
     }
     let Some(count) = f.around.smi_count else {
-        return unknown("MSR 0x34 may not be read: that needs root, an Intel processor and the module msr");
+        return unknown(
+            "MSR 0x34 may not be read: that needs root, an Intel processor and the module msr",
+        );
     };
     let uptime = f.around.uptime_s.unwrap_or(0).max(1);
     if count == 0 {
         return fine("no system management interrupt since boot");
     }
     let hourly = count * 3600 / uptime;
-    let title = format!("firmware has stopped all CPUs {count} times since boot ({hourly} an hour)");
+    let title =
+        format!("firmware has stopped all CPUs {count} times since boot ({hourly} an hour)");
     let finding = if hourly >= 10 { warning(title) } else { note(title) };
     finding
         .evidence(format!("MSR 0x34 (SMI count) of CPU 0 after {uptime} s; many are counted before Linux starts"))
@@ -40,12 +43,18 @@ pub(super) fn firmware_timer(f: &Facts) -> Verdict {
     let found = f.around.timers.iter().find(|timer| timer.starts_with("fwupd"));
     match found {
         None => fine("no timer asks the firmware for updates"),
-        Some(timer) => note(format!("{} asks devices and firmware for their versions now and then", printable(timer, 60)))
-            .evidence(format!("/etc/systemd/system/timers.target.wants/{timer}"))
-            .effect("such questions cause system management interrupts on some machines: all CPUs stop")
-            .remedy(format!("systemctl disable --now {} on a machine for the stage", printable(timer, 60)))
-            .when(When::RunTime)
-            .into(),
+        Some(timer) => note(format!(
+            "{} asks devices and firmware for their versions now and then",
+            printable(timer, 60)
+        ))
+        .evidence(format!("/etc/systemd/system/timers.target.wants/{timer}"))
+        .effect("such questions cause system management interrupts on some machines: all CPUs stop")
+        .remedy(format!(
+            "systemctl disable --now {} on a machine for the stage",
+            printable(timer, 60)
+        ))
+        .when(When::RunTime)
+        .into(),
     }
 }
 
@@ -73,7 +82,9 @@ pub(super) fn watchdog(f: &Facts) -> Verdict {
         return moot(NO_QUIET);
     }
     let on = |name: &str| f.number(&format!("proc/sys/kernel/{name}")) == Some(1);
-    if !on("nmi_watchdog") && !on("soft_watchdog") || f.number("proc/sys/kernel/watchdog") == Some(0) {
+    if !on("nmi_watchdog") && !on("soft_watchdog")
+        || f.number("proc/sys/kernel/watchdog") == Some(0)
+    {
         return fine("the watchdogs are off");
     }
     let mask: Option<CpuSet> =
@@ -81,7 +92,11 @@ pub(super) fn watchdog(f: &Facts) -> Verdict {
     if mask.as_ref().is_some_and(|mask| !mask.intersects(&f.quiet)) {
         return fine("the watchdogs leave the chain's CPUs alone");
     }
-    let which = if on("nmi_watchdog") { "the hard and soft lockup watchdogs watch" } else { "the soft lockup watchdog watches" };
+    let which = if on("nmi_watchdog") {
+        "the hard and soft lockup watchdogs watch"
+    } else {
+        "the soft lockup watchdog watches"
+    };
     note(format!("{which} {}", cpus(&f.quiet)))
         .evidence(format!("/proc/sys/kernel/watchdog_cpumask is {}", mask.map_or("not told".into(), |m| m.to_string())))
         .effect("a timer and a thread of the highest priority run there every few seconds; the hard one also holds a performance counter and sends NMIs")
@@ -96,13 +111,17 @@ pub(super) fn statistics(f: &Facts) -> Verdict {
     }
     match f.number("proc/sys/vm/stat_interval") {
         None => unknown("/proc/sys/vm/stat_interval could not be read"),
-        Some(seconds) if seconds >= 10 => fine(format!("memory statistics are folded every {seconds} s")),
-        Some(seconds) => note(format!("memory statistics of each CPU are folded every {seconds} s"))
-            .evidence(format!("/proc/sys/vm/stat_interval is {seconds}"))
-            .effect("a kernel worker runs on the audio CPU that often, when its memory counters moved")
-            .remedy("write 120 there")
-            .when(When::RunTime)
-            .into(),
+        Some(seconds) if seconds >= 10 => {
+            fine(format!("memory statistics are folded every {seconds} s"))
+        }
+        Some(seconds) => note(format!(
+            "memory statistics of each CPU are folded every {seconds} s"
+        ))
+        .evidence(format!("/proc/sys/vm/stat_interval is {seconds}"))
+        .effect("a kernel worker runs on the audio CPU that often, when its memory counters moved")
+        .remedy("write 120 there")
+        .when(When::RunTime)
+        .into(),
     }
 }
 
@@ -112,7 +131,9 @@ pub(super) fn numa_balancing(f: &Facts) -> Verdict {
         Some(_) if f.machine.nodes.len() < 2 => moot("there is one NUMA node"),
         Some(value) => warning("the kernel unmaps memory to see which node uses it")
             .evidence(format!("/proc/sys/kernel/numa_balancing is {value}"))
-            .effect("audio threads take page faults in memory that was there, even when it is locked")
+            .effect(
+                "audio threads take page faults in memory that was there, even when it is locked",
+            )
             .remedy("write 0 there")
             .when(When::RunTime)
             .into(),
@@ -151,21 +172,30 @@ pub(super) fn packet_steering(f: &Facts) -> Verdict {
         return moot(NO_QUIET);
     }
     let steer = |path: &str| {
-        path.ends_with("/rps_cpus") || path.ends_with("/xps_cpus") || path.ends_with("/rps_default_mask")
+        path.ends_with("/rps_cpus")
+            || path.ends_with("/xps_cpus")
+            || path.ends_with("/rps_default_mask")
     };
-    let masks: Vec<(&String, CpuSet)> = f.settings()
+    let masks: Vec<(&String, CpuSet)> = f
+        .settings()
         .filter(|(path, _)| steer(path))
         .filter_map(|(path, text)| Some((path, CpuSet::from_mask(text.trim()).ok()?)))
         .collect();
-    let open: Vec<&(&String, CpuSet)> = masks.iter().filter(|(_, set)| set.intersects(&f.quiet)).collect();
+    let open: Vec<&(&String, CpuSet)> =
+        masks.iter().filter(|(_, set)| set.intersects(&f.quiet)).collect();
     let receive = open.iter().find(|(path, _)| !path.ends_with("/xps_cpus"));
     let Some((path, set)) = receive.or(open.first()) else {
         return fine("no network queue is steered onto the chain's CPUs");
     };
     let own = path.ends_with("/xps_cpus");
     let title = match own {
-        true => format!("a transmit queue of the network is assigned to {}", cpus(&set.intersection(&f.quiet))),
-        false => format!("received packets may be handled on {}", cpus(&set.intersection(&f.quiet))),
+        true => format!(
+            "a transmit queue of the network is assigned to {}",
+            cpus(&set.intersection(&f.quiet))
+        ),
+        false => {
+            format!("received packets may be handled on {}", cpus(&set.intersection(&f.quiet)))
+        }
     };
     let finding = if own { note(title) } else { warning(title) };
     finding
@@ -207,7 +237,9 @@ pub(super) fn cross_calls(f: &Facts) -> Verdict {
         .filter(|v| matches!(v.name.as_str(), "CAL" | "TLB" | "IPI1"))
         .flat_map(|v| v.counts.iter().map(move |(cpu, count)| (v.name.clone(), *cpu, *count)))
         .filter(|(_, cpu, _)| f.quiet.contains(*cpu))
-        .map(|(name, cpu, count)| (format!("{name} on CPU {cpu} {} a second", count / uptime), count / uptime))
+        .map(|(name, cpu, count)| {
+            (format!("{name} on CPU {cpu} {} a second", count / uptime), count / uptime)
+        })
         .filter(|(_, rate)| *rate >= IPIS)
         .collect();
     if rates.is_empty() {
@@ -224,7 +256,23 @@ pub(super) fn cross_calls(f: &Facts) -> Verdict {
 
 pub(super) fn tracers(f: &Facts) -> Verdict {
     let mut seen: Vec<String> = f
-        .running(&["perf", "bpftrace", "trace-cmd", "rtla", "stress-ng", "stress", "valgrind", "strace", "sysprof-cli", "intel_gpu_top", "turbostat", "powertop", "i7z", "hackbench", "cyclictest"])
+        .running(&[
+            "perf",
+            "bpftrace",
+            "trace-cmd",
+            "rtla",
+            "stress-ng",
+            "stress",
+            "valgrind",
+            "strace",
+            "sysprof-cli",
+            "intel_gpu_top",
+            "turbostat",
+            "powertop",
+            "i7z",
+            "hackbench",
+            "cyclictest",
+        ])
         .iter()
         .map(|t| task_name(t))
         .collect();
@@ -253,11 +301,16 @@ pub(super) fn hogs(f: &Facts) -> Verdict {
         .collect();
     busy.sort_by_key(|p| std::cmp::Reverse(p.permille));
     if busy.is_empty() {
-        return fine(format!("no program but the chain used {} % of a CPU since its start", HOG / 10));
+        return fine(format!(
+            "no program but the chain used {} % of a CPU since its start",
+            HOG / 10
+        ));
     }
     let names: Vec<String> = busy
         .iter()
-        .map(|p| format!("{} (PID {}) {} %", printable(&p.comm, 32), p.pid, p.permille.unwrap_or(0) / 10))
+        .map(|p| {
+            format!("{} (PID {}) {} %", printable(&p.comm, 32), p.pid, p.permille.unwrap_or(0) / 10)
+        })
         .collect();
     note(format!("{} programs use much CPU time", busy.len()))
         .evidence(format!("{} of one CPU on average since their start; /proc/PID/stat", some(&names, 5)))
@@ -269,7 +322,21 @@ pub(super) fn hogs(f: &Facts) -> Verdict {
 
 pub(super) fn background(f: &Facts) -> Verdict {
     let seen = f.running(&[
-        "tracker-miner-f", "tracker-extract", "localsearch-3", "baloo_file", "baloo_file_extr", "updatedb", "packagekitd", "unattended-upgr", "snapd", "dropbox", "apt-get", "dpkg", "dnf", "nextcloud", "syncthing",
+        "tracker-miner-f",
+        "tracker-extract",
+        "localsearch-3",
+        "baloo_file",
+        "baloo_file_extr",
+        "updatedb",
+        "packagekitd",
+        "unattended-upgr",
+        "snapd",
+        "dropbox",
+        "apt-get",
+        "dpkg",
+        "dnf",
+        "nextcloud",
+        "syncthing",
     ]);
     if seen.is_empty() {
         return fine("no indexer, updater or synchroniser of a known name is running");

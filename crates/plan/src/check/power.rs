@@ -62,24 +62,38 @@ pub(super) fn governor(f: &Facts) -> Verdict {
 
 pub(super) fn preference(f: &Facts) -> Verdict {
     let value = |cpu: &Cpu| {
-        f.setting(&format!("sys/devices/system/cpu/cpu{}/cpufreq/energy_performance_preference", cpu.id))
+        f.setting(&format!(
+            "sys/devices/system/cpu/cpu{}/cpufreq/energy_performance_preference",
+            cpu.id
+        ))
     };
     let told: Vec<(&Cpu, &str)> =
         focus(f).into_iter().filter_map(|cpu| Some((cpu, value(cpu)?))).collect();
     if told.is_empty() {
         return moot("this processor has no energy preference, or its driver does not show it");
     }
-    let odd: Vec<&(&Cpu, &str)> =
-        told.iter().filter(|(cpu, value)| !matches!(*value, "performance" | "0") && cpu.governor.as_deref() != Some("performance")).collect();
+    let odd: Vec<&(&Cpu, &str)> = told
+        .iter()
+        .filter(|(cpu, value)| {
+            !matches!(*value, "performance" | "0") && cpu.governor.as_deref() != Some("performance")
+        })
+        .collect();
     let Some((first, value)) = odd.first() else {
         return fine("the processor is told to prefer performance");
     };
-    warning(format!("{} prefers to save energy ({})", cpus(&odd.iter().map(|(cpu, _)| cpu.id).collect()), printable(value, 30)))
-        .evidence(format!("/sys/devices/system/cpu/cpu{}/cpufreq/energy_performance_preference", first.id))
-        .effect("the processor itself raises its frequency late and lowers it early")
-        .remedy("write performance there")
-        .when(When::RunTime)
-        .into()
+    warning(format!(
+        "{} prefers to save energy ({})",
+        cpus(&odd.iter().map(|(cpu, _)| cpu.id).collect()),
+        printable(value, 30)
+    ))
+    .evidence(format!(
+        "/sys/devices/system/cpu/cpu{}/cpufreq/energy_performance_preference",
+        first.id
+    ))
+    .effect("the processor itself raises its frequency late and lowers it early")
+    .remedy("write performance there")
+    .when(When::RunTime)
+    .into()
 }
 
 pub(super) fn slow_clock(f: &Facts) -> Verdict {
@@ -91,7 +105,8 @@ pub(super) fn slow_clock(f: &Facts) -> Verdict {
     if told.is_empty() {
         return moot("no CPU of the chain is set to performance and tells its frequency");
     }
-    let slow: Vec<&(&Cpu, u64, u64)> = told.iter().filter(|(_, now, max)| now * 10 < max * 7).collect();
+    let slow: Vec<&(&Cpu, u64, u64)> =
+        told.iter().filter(|(_, now, max)| now * 10 < max * 7).collect();
     let Some((cpu, now, max)) = slow.first() else {
         return fine("they ran near their highest frequency when the snapshot was taken");
     };
@@ -105,7 +120,10 @@ pub(super) fn slow_clock(f: &Facts) -> Verdict {
 
 pub(super) fn deep_idle(f: &Facts) -> Verdict {
     let deep = |cpu: &Cpu| -> Option<IdleState> {
-        let states = cpu.idle_states.iter().filter(|s| !s.disabled && s.latency_us.is_some_and(|us| us >= DEEP_US));
+        let states = cpu
+            .idle_states
+            .iter()
+            .filter(|s| !s.disabled && s.latency_us.is_some_and(|us| us >= DEEP_US));
         states.max_by_key(|s| s.latency_us).cloned()
     };
     if focus(f).iter().all(|cpu| cpu.idle_states.is_empty()) {
@@ -118,10 +136,15 @@ pub(super) fn deep_idle(f: &Facts) -> Verdict {
         .filter_map(|cpu| Some((cpu, deep(cpu)?)))
         .max_by_key(|(_, state)| state.latency_us);
     let Some((cpu, state)) = worst else {
-        return fine(format!("no idle state of {} takes {DEEP_US} us to leave, or they are held off", cpus(&f.focus())));
+        return fine(format!(
+            "no idle state of {} takes {DEEP_US} us to leave, or they are held off",
+            cpus(&f.focus())
+        ));
     };
     let us = state.latency_us.unwrap_or_default();
-    if let Some(held) = f.around.dma_latency_us.filter(|held| (*held as i64) < us as i64 && *held >= 0) {
+    if let Some(held) =
+        f.around.dma_latency_us.filter(|held| (*held as i64) < us as i64 && *held >= 0)
+    {
         return fine(format!("/dev/cpu_dma_latency is held at {held} us"));
     }
     let held = match f.around.dma_latency_us {
@@ -152,12 +175,17 @@ fn limited(text: Option<&str>) -> bool {
 }
 
 pub(super) fn resume_zero(f: &Facts) -> Verdict {
-    let values: Vec<(&Cpu, &str)> =
-        focus(f).into_iter().filter_map(|cpu| Some((cpu, cpu.resume_latency.as_deref()?))).collect();
+    let values: Vec<(&Cpu, &str)> = focus(f)
+        .into_iter()
+        .filter_map(|cpu| Some((cpu, cpu.resume_latency.as_deref()?)))
+        .collect();
     let some_set = values.iter().any(|(_, value)| *value != "0");
-    let zero: Vec<&Cpu> = values.iter().filter(|(_, value)| *value == "0").map(|(cpu, _)| *cpu).collect();
+    let zero: Vec<&Cpu> =
+        values.iter().filter(|(_, value)| *value == "0").map(|(cpu, _)| *cpu).collect();
     if f.quiet.is_empty() || !some_set || zero.is_empty() {
-        return fine("no CPU of the chain stands out by a resume latency of 0, which means no limit");
+        return fine(
+            "no CPU of the chain stands out by a resume latency of 0, which means no limit",
+        );
     }
     note(format!("{} of the chain {} a resume latency of 0, which means no limit", cpus(&set(&zero)), if zero.len() == 1 { "has" } else { "have" }))
         .evidence(format!("/sys/devices/system/cpu/cpu{}/power/pm_qos_resume_latency_us is 0; other CPUs of the chain have another value", zero[0].id))
@@ -181,14 +209,17 @@ pub(super) fn latency_denied(f: &Facts) -> Verdict {
 }
 
 pub(super) fn throttled(f: &Facts) -> Verdict {
-    let files: Vec<(&String, u64)> = f.settings()
+    let files: Vec<(&String, u64)> = f
+        .settings()
         .filter(|(path, _)| path.contains("/thermal_throttle/"))
         .filter_map(|(path, text)| Some((path, text.trim().parse().ok()?)))
         .collect();
     if files.is_empty() {
         return unknown("this machine has no throttle counters that may be read");
     }
-    let Some((path, count)) = files.iter().filter(|(_, count)| *count > 0).max_by_key(|(_, count)| *count) else {
+    let Some((path, count)) =
+        files.iter().filter(|(_, count)| *count > 0).max_by_key(|(_, count)| *count)
+    else {
         return fine("no CPU was slowed down by heat since boot");
     };
     warning(format!("heat has slowed CPUs down {count} times since boot"))
@@ -201,7 +232,16 @@ pub(super) fn throttled(f: &Facts) -> Verdict {
 
 pub(super) fn daemons(f: &Facts) -> Verdict {
     let running = f.running(&[
-        "power-profiles-daemon", "tlp", "tuned", "tuned-ppd", "auto-cpufreq", "gamemoded", "thermald", "cpufreqd", "laptop_mode", "system76-power",
+        "power-profiles-daemon",
+        "tlp",
+        "tuned",
+        "tuned-ppd",
+        "auto-cpufreq",
+        "gamemoded",
+        "thermald",
+        "cpufreqd",
+        "laptop_mode",
+        "system76-power",
     ]);
     if running.is_empty() {
         return fine("no daemon that steers power is running");
@@ -216,7 +256,8 @@ pub(super) fn daemons(f: &Facts) -> Verdict {
 }
 
 pub(super) fn usb_suspend(f: &Facts) -> Verdict {
-    let cards: Vec<_> = f.machine.sound_cards.iter().filter(|card| card.path.contains("/usb")).collect();
+    let cards: Vec<_> =
+        f.machine.sound_cards.iter().filter(|card| card.path.contains("/usb")).collect();
     if cards.is_empty() {
         return moot("no sound card hangs on USB");
     }
@@ -246,12 +287,17 @@ pub(super) fn link_power(f: &Facts) -> Verdict {
     if !chosen.contains("power") {
         return fine(format!("PCI Express links: {}", printable(chosen, 30)));
     }
-    note(format!("PCI Express links are put to sleep between transfers ({})", printable(chosen, 30)))
-        .evidence("/sys/module/pcie_aspm/parameters/policy")
-        .effect("the first transfer of each period waits some microseconds to tens of them for the link")
-        .remedy("write performance there")
-        .when(When::RunTime)
-        .into()
+    note(format!(
+        "PCI Express links are put to sleep between transfers ({})",
+        printable(chosen, 30)
+    ))
+    .evidence("/sys/module/pcie_aspm/parameters/policy")
+    .effect(
+        "the first transfer of each period waits some microseconds to tens of them for the link",
+    )
+    .remedy("write performance there")
+    .when(When::RunTime)
+    .into()
 }
 
 pub(super) fn hda_save(f: &Facts) -> Verdict {
@@ -259,12 +305,14 @@ pub(super) fn hda_save(f: &Facts) -> Verdict {
     match f.number(path) {
         None => moot("the driver snd_hda_intel is not loaded"),
         Some(0) => fine("the built-in card does not switch itself off"),
-        Some(seconds) => note(format!("the built-in card switches itself off after {seconds} s of silence"))
-            .evidence(format!("/{path}"))
-            .effect("the next sound begins late, with a click on some machines")
-            .remedy("write 0 there")
-            .when(When::RunTime)
-            .into(),
+        Some(seconds) => {
+            note(format!("the built-in card switches itself off after {seconds} s of silence"))
+                .evidence(format!("/{path}"))
+                .effect("the next sound begins late, with a click on some machines")
+                .remedy("write 0 there")
+                .when(When::RunTime)
+                .into()
+        }
     }
 }
 
@@ -302,7 +350,9 @@ pub(super) fn offline(f: &Facts) -> Verdict {
         };
     }
     if f.quiet.is_empty() {
-        return moot("CPUs were taken offline; no CPU is set apart onto which their timers could have moved");
+        return moot(
+            "CPUs were taken offline; no CPU is set apart onto which their timers could have moved",
+        );
     }
     note(format!("CPUs were taken offline {} times since boot", taken.len()))
         .evidence(format!("kernel log: {}", printable(taken[taken.len() - 1].trim(), 120)))
@@ -321,7 +371,11 @@ pub(super) fn guest(f: &Facts) -> Verdict {
     // 1/100 s ticks: this many per thousand of the CPUs' time.
     let permille = (ticks * 10).checked_div(uptime * focus(f).len().max(1) as u64).unwrap_or(0);
     let title = format!("this is a virtual machine ({})", printable(hypervisor, 30));
-    let finding = if permille >= 5 { problem(format!("{title}, and its host takes CPU time away")) } else { note(title) };
+    let finding = if permille >= 5 {
+        problem(format!("{title}, and its host takes CPU time away"))
+    } else {
+        note(title)
+    };
     finding
         .evidence(format!("steal of these CPUs in /proc/stat: {ticks} ticks of 10 ms since boot, {permille} per thousand of the time"))
         .effect("the host stops whole CPUs when it likes; nothing that is set in here prevents that")

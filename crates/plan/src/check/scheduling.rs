@@ -16,7 +16,8 @@ const NO_QUIET: &str = "no CPU is set apart for a chain";
 const NO_AUDIO: &str = "no program that carries sound is running";
 
 /// Kernel threads that run above everything on every machine, for moments, and cannot be told not to.
-const KERNEL_STOPPERS: [&str; 5] = ["migration/", "posixcputmr/", "idle_inject/", "cpuhp/", "stopper/"];
+const KERNEL_STOPPERS: [&str; 5] =
+    ["migration/", "posixcputmr/", "idle_inject/", "cpuhp/", "stopper/"];
 
 pub(super) fn links_absent(f: &Facts) -> Verdict {
     if f.links().is_empty() {
@@ -27,12 +28,14 @@ pub(super) fn links_absent(f: &Facts) -> Verdict {
         .iter()
         .filter_map(|link| {
             let (what, remedy) = match &link.target {
-                Target::Irq(_) if f.link_irqs(link).is_empty() => {
-                    ("no interrupt of this machine is it", "name it as `quietcores inspect` does, or plug the device in")
-                }
-                Target::Process { .. } if f.link_tasks(link).is_empty() => {
-                    ("no such program or thread is running", "start the program; names are those of `ps -eTo comm`")
-                }
+                Target::Irq(_) if f.link_irqs(link).is_empty() => (
+                    "no interrupt of this machine is it",
+                    "name it as `quietcores inspect` does, or plug the device in",
+                ),
+                Target::Process { .. } if f.link_tasks(link).is_empty() => (
+                    "no such program or thread is running",
+                    "start the program; names are those of `ps -eTo comm`",
+                ),
                 _ => return None,
             };
             Some(
@@ -61,11 +64,18 @@ fn rank(task: &Task) -> u8 {
 fn places<'a>(f: &Facts<'a>) -> Vec<Place<'a>> {
     if f.links().is_empty() {
         let audio = f.audio_tasks().into_iter().filter(|t| is_real_time(t)).max_by_key(|t| rank(t));
-        let card = f.own_irqs().iter().flat_map(|irq| f.irq_threads(irq.number)).max_by_key(|t| rank(t));
-        return audio.into_iter().chain(card).map(|task| Place { name: task_name(task), task }).collect();
+        let card =
+            f.own_irqs().iter().flat_map(|irq| f.irq_threads(irq.number)).max_by_key(|t| rank(t));
+        return audio
+            .into_iter()
+            .chain(card)
+            .map(|task| Place { name: task_name(task), task })
+            .collect();
     }
     let lowest = |link: &Link| f.link_tasks(link).into_iter().min_by_key(|t| rank(t));
-    let place = |link| lowest(link).map(|task| Place { name: format!("`{}`", printable(&link.name, 40)), task });
+    let place = |link| {
+        lowest(link).map(|task| Place { name: format!("`{}`", printable(&link.name, 40)), task })
+    };
     f.links().iter().filter_map(place).collect()
 }
 
@@ -110,7 +120,12 @@ pub(super) fn priority_equal(f: &Facts) -> Verdict {
         .filter(|(a, b)| a.task.allowed.intersects(&b.task.allowed))
         .map(|(a, b)| {
             warning(format!("{} and {} have the same priority on the same CPUs", a.name, b.name))
-                .evidence(format!("both {}; {} and {}", a.task.scheduling, task_name(a.task), task_name(b.task)))
+                .evidence(format!(
+                    "both {}; {} and {}",
+                    a.task.scheduling,
+                    task_name(a.task),
+                    task_name(b.task)
+                ))
                 .effect("whichever began first holds the other up")
                 .remedy("give the one nearer to the output the higher priority")
                 .when(When::RunTime)
@@ -155,7 +170,9 @@ pub(super) fn above_chain(f: &Facts) -> Verdict {
         .machine
         .tasks
         .iter()
-        .filter(|t| is_real_time(t) && (rank(t) > lowest || t.scheduling.policy == Policy::Deadline))
+        .filter(|t| {
+            is_real_time(t) && (rank(t) > lowest || t.scheduling.policy == Policy::Deadline)
+        })
         .filter(|t| t.allowed.intersects(&room) && !own.iter().any(|o| o.tid == t.tid))
         .filter(|t| !KERNEL_STOPPERS.iter().any(|name| t.comm.starts_with(name)))
         .collect();
@@ -183,12 +200,16 @@ pub(super) fn softirq_threads(f: &Facts) -> Verdict {
     if !usb {
         return moot("no USB card depends on softirqs");
     }
-    let player = f.audio_tasks().iter().filter(|t| is_real_time(t)).map(|t| rank(t)).min().unwrap_or(0);
+    let player =
+        f.audio_tasks().iter().filter(|t| is_real_time(t)).map(|t| rank(t)).min().unwrap_or(0);
     let low: Vec<String> = f
         .machine
         .tasks
         .iter()
-        .filter(|t| t.kernel.is_some() && (t.comm.starts_with("ksoftirqd/") || t.comm.starts_with("ktimers/")))
+        .filter(|t| {
+            t.kernel.is_some()
+                && (t.comm.starts_with("ksoftirqd/") || t.comm.starts_with("ktimers/"))
+        })
         .filter(|t| t.allowed.len() == 1 && t.allowed.is_subset(&f.quiet) && rank(t) < player)
         .map(|t| format!("{} {}", task_name(t), t.scheduling))
         .collect();
@@ -205,7 +226,9 @@ pub(super) fn softirq_threads(f: &Facts) -> Verdict {
 
 pub(super) fn fair_server(f: &Facts) -> Verdict {
     if !f.since(6, 12) {
-        return moot("kernels before 6.12 throttle real time by sched_rt_runtime_us (see sched.throttle)");
+        return moot(
+            "kernels before 6.12 throttle real time by sched_rt_runtime_us (see sched.throttle)",
+        );
     }
     if f.quiet.is_empty() {
         return moot(NO_QUIET);
@@ -217,7 +240,9 @@ pub(super) fn fair_server(f: &Facts) -> Verdict {
     let told: Vec<(CpuId, i64)> =
         f.quiet.iter().filter_map(|cpu| Some((cpu, server(cpu, "runtime")?))).collect();
     if told.is_empty() {
-        return unknown("/sys/kernel/debug/sched/fair_server cannot be read: it needs root and debugfs");
+        return unknown(
+            "/sys/kernel/debug/sched/fair_server cannot be read: it needs root and debugfs",
+        );
     }
     let on: Vec<&(CpuId, i64)> = told.iter().filter(|(_, runtime)| *runtime > 0).collect();
     let Some((cpu, runtime)) = on.first() else {
@@ -293,12 +318,16 @@ pub(super) fn runtime_limit(f: &Facts) -> Verdict {
         .processes
         .iter()
         .filter(|p| f.is_audio_program(&p.comm))
-        .filter_map(|p| Some(format!("{} (PID {}) {} us", printable(&p.comm, 32), p.pid, p.rttime?)))
+        .filter_map(|p| {
+            Some(format!("{} (PID {}) {} us", printable(&p.comm, 32), p.pid, p.rttime?))
+        })
         .collect();
     if limited.is_empty() {
         return match f.audio_tasks().is_empty() {
             true => moot(NO_AUDIO),
-            false => fine("no audio process that was looked at has a limit of uninterrupted real time"),
+            false => {
+                fine("no audio process that was looked at has a limit of uninterrupted real time")
+            }
         };
     }
     warning("a limit ends audio threads that do not sleep often enough")
@@ -311,7 +340,9 @@ pub(super) fn runtime_limit(f: &Facts) -> Verdict {
 
 pub(super) fn unpinned(f: &Facts) -> Verdict {
     if f.quiet.len() < 2 {
-        return moot("there are not two CPUs set apart between which threads would have to be spread");
+        return moot(
+            "there are not two CPUs set apart between which threads would have to be spread",
+        );
     }
     let loose: Vec<&Task> = f
         .audio_tasks()
@@ -331,12 +362,15 @@ pub(super) fn unpinned(f: &Facts) -> Verdict {
 }
 
 pub(super) fn crowded(f: &Facts) -> Verdict {
-    let pinned: Vec<&Task> = f.audio_tasks().into_iter().filter(|t| t.allowed.len() == 1 && is_real_time(t)).collect();
+    let pinned: Vec<&Task> =
+        f.audio_tasks().into_iter().filter(|t| t.allowed.len() == 1 && is_real_time(t)).collect();
     let free: Vec<CpuId> = f
         .quiet
         .iter()
         .filter(|cpu| !f.audio_tasks().iter().any(|t| t.allowed.contains(*cpu)))
-        .filter(|cpu| !f.own_irqs().iter().any(|irq| irq.effective.as_ref().is_some_and(|e| e.contains(*cpu))))
+        .filter(|cpu| {
+            !f.own_irqs().iter().any(|irq| irq.effective.as_ref().is_some_and(|e| e.contains(*cpu)))
+        })
         .collect();
     let Some(free) = free.first() else {
         return moot("no quiet CPU is left unused");
@@ -347,12 +381,15 @@ pub(super) fn crowded(f: &Facts) -> Verdict {
         here.sort_unstable();
         here.dedup();
         if here.len() > 1 {
-            return note(format!("{} audio programs are pinned to CPU {cpu} while CPU {free} is unused", here.len()))
-                .evidence("Cpus_allowed_list of their threads")
-                .effect("one waits for the other at every period")
-                .remedy(format!("move one link to CPU {free}"))
-                .when(When::RunTime)
-                .into();
+            return note(format!(
+                "{} audio programs are pinned to CPU {cpu} while CPU {free} is unused",
+                here.len()
+            ))
+            .evidence("Cpus_allowed_list of their threads")
+            .effect("one waits for the other at every period")
+            .remedy(format!("move one link to CPU {free}"))
+            .when(When::RunTime)
+            .into();
         }
     }
     fine("no two audio programs share a CPU while another is unused")
@@ -419,9 +456,12 @@ pub(super) fn threadirqs(f: &Facts) -> Verdict {
     if f.threads_irqs() {
         return fine("interrupts are handled in threads, which have priorities");
     }
-    let wants = f.links().iter().any(|l| matches!(l.target, Target::Irq(_)) && l.priority.is_some());
+    let wants =
+        f.links().iter().any(|l| matches!(l.target, Target::Irq(_)) && l.priority.is_some());
     if !wants {
-        return moot("nothing asks for priorities of interrupts; where the audio CPU has only its own, handlers without threads are faster");
+        return moot(
+            "nothing asks for priorities of interrupts; where the audio CPU has only its own, handlers without threads are faster",
+        );
     }
     warning("interrupts have no threads on this kernel, so a link that is an interrupt has no priority")
         .evidence("neither PREEMPT_RT nor threadirqs in /proc/cmdline")

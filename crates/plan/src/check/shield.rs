@@ -36,12 +36,24 @@ pub(super) fn none(f: &Facts) -> Verdict {
 const REASONS: [(&str, &str); 8] = [
     ("Invalid cpu list in cpuset.cpus.exclusive", "correct the list in cpuset.cpus.exclusive"),
     ("Parent is an invalid partition root", "repair the parent's partition first"),
-    ("Parent is not a partition root", "make the parent a partition, or set cpuset.cpus.exclusive on every ancestor (a remote partition, Linux 6.7 and newer)"),
-    ("Cpu list in cpuset.cpus not exclusive", "another group names the same CPUs in its cpuset.cpus; often a systemd slice with AllowedCPUs="),
-    ("Parent unable to distribute cpu downstream", "leave the parent at least one CPU for its own tasks"),
+    (
+        "Parent is not a partition root",
+        "make the parent a partition, or set cpuset.cpus.exclusive on every ancestor (a remote partition, Linux 6.7 and newer)",
+    ),
+    (
+        "Cpu list in cpuset.cpus not exclusive",
+        "another group names the same CPUs in its cpuset.cpus; often a systemd slice with AllowedCPUs=",
+    ),
+    (
+        "Parent unable to distribute cpu downstream",
+        "leave the parent at least one CPU for its own tasks",
+    ),
     ("No cpu available due to hotplug", "bring the CPUs online again"),
     ("cpuset.cpus is empty", "write the CPUs to cpuset.cpus before cpuset.cpus.partition"),
-    ("partition config conflicts with housekeeping setup", "the CPUs contradict isolcpus= or nohz_full=: boot without them"),
+    (
+        "partition config conflicts with housekeeping setup",
+        "the CPUs contradict isolcpus= or nohz_full=: boot without them",
+    ),
 ];
 
 pub(super) fn partition_invalid(f: &Facts) -> Verdict {
@@ -96,8 +108,12 @@ pub(super) fn systemd_undoes(f: &Facts) -> Verdict {
         ));
     }
     warning(format!("systemd owns the group of the partition {}", some(&groups, 2)))
-        .evidence(format!("systemd {version}; only 261 and newer keep partitions (CPUSetPartition=)"))
-        .effect("daemon-reload or a restart of the unit writes its cpuset anew, and the shield is gone")
+        .evidence(format!(
+            "systemd {version}; only 261 and newer keep partitions (CPUSetPartition=)"
+        ))
+        .effect(
+            "daemon-reload or a restart of the unit writes its cpuset anew, and the shield is gone",
+        )
         .remedy("put the partition in a group of its own, or below a unit with Delegate=yes")
         .when(When::RunTime)
         .into()
@@ -196,12 +212,17 @@ pub(super) fn inconsistent(f: &Facts) -> Verdict {
     row("partition", some_set(&machine.cgroups.v2_isolated));
     row("nohz_full", some_set(&machine.nohz_full));
     row("rcu_nocbs", f.parameter_cpus("rcu_nocbs").filter(|set| !set.is_empty()));
-    row("irqaffinity keeps off", f.parameter_cpus("irqaffinity").map(|set| machine.online.difference(&set)));
+    row(
+        "irqaffinity keeps off",
+        f.parameter_cpus("irqaffinity").map(|set| machine.online.difference(&set)),
+    );
     if rows.len() < 2 {
         return moot("fewer than two sources name CPUs to set apart");
     }
-    let odd: Vec<&(&str, CpuSet)> =
-        rows.iter().filter(|(_, set)| !f.quiet.is_subset(set) || (!set.is_subset(&f.quiet))).collect();
+    let odd: Vec<&(&str, CpuSet)> = rows
+        .iter()
+        .filter(|(_, set)| !f.quiet.is_subset(set) || (!set.is_subset(&f.quiet)))
+        .collect();
     let table: Vec<String> = rows.iter().map(|(name, set)| format!("{name} {set}")).collect();
     if odd.is_empty() {
         return fine(format!("all agree on {}: {}", cpus(&f.quiet), table.join(", ")));
@@ -249,7 +270,8 @@ pub(super) fn not_persistent(f: &Facts) -> Verdict {
     if lost.is_empty() {
         return moot("no CPU is set apart at run time only");
     }
-    let files: Vec<&String> = f.settings().map(|(path, _)| path).filter(|path| is_loader_file(path)).collect();
+    let files: Vec<&String> =
+        f.settings().map(|(path, _)| path).filter(|path| is_loader_file(path)).collect();
     if f.setting("etc/systemd/system/quietcores.service").is_some() {
         return fine("a unit puts the shield up again at boot");
     }

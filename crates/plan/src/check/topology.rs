@@ -17,7 +17,8 @@ fn quiet_cpus<'a>(f: &Facts<'a>) -> Vec<&'a Cpu> {
 }
 
 pub(super) fn sibling_busy(f: &Facts) -> Verdict {
-    let shared = f.machine.cpus.iter().any(|cpu| cpu.siblings.intersection(&f.machine.online).len() > 1);
+    let shared =
+        f.machine.cpus.iter().any(|cpu| cpu.siblings.intersection(&f.machine.online).len() > 1);
     if !shared {
         return fine("no two online CPUs share a core");
     }
@@ -30,7 +31,9 @@ pub(super) fn sibling_busy(f: &Facts) -> Verdict {
                 f.machine.smt_control.as_deref().unwrap_or("not told")
             ))
             .effect("what runs on one slows the other by its use of the same units and caches")
-            .remedy("nothing yet: when a chain gets CPUs, give it whole cores (`quietcores plan` does)")
+            .remedy(
+                "nothing yet: when a chain gets CPUs, give it whole cores (`quietcores plan` does)",
+            )
             .when(When::RunTime)
             .into();
     }
@@ -158,10 +161,14 @@ pub(super) fn far_node(f: &Facts) -> Verdict {
     let Some(irq) = far else {
         return fine("the card is on the node of the chain, or the machine does not tell");
     };
-    warning(format!("the card of IRQ {} is on another NUMA node than {}", irq.number, cpus(&f.quiet)))
-        .evidence(format!("/proc/irq/{}/node is {}", irq.number, irq.node.unwrap_or_default()))
-        .effect("every register and buffer is reached through the other processor")
-        .remedy("choose CPUs of that node, or another slot for the card")
-        .when(When::RunTime)
-        .into()
+    warning(format!(
+        "the card of IRQ {} is on another NUMA node than {}",
+        irq.number,
+        cpus(&f.quiet)
+    ))
+    .evidence(format!("/proc/irq/{}/node is {}", irq.number, irq.node.unwrap_or_default()))
+    .effect("every register and buffer is reached through the other processor")
+    .remedy("choose CPUs of that node, or another slot for the card")
+    .when(When::RunTime)
+    .into()
 }
