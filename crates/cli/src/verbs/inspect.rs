@@ -4,7 +4,7 @@ use crate::face;
 use anyhow::Context;
 use quiet_linux::{CommandLines, Options, Root, capture, snapshot};
 use quiet_report::machine::{Colour, Style, Tasks, machine_text};
-use std::{path::PathBuf, process::ExitCode};
+use std::{io::IsTerminal, path::PathBuf, process::ExitCode};
 
 /// Show the machine: cores, IRQs, cards, tasks, kernel
 #[derive(clap::Args)]
@@ -68,6 +68,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Columns of the terminal; 100 where standard output is none.
 pub fn terminal_width() -> usize {
-    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    columns.unwrap_or(100)
+    let size = std::io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
+    size.map_or(100, |(width, _)| width.0.into())
 }

@@ -426,6 +426,25 @@ pub(super) fn own_priority(f: &Facts) -> Verdict {
     Verdict::of(found, "every link has the priority that the chain gives it")
 }
 
+/// How the kernel preempts; with `PREEMPT_DYNAMIC` by its boot parameter, else as it was built.
+fn in_force(f: &Facts) -> Preemption {
+    let built = |name: &str| f.config(name) == Some("y");
+    if f.machine.kernel.preemption != Preemption::Dynamic {
+        return f.machine.kernel.preemption;
+    }
+    match f.parameter("preempt") {
+        Some("none") => Preemption::None,
+        Some("voluntary") => Preemption::Voluntary,
+        Some("full") => Preemption::Full,
+        Some("lazy") => Preemption::Lazy,
+        _ if built("PREEMPT_VOLUNTARY") => Preemption::Voluntary,
+        _ if built("PREEMPT_NONE") => Preemption::None,
+        _ if built("PREEMPT_LAZY") => Preemption::Lazy,
+        _ if built("PREEMPT") => Preemption::Full,
+        _ => Preemption::Dynamic,
+    }
+}
+
 pub(super) fn preemption(f: &Facts) -> Verdict {
     let kernel = &f.machine.kernel;
     let told = format!("/proc/sys/kernel/version: {}", printable(&kernel.version, 120));
@@ -436,7 +455,7 @@ pub(super) fn preemption(f: &Facts) -> Verdict {
             .remedy(how)
             .when(When::Reboot)
     };
-    match kernel.preemption {
+    match in_force(f) {
         Preemption::Rt => fine("PREEMPT_RT"),
         Preemption::Full => fine("it preempts everywhere but in locked sections (PREEMPT); PREEMPT_RT does so there too"),
         Preemption::None => slow("does not preempt itself", "boot a low-latency or PREEMPT_RT kernel; with PREEMPT_DYNAMIC, preempt=full").into(),
