@@ -59,8 +59,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => match recipe::detect(&text) {
             Some(format) => format,
             None => bail!(
-                "cannot import {shown}: it looks like none of cset, isolcpus, rtirq, tuned; name what \
-                 it is with --format"
+                "cannot import {shown}: it looks like none of cset, isolcpus, rtirq, tuned; name \
+                 what it is with --format"
             ),
         },
     };

@@ -60,7 +60,7 @@ const FOREIGN: [&str; 5] = [
 ];
 
 /// Parameters that hold CPUs, and have to agree.
-const CPU_LISTS: [&str; 4] = ["isolcpus", "nohz_full", "rcu_nocbs", "irqaffinity"];
+pub(super) const CPU_LISTS: [&str; 4] = ["isolcpus", "nohz_full", "rcu_nocbs", "irqaffinity"];
 
 /// `COMMAND_LINE_SIZE` of x86 and arm64.
 const LONGEST: usize = 2048;
@@ -76,7 +76,10 @@ pub(super) fn kthread_cpus_void(f: &Facts) -> Verdict {
     warning("kthread_cpus= has no effect on a mainline kernel")
         .evidence(format!("/proc/cmdline: kthread_cpus={value}"))
         .effect("kernel threads run on the audio CPUs as if it were not there")
-        .remedy("take it out; nohz_full=, isolcpus=domain or an isolated partition keep kernel threads away")
+        .remedy(
+            "take it out; nohz_full=, isolcpus=domain or an isolated partition \
+                keep kernel threads away",
+        )
         .when(When::Reboot)
         .into()
 }
@@ -189,8 +192,14 @@ pub(super) fn isolcpus_and_partition(f: &Facts) -> Verdict {
     }
     let paths: Vec<&str> = clash.iter().map(|g| g.path.as_str()).collect();
     warning(format!("isolcpus= and a partition both claim {}", cpus(&booted)))
-        .evidence(format!("/sys/devices/system/cpu/isolated is {booted}; {}: cpuset.cpus", some(&paths, 3)))
-        .effect("CPUs booted apart may only be in an isolated partition, and are not given back when it goes")
+        .evidence(format!(
+            "/sys/devices/system/cpu/isolated is {booted}; {}: cpuset.cpus",
+            some(&paths, 3)
+        ))
+        .effect(
+            "CPUs booted apart may only be in an isolated partition, and are \
+                not given back when it goes",
+        )
         .remedy("take isolcpus= out and let the partition do it, which can be undone at run time")
         .when(When::Reboot)
         .into()
@@ -219,8 +228,14 @@ pub(super) fn managed_irq(f: &Facts) -> Verdict {
     }
     warning("isolcpus= lacks managed_irq, and a disk has an interrupt on every CPU")
         .evidence(format!("/proc/cmdline: isolcpus={value}; IRQs {}", some(&queued, 8)))
-        .effect("these interrupts cannot be moved at run time and disturb the isolated CPUs when a task there uses the disk")
-        .remedy(format!("boot with isolcpus=managed_irq,domain,{}", cpus_after_flags(value).unwrap_or_default()))
+        .effect(
+            "these interrupts cannot be moved at run time and disturb the \
+                isolated CPUs when a task there uses the disk",
+        )
+        .remedy(format!(
+            "boot with isolcpus=managed_irq,domain,{}",
+            cpus_after_flags(value).unwrap_or_default()
+        ))
         .when(When::Reboot)
         .into()
 }
@@ -345,14 +360,18 @@ pub(super) fn nohz_full_sleeping(f: &Facts) -> Verdict {
     };
     warning(format!("nohz_full= holds CPU {cpu}, on which {count} audio threads may run and sleep"))
         .evidence(format!(
-            "/sys/devices/system/cpu/nohz_full is {ticks_off}; Cpus_allowed_list of the audio threads"
+            "/sys/devices/system/cpu/nohz_full is {ticks_off}; \
+                Cpus_allowed_list of the audio threads"
         ))
         .effect(
-            "the tick stays as soon as two threads are runnable, and each system call and interrupt \
-             costs more: it is made for one loop that never enters the kernel",
+            "the tick stays as soon as two threads are runnable, and each \
+                system call and interrupt costs more: it is made for one loop that \
+                never enters the kernel",
         )
-        .remedy("for a chain that sleeps between periods, take nohz_full= out; for a loop that never \
-                 sleeps, give it a CPU of its own")
+        .remedy(
+            "for a chain that sleeps between periods, take nohz_full= out; for a \
+            loop that never sleeps, give it a CPU of its own",
+        )
         .when(When::Reboot)
         .into()
 }
@@ -375,7 +394,10 @@ pub(super) fn rcu_callbacks(f: &Facts) -> Verdict {
     }
     note(format!("RCU callbacks still run on the isolated {}", cpus(&rest)))
         .evidence("/proc/cmdline: neither rcu_nocbs= nor nohz_full= holds them")
-        .effect("the kernel's deferred work runs in softirqs on the audio CPU, some microseconds at a time")
+        .effect(
+            "the kernel's deferred work runs in softirqs on the audio CPU, \
+                some microseconds at a time",
+        )
         .remedy(format!("boot with rcu_nocbs={booted}"))
         .when(When::Reboot)
         .into()
@@ -399,73 +421,16 @@ pub(super) fn idle_poll(f: &Facts) -> Verdict {
     }
     warning("idle=poll lets every CPU spin while it has nothing to do")
         .evidence("/proc/cmdline: idle=poll")
-        .effect("an idle SMT sibling takes half of the core, the processor runs hot and loses its boost")
-        .remedy("take it out; /dev/cpu_dma_latency held at 0 does the same while it is wanted (`quietcores apply`)")
+        .effect(
+            "an idle SMT sibling takes half of the core, the processor runs \
+                hot and loses its boost",
+        )
+        .remedy(
+            "take it out; /dev/cpu_dma_latency held at 0 does the same while \
+                it is wanted (`quietcores apply`)",
+        )
         .when(When::Reboot)
         .into()
-}
-
-/// Parameters in the loader's files against those of the running kernel.
-pub(super) fn not_booted(f: &Facts) -> Verdict {
-    let files: Vec<(&String, &String)> =
-        f.settings().filter(|(path, _)| is_loader_file(path)).collect();
-    if files.is_empty() {
-        return unknown("no file of a boot loader was found or may be read");
-    }
-    let mut found = Vec::new();
-    for name in CPU_LISTS.iter().chain(&["threadirqs", "preempt"]) {
-        let asked = files.iter().rev().find_map(|(path, text)| {
-            words(text).rev().find(|w| is_named(w, name)).map(|word| (*path, word))
-        });
-        let runs = f.machine.kernel.boot_parameters.iter().rev().find(|word| is_named(word, name));
-        let (title, evidence, remedy, when) = match (asked, runs) {
-            (Some((path, word)), runs) if runs.map(String::as_str) != Some(word) => (
-                format!("`{word}` is set for the next boot and not in force"),
-                format!("/{path}; /proc/cmdline has {}", runs.map_or("none", |w| w.as_str())),
-                "reboot; if it stays so, the loader does not read this file (run update-grub, or grubby)",
-                When::Reboot,
-            ),
-            (None, Some(word)) => (
-                format!("`{word}` is in force and stands in no loader file that was found"),
-                format!("/proc/cmdline; looked in {}", some(&names(&files), 4)),
-                "after the next kernel update it may be gone: see which entry booted",
-                When::Reboot,
-            ),
-            _ => continue,
-        };
-        found.push(
-            note(title)
-                .evidence(evidence)
-                .effect("the machine that was tested is not the one that will boot")
-                .remedy(remedy)
-                .when(when),
-        );
-    }
-    Verdict::of(found, "what the loader's files ask for is what the kernel was booted with")
-}
-
-fn names(files: &[(&String, &String)]) -> Vec<String> {
-    files.iter().map(|(path, _)| format!("/{path}")).collect()
-}
-
-pub(super) fn is_loader_file(path: &str) -> bool {
-    path.starts_with("etc/default/grub")
-        || path.ends_with("cmdline.txt")
-        || path == "etc/kernel/cmdline"
-}
-
-fn is_named(word: &str, name: &str) -> bool {
-    word.split('=').next() == Some(name)
-}
-
-/// The words of a loader's file, outside of comments; quotes are blanks.
-fn words(text: &str) -> std::vec::IntoIter<&str> {
-    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
-    let all: Vec<&str> = lines
-        .flat_map(|line| line.split([' ', '\t', '"', '\'']))
-        .filter(|word| !word.is_empty())
-        .collect();
-    all.into_iter()
 }
 
 #[cfg(test)]

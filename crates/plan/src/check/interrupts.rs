@@ -2,7 +2,7 @@
 
 use super::{
     facts::{Facts, cpus, irq_name, some, task_name},
-    verdict::{Verdict, fine, moot, note, problem, unknown, warning},
+    verdict::{NO_QUIET, Verdict, fine, moot, note, problem, unknown, warning},
 };
 use quiet_types::{
     CpuSet,
@@ -15,8 +15,6 @@ use quiet_types::{
 const BUSY: u64 = 2_000;
 
 const NO_CARD: &str = "this machine has no sound card";
-const NO_QUIET: &str = "no CPU is set apart for a chain";
-
 pub(super) fn card_shared(f: &Facts) -> Verdict {
     if f.machine.sound_cards.is_empty() {
         return moot(NO_CARD);
@@ -45,8 +43,8 @@ fn shared(f: &Facts, card: &Device) -> Option<Finding> {
         ))
         .evidence(format!("{behind} at {}; /proc/interrupts", card.path))
         .effect(
-            "every transfer of the other device runs the same interrupt handler, in front of or in \
-             the middle of an audio period",
+            "every transfer of the other device runs the same interrupt \
+                handler, in front of or in the middle of an audio period",
         )
         .remedy(better_port(f, card))
         .when(When::Hands),
@@ -57,8 +55,8 @@ fn shared(f: &Facts, card: &Device) -> Option<Finding> {
 fn better_port(f: &Facts, card: &Device) -> String {
     let on_usb = f.around.usb.iter().any(|usb| below(&card.path, &usb.path));
     if !on_usb {
-        return "disable the other device in the firmware or leave its driver out; a card in another \
-                slot gets another line"
+        return "disable the other device in the firmware or leave its driver out; a \
+            card in another slot gets another line"
             .into();
     }
     let free = f.around.usb.iter().find(|usb| usb.devices.is_empty());
@@ -67,11 +65,10 @@ fn better_port(f: &Facts, card: &Device) -> String {
             "plug the card into a port of {}, on which there is nothing, or unplug the others",
             usb.path.rsplit('/').next().unwrap_or(&usb.path)
         ),
-        None => {
-            "unplug the others, or move them to another controller; every USB controller of this \
-                 machine has something on it, or there is only one"
-                .into()
-        }
+        None => "unplug the others, or move them to another controller; every USB \
+                controller of this machine has something on it, or there is only \
+                one"
+        .into(),
     }
 }
 
@@ -118,8 +115,8 @@ pub(super) fn card_stuck(f: &Facts) -> Verdict {
         .collect();
     Verdict::of(
         found,
-        "the chain's interrupts have masks that can be written; \
-                       whether the kernel takes a write shows only when one is tried",
+        "the chain's interrupts have masks that can be written; whether the \
+            kernel takes a write shows only when one is tried",
     )
 }
 
@@ -146,8 +143,8 @@ pub(super) fn on_quiet(f: &Facts) -> Verdict {
     let finding = if active > 0 { warning(title) } else { note(title) };
     finding
         .evidence(format!(
-            "{}; /proc/irq/*/effective_affinity_list, counts on these CPUs since boot from \
-             /proc/interrupts",
+            "{}; /proc/irq/*/effective_affinity_list, counts on these CPUs \
+                since boot from /proc/interrupts",
             some(&names, 6)
         ))
         .effect("each one stops the audio thread for its handler and cools its caches")
@@ -191,7 +188,8 @@ pub(super) fn card_elsewhere(f: &Facts) -> Verdict {
             ))
             .evidence(format!("/proc/irq/{}/effective_affinity_list", irq.number))
             .effect(
-                "whatever runs on that CPU delays the card, and each period needs a wakeup across CPUs",
+                "whatever runs on that CPU delays the card, and each period \
+                    needs a wakeup across CPUs",
             )
             .remedy("give the chain file a link for the card's IRQ and apply it")
             .when(When::RunTime)
@@ -216,15 +214,27 @@ pub(super) fn network_beside_card(f: &Facts) -> Verdict {
             .iter()
             .find(|nic| at.len() == 1 && delivered(nic) == at && nic.number != card.number);
         if let Some(nic) = clash {
-            return warning(format!("{} and {} are delivered to the same {}", irq_name(card), irq_name(nic), cpus(&at)))
-                .evidence(format!(
-                    "/proc/irq/{}/effective_affinity_list and /proc/irq/{}/effective_affinity_list are both {at}; {} CPUs are online",
-                    card.number, nic.number, f.machine.online.len()
-                ))
-                .effect("a burst of packets holds up the sound card's interrupt")
-                .remedy("give the network's interrupt another CPU: near the player that it feeds, not near the card")
-                .when(When::RunTime)
-                .into();
+            return warning(format!(
+                "{} and {} are delivered to the same {}",
+                irq_name(card),
+                irq_name(nic),
+                cpus(&at)
+            ))
+            .evidence(format!(
+                "/proc/irq/{}/effective_affinity_list and \
+                    /proc/irq/{}/effective_affinity_list are both {at}; {} CPUs \
+                    are online",
+                card.number,
+                nic.number,
+                f.machine.online.len()
+            ))
+            .effect("a burst of packets holds up the sound card's interrupt")
+            .remedy(
+                "give the network's interrupt another CPU: near the player \
+                    that it feeds, not near the card",
+            )
+            .when(When::RunTime)
+            .into();
         }
     }
     fine("network and sound card have their interrupts on different CPUs")
@@ -257,7 +267,10 @@ pub(super) fn delivery(f: &Facts) -> Verdict {
                     if counts.is_empty() { "none".into() } else { counts.join(", ") }
                 ))
                 .effect("a mask that was accepted may have moved nothing")
-                .remedy("while it plays, see which CPU counts in /proc/interrupts; `quietcores apply` does this")
+                .remedy(
+                    "while it plays, see which CPU counts in /proc/interrupts; \
+                        `quietcores apply` does this",
+                )
                 .when(When::RunTime)
         })
         .collect();
@@ -280,7 +293,10 @@ pub(super) fn default_mask(f: &Facts) -> Verdict {
     warning(format!("a device that comes now may get its interrupt on {}", cpus(&f.quiet)))
         .evidence(format!("/proc/irq/default_smp_affinity allows {}", cpus(mask)))
         .effect("after a replug or a resume a foreign interrupt lands on the audio CPU")
-        .remedy("write the mask of the housekeeping CPUs there (`quietcores apply`), or boot with irqaffinity=")
+        .remedy(
+            "write the mask of the housekeeping CPUs there (`quietcores \
+                apply`), or boot with irqaffinity=",
+        )
         .when(When::RunTime)
         .into()
 }
@@ -345,80 +361,14 @@ pub(super) fn busy(f: &Facts) -> Verdict {
                 ))
                 .effect("a driver that never rests takes time from every CPU that serves it")
                 .remedy(
-                    "find out what the device does; if nobody needs it, leave its driver out (a \
-                         wireless chip that was not used took most of a core on one board)",
+                    "find out what the device does; if nobody needs it, leave \
+                        its driver out (a wireless chip that was not used took \
+                        most of a core on one board)",
                 )
                 .when(When::RunTime)
         })
         .collect();
     Verdict::of(found, format!("no device that is not audio interrupts {BUSY} times a second"))
-}
-
-/// What irqbalance is told to leave alone.
-pub(super) fn balance(f: &Facts) -> Verdict {
-    let Some(daemon) = f.running(&["irqbalance"]).into_iter().next() else {
-        return fine("irqbalance does not run");
-    };
-    if f.quiet.is_empty() && f.own_irqs().is_empty() {
-        return fine("irqbalance runs; nothing is set apart that it could spoil");
-    }
-    let config = ["etc/default/irqbalance", "etc/sysconfig/irqbalance"]
-        .iter()
-        .find_map(|path| f.setting(path).map(|text| (*path, text)));
-    let banned = config.and_then(|(_, text)| banned_cpus(text));
-    // Without the variable it spares what was booted apart, never partitions.
-    let booted = f.machine.isolated.clone().unwrap_or_default();
-    let booted = booted.union(&f.machine.nohz_full.clone().unwrap_or_default());
-    let spared = banned.clone().unwrap_or(booted);
-    let open = f.quiet.difference(&spared);
-    if !f.quiet.is_empty() && open.is_empty() {
-        return fine(format!("irqbalance runs and spares {}", cpus(&f.quiet)));
-    }
-    let evidence = match (&config, &banned) {
-        (Some((path, _)), Some(banned)) => {
-            format!(
-                "/{path} bans CPUs {}",
-                if banned.is_empty() { "none".into() } else { banned.to_string() }
-            )
-        }
-        (Some((path, _)), None) => format!("/{path} names no IRQBALANCE_BANNED_CPULIST"),
-        (None, _) => "no configuration file of it was found".into(),
-    };
-    let what = if f.quiet.is_empty() { "the sound card's interrupts".into() } else { cpus(&open) };
-    warning(format!("irqbalance runs and may use {what}"))
-        .evidence(format!(
-            "{}; {evidence}; it spares isolcpus= and nohz_full= by itself, partitions never",
-            task_name(daemon)
-        ))
-        .effect("every 10 s it may move interrupts onto the audio CPU, or the card's away from it")
-        .remedy(format!(
-            "set IRQBALANCE_BANNED_CPULIST={} in its file and restart it, or stop it",
-            if f.quiet.is_empty() {
-                "(the audio CPUs)".into()
-            } else {
-                f.quiet.union(&spared).to_string()
-            }
-        ))
-        .when(When::RunTime)
-        .into()
-}
-
-/// CPUs of `IRQBALANCE_BANNED_CPULIST=` or of the older mask `IRQBALANCE_BANNED_CPUS=`, the last
-/// line that is no comment. An empty value bans none.
-fn banned_cpus(text: &str) -> Option<CpuSet> {
-    let mut banned = None;
-    for line in text.lines().map(str::trim) {
-        let line = line.strip_prefix("export ").unwrap_or(line);
-        let Some((name, value)) = line.split_once('=') else { continue };
-        let value = value.trim().trim_matches(['"', '\'']);
-        match name.trim() {
-            "IRQBALANCE_BANNED_CPULIST" => banned = value.parse().ok(),
-            "IRQBALANCE_BANNED_CPUS" if value.is_empty() => banned = Some(CpuSet::new()),
-            "IRQBALANCE_BANNED_CPUS" => banned = CpuSet::from_mask(value).ok(),
-            _ => {}
-        }
-    }
-    banned
 }
 
 pub(super) fn network_far(f: &Facts) -> Verdict {
@@ -456,25 +406,4 @@ pub(super) fn network_far(f: &Facts) -> Verdict {
     .remedy("give both links the same CPU in the chain file")
     .when(When::RunTime)
     .into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_ban_of_irqbalance_is_read_as_it_reads_it() {
-        for (text, banned) in [
-            ("", None),
-            ("#IRQBALANCE_BANNED_CPULIST=2-3\n", None),
-            ("IRQBALANCE_BANNED_CPULIST=2-3\n", Some("2-3")),
-            ("IRQBALANCE_BANNED_CPULIST=\"2-3\"\n", Some("2-3")),
-            ("IRQBALANCE_BANNED_CPULIST=\n", Some("")),
-            ("IRQBALANCE_BANNED_CPUS=0000000c\n", Some("2-3")),
-            ("IRQBALANCE_BANNED_CPULIST=1\nIRQBALANCE_BANNED_CPULIST=3\n", Some("3")),
-            ("IRQBALANCE_BANNED_CPULIST=many\n", None),
-        ] {
-            assert_eq!(banned_cpus(text), banned.map(|list| list.parse().unwrap()), "{text}");
-        }
-    }
 }

@@ -78,10 +78,16 @@ pub(super) fn clock(f: &Facts) -> Verdict {
         log.clone().find(|l| l.contains("unstable") && (l.contains("tsc") || l.contains("TSC")));
     if let Some(line) = unstable {
         return warning("the kernel found the processor's clock unstable")
-            .evidence(format!("kernel log: {}; clock source is {current}", printable(line.trim(), 160)))
+            .evidence(format!(
+                "kernel log: {}; clock source is {current}",
+                printable(line.trim(), 160)
+            ))
             .effect("each reading of the time costs a microsecond or more, and timers drift")
             .remedy(match f.parameter("tsc") {
-                Some("reliable") => "tsc=reliable hides such faults: take it out and see whether firmware or another CPU is the cause",
+                Some("reliable") => {
+                    "tsc=reliable hides such faults: take it out and see \
+                        whether firmware or another CPU is the cause"
+                }
                 _ => "look for a firmware update; tsc=reliable would only hide it",
             })
             .when(When::Reboot)
@@ -96,12 +102,21 @@ pub(super) fn clock(f: &Facts) -> Verdict {
     if x86
         && !matches!(current.as_str(), "tsc" | "kvm-clock" | "hyperv_clocksource_tsc_page" | "xen")
     {
-        return warning(format!("the clock source is {}, which is slow to read", printable(current, 30)))
-            .evidence(format!("current_clocksource; available: {}", some(&f.machine.clock_sources, 6)))
-            .effect("every reading of the time, of which audio programs make many, costs about a microsecond in place of 20 ns")
-            .remedy("write tsc to current_clocksource if it is available; the kernel log says why it was not chosen")
-            .when(When::RunTime)
-            .into();
+        return warning(format!(
+            "the clock source is {}, which is slow to read",
+            printable(current, 30)
+        ))
+        .evidence(format!("current_clocksource; available: {}", some(&f.machine.clock_sources, 6)))
+        .effect(
+            "every reading of the time, of which audio programs make many, \
+                costs about a microsecond in place of 20 ns",
+        )
+        .remedy(
+            "write tsc to current_clocksource if it is available; the kernel \
+                log says why it was not chosen",
+        )
+        .when(When::RunTime)
+        .into();
     }
     fine(format!("clock source {current}"))
 }
@@ -128,7 +143,8 @@ pub(super) fn debug_build(f: &Facts) -> Verdict {
         .collect();
     if on.is_empty() {
         return fine(
-            "no option known to lengthen latency for debugging is set, as far as the options were read",
+            "no option known to lengthen latency for debugging is set, as far \
+                as the options were read",
         );
     }
     warning(format!("this kernel was built to find bugs ({})", some(&on, 4)))
@@ -151,9 +167,15 @@ pub(super) fn mitigations(f: &Facts) -> Verdict {
         .collect();
     if f.parameter("mitigations").is_some_and(|value| value.split(',').any(|word| word == "off")) {
         return note("mitigations of processor faults are switched off: a decision about security")
-            .evidence(format!("/proc/cmdline; vulnerable: {}", if vulnerable.is_empty() { "none told".into() } else { some(&vulnerable, 8) }))
+            .evidence(format!(
+                "/proc/cmdline; vulnerable: {}",
+                if vulnerable.is_empty() { "none told".into() } else { some(&vulnerable, 8) }
+            ))
             .effect("system calls and interrupts are entered some tenths of a microsecond faster")
-            .remedy("keep it so only where no foreign code runs, a web browser among it; take mitigations=off out otherwise")
+            .remedy(
+                "keep it so only where no foreign code runs, a web browser \
+                    among it; take mitigations=off out otherwise",
+            )
             .when(When::Reboot)
             .into();
     }
@@ -168,7 +190,9 @@ pub(super) fn mitigations(f: &Facts) -> Verdict {
         return fine("no mitigation of a processor fault is active, or none is told");
     }
     fine(format!(
-        "active: {}; they cost tenths of a microsecond at each entry to the kernel, and are left alone: to switch them off is a decision about security",
+        "active: {}; they cost tenths of a microsecond at each entry to the \
+            kernel, and are left alone: to switch them off is a decision about \
+            security",
         some(&active, 8)
     ))
 }

@@ -45,9 +45,17 @@ pub(super) fn rtprio(f: &Facts) -> Verdict {
                 warning(format!("this user may use real-time priorities up to {limit} only"))
             };
             finding
-                .evidence(format!("Max realtime priority in /proc/self/limits is {limit}; {asked} is wanted"))
-                .effect("an audio program stays an ordinary one and waits behind all others, or below interrupt threads")
-                .remedy(format!("{FILE}: `@audio - rtprio 95`, the user in that group, log in again; for a service LimitRTPRIO=95"))
+                .evidence(format!(
+                    "Max realtime priority in /proc/self/limits is {limit}; {asked} is wanted"
+                ))
+                .effect(
+                    "an audio program stays an ordinary one and waits behind \
+                        all others, or below interrupt threads",
+                )
+                .remedy(format!(
+                    "{FILE}: `@audio - rtprio 95`, the user in that group, log \
+                        in again; for a service LimitRTPRIO=95"
+                ))
                 .when(When::Login)
                 .into()
         }
@@ -63,8 +71,14 @@ pub(super) fn memlock(f: &Facts) -> Verdict {
         None => fine("no limit"),
         Some(bytes) => warning(format!("this user may lock {} KiB of memory only", bytes / 1024))
             .evidence(format!("Max locked memory in /proc/self/limits is {bytes} bytes"))
-            .effect("an audio program that locks its memory fails to, and waits for a disk when pages were dropped")
-            .remedy(format!("{FILE}: `@audio - memlock unlimited`, and log in again; for a service LimitMEMLOCK=infinity"))
+            .effect(
+                "an audio program that locks its memory fails to, and waits \
+                    for a disk when pages were dropped",
+            )
+            .remedy(format!(
+                "{FILE}: `@audio - memlock unlimited`, and log in again; for a \
+                    service LimitMEMLOCK=infinity"
+            ))
             .when(When::Login)
             .into(),
     }
@@ -103,7 +117,10 @@ pub(super) fn group_twice(f: &Facts) -> Verdict {
         None => fine("no such group is there twice"),
         Some(group) => warning(format!("the group {} is in /etc/group more than once", group.name))
             .evidence("/etc/group")
-            .effect("which of them counts depends on the program that asks; limits may not reach their users")
+            .effect(
+                "which of them counts depends on the program that asks; limits \
+                    may not reach their users",
+            )
             .remedy("leave one line (vigr)")
             .when(When::Login)
             .into(),

@@ -2,7 +2,7 @@
 
 use super::{
     facts::{Facts, some},
-    verdict::{Verdict, fine, moot, note, unknown, warning},
+    verdict::{NO_AUDIO, Verdict, fine, moot, note, unknown, warning},
 };
 use quiet_types::{finding::When, printable, surroundings::Mount};
 
@@ -14,15 +14,22 @@ pub(super) fn swappiness(f: &Facts) -> Verdict {
     match f.number("proc/sys/vm/swappiness") {
         None => unknown("/proc/sys/vm/swappiness could not be read"),
         Some(value) if value <= 10 => fine(format!("vm.swappiness is {value}")),
-        Some(value) => note(format!("the kernel is quick to move programs to swap (vm.swappiness is {value})"))
-            .evidence(format!(
-                "/proc/sys/vm/swappiness; {}",
-                swaps.map_or("whether there is swap is not told".into(), |n| format!("{n} swap areas in /proc/swaps"))
-            ))
-            .effect("a part of an audio program that was not used for a while comes back from disk, in milliseconds; locked memory does not")
-            .remedy("write 10 there, and into a file below /etc/sysctl.d")
-            .when(When::RunTime)
-            .into(),
+        Some(value) => {
+            note(format!("the kernel is quick to move programs to swap (vm.swappiness is {value})"))
+                .evidence(format!(
+                    "/proc/sys/vm/swappiness; {}",
+                    swaps.map_or("whether there is swap is not told".into(), |n| format!(
+                        "{n} swap areas in /proc/swaps"
+                    ))
+                ))
+                .effect(
+                    "a part of an audio program that was not used for a while comes \
+                back from disk, in milliseconds; locked memory does not",
+                )
+                .remedy("write 10 there, and into a file below /etc/sysctl.d")
+                .when(When::RunTime)
+                .into()
+        }
     }
 }
 
@@ -39,7 +46,7 @@ pub(super) fn swapped(f: &Facts) -> Verdict {
         .collect();
     if out.is_empty() {
         return match f.audio_tasks().is_empty() {
-            true => moot("no program that carries sound is running"),
+            true => moot(NO_AUDIO),
             false => fine("no memory of an audio program that was looked at is in swap"),
         };
     }
@@ -68,13 +75,19 @@ pub(super) fn unlocked(f: &Facts) -> Verdict {
         .collect();
     if loose.is_empty() {
         return match f.audio_tasks().is_empty() {
-            true => moot("no program that carries sound is running"),
+            true => moot(NO_AUDIO),
             false => fine("the real-time audio programs that were looked at lock memory"),
         };
     }
     note("a real-time audio program has no memory locked")
-        .evidence(format!("VmLck in /proc/PID/status is 0: {}; field 12 of /proc/PID/stat, since its start", some(&loose, 4)))
-        .effect("its pages may be dropped and read again; whether faults fall into play shows only a second look")
+        .evidence(format!(
+            "VmLck in /proc/PID/status is 0: {}; field 12 of /proc/PID/stat, since its start",
+            some(&loose, 4)
+        ))
+        .effect(
+            "its pages may be dropped and read again; whether faults fall into \
+                play shows only a second look",
+        )
         .remedy("allow it to lock memory (limits.memlock) and switch that on in the program")
         .when(When::Login)
         .into()
@@ -87,7 +100,10 @@ pub(super) fn watches(f: &Facts) -> Verdict {
         Some(value) if value >= 524_288 => fine(format!("{value} files may be watched")),
         Some(value) => note(format!("only {value} files may be watched for changes by a user"))
             .evidence(format!("/{path}"))
-            .effect("none on latency: large sample libraries and plug-in folders are scanned again in place of being watched")
+            .effect(
+                "none on latency: large sample libraries and plug-in folders \
+                    are scanned again in place of being watched",
+            )
             .remedy("write 524288 there, and into a file below /etc/sysctl.d")
             .when(When::RunTime)
             .into(),
@@ -136,7 +152,10 @@ pub(super) fn network_files(f: &Facts) -> Verdict {
     }
     note(format!("files on {} come over the network", some(&far, 3)))
         .evidence("/proc/self/mounts; which files the chain plays is not in the snapshot")
-        .effect("a read waits for the network: harmless behind a player's large buffer, a drop-out for a sampler that streams")
+        .effect(
+            "a read waits for the network: harmless behind a player's large \
+                buffer, a drop-out for a sampler that streams",
+        )
         .remedy("keep what is played live on a local disk")
         .when(When::RunTime)
         .into()
@@ -161,7 +180,10 @@ pub(super) fn slow_files(f: &Facts) -> Verdict {
     }
     note(format!("{} is on a file system with slow or user-space code", some(&slow, 3)))
         .evidence("/proc/self/mounts")
-        .effect("reading and recording many tracks there costs CPU time, and its program runs at ordinary priority")
+        .effect(
+            "reading and recording many tracks there costs CPU time, and its \
+                program runs at ordinary priority",
+        )
         .remedy("record to and stream from ext4, xfs or btrfs")
         .when(When::RunTime)
         .into()

@@ -5,11 +5,14 @@
 mod boot;
 mod facts;
 mod interrupts;
+mod irqbalance;
 mod kernel;
 mod limits;
+mod loader;
 mod memory;
 mod noise;
 mod power;
+mod real_time;
 mod scheduling;
 mod shield;
 mod table;

@@ -2,11 +2,9 @@
 
 use super::{
     facts::{Facts, cpus, some, task_name},
-    verdict::{Verdict, fine, moot, note, unknown, warning},
+    verdict::{NO_QUIET, Verdict, fine, moot, note, unknown, warning},
 };
 use quiet_types::{CpuSet, finding::When, printable};
-
-const NO_QUIET: &str = "no CPU is set apart for a chain";
 
 /// From this share of one CPU on a program is named, in thousandths.
 const HOG: u64 = 200;
@@ -32,9 +30,17 @@ pub(super) fn management_mode(f: &Facts) -> Verdict {
         format!("firmware has stopped all CPUs {count} times since boot ({hourly} an hour)");
     let finding = if hourly >= 10 { warning(title) } else { note(title) };
     finding
-        .evidence(format!("MSR 0x34 (SMI count) of CPU 0 after {uptime} s; many are counted before Linux starts"))
-        .effect("each one takes tens to hundreds of microseconds, and no setting of Linux prevents it")
-        .remedy("update the firmware; switch off USB legacy support, fan control by SMI and updates by fwupd; see whether the count grows while you play")
+        .evidence(format!(
+            "MSR 0x34 (SMI count) of CPU 0 after {uptime} s; many are counted before Linux starts"
+        ))
+        .effect(
+            "each one takes tens to hundreds of microseconds, and no setting of Linux prevents it",
+        )
+        .remedy(
+            "update the firmware; switch off USB legacy support, fan control \
+                by SMI and updates by fwupd; see whether the count grows while you \
+                play",
+        )
         .when(When::Hands)
         .into()
 }
@@ -98,8 +104,15 @@ pub(super) fn watchdog(f: &Facts) -> Verdict {
         "the soft lockup watchdog watches"
     };
     note(format!("{which} {}", cpus(&f.quiet)))
-        .evidence(format!("/proc/sys/kernel/watchdog_cpumask is {}", mask.map_or("not told".into(), |m| m.to_string())))
-        .effect("a timer and a thread of the highest priority run there every few seconds; the hard one also holds a performance counter and sends NMIs")
+        .evidence(format!(
+            "/proc/sys/kernel/watchdog_cpumask is {}",
+            mask.map_or("not told".into(), |m| m.to_string())
+        ))
+        .effect(
+            "a timer and a thread of the highest priority run there every few \
+                seconds; the hard one also holds a performance counter and sends \
+                NMIs",
+        )
         .remedy(format!("write {} to watchdog_cpumask", f.housekeeping()))
         .when(When::RunTime)
         .into()
@@ -144,12 +157,17 @@ pub(super) fn huge_pages(f: &Facts) -> Verdict {
     let path = "sys/kernel/mm/transparent_hugepage/enabled";
     match f.setting(path) {
         None => moot("the kernel has no transparent huge pages"),
-        Some(text) if text.contains("[always]") => note("the kernel makes huge pages for everybody")
-            .evidence(format!("/{path}: {}", printable(text, 60)))
-            .effect("to find room it moves memory about, while threads that use it wait; merging sends interrupts to every CPU")
-            .remedy("write madvise there")
-            .when(When::RunTime)
-            .into(),
+        Some(text) if text.contains("[always]") => {
+            note("the kernel makes huge pages for everybody")
+                .evidence(format!("/{path}: {}", printable(text, 60)))
+                .effect(
+                    "to find room it moves memory about, while threads that \
+                        use it wait; merging sends interrupts to every CPU",
+                )
+                .remedy("write madvise there")
+                .when(When::RunTime)
+                .into()
+        }
         Some(text) => fine(format!("/{path}: {}", printable(text, 60))),
     }
 }
@@ -158,7 +176,10 @@ pub(super) fn same_pages(f: &Facts) -> Verdict {
     match f.number("sys/kernel/mm/ksm/run") {
         Some(1) => warning("the kernel looks for equal pages of memory to share")
             .evidence("/sys/kernel/mm/ksm/run is 1")
-            .effect("pages become read-only under the program's hands: a page fault when it writes; each change interrupts other CPUs")
+            .effect(
+                "pages become read-only under the program's hands: a page \
+                    fault when it writes; each change interrupts other CPUs",
+            )
             .remedy("write 2 there: stop, and undo")
             .when(When::RunTime)
             .into(),
@@ -248,8 +269,14 @@ pub(super) fn cross_calls(f: &Facts) -> Verdict {
     let names: Vec<&String> = rates.iter().map(|(text, _)| text).collect();
     note("other CPUs interrupt the chain's often")
         .evidence(format!("{}, on average since boot; /proc/interrupts", some(&names, 4)))
-        .effect("each is a function call or a TLB flush that the audio thread has to carry out at once")
-        .remedy("find the cause: profilers, eBPF programs, modules that come and go, a program whose threads also run elsewhere (quietcores explain)")
+        .effect(
+            "each is a function call or a TLB flush that the audio thread has to carry out at once",
+        )
+        .remedy(
+            "find the cause: profilers, eBPF programs, modules that come and \
+                go, a program whose threads also run elsewhere (quietcores \
+                explain)",
+        )
         .when(When::RunTime)
         .into()
 }
@@ -283,7 +310,10 @@ pub(super) fn tracers(f: &Facts) -> Verdict {
     }
     warning(format!("{} is running", some(&seen, 4)))
         .evidence("running processes; /sys/kernel/tracing/current_tracer")
-        .effect("it interrupts CPUs to read them, or makes every function and switch of the kernel longer")
+        .effect(
+            "it interrupts CPUs to read them, or makes every function and \
+                switch of the kernel longer",
+        )
         .remedy("end it before you play")
         .when(When::RunTime)
         .into()
@@ -313,8 +343,14 @@ pub(super) fn hogs(f: &Facts) -> Verdict {
         })
         .collect();
     note(format!("{} programs use much CPU time", busy.len()))
-        .evidence(format!("{} of one CPU on average since their start; /proc/PID/stat", some(&names, 5)))
-        .effect("they heat the processor, fill shared caches and memory, and take the chain's CPU where nothing keeps them off")
+        .evidence(format!(
+            "{} of one CPU on average since their start; /proc/PID/stat",
+            some(&names, 5)
+        ))
+        .effect(
+            "they heat the processor, fill shared caches and memory, and take \
+                the chain's CPU where nothing keeps them off",
+        )
         .remedy("end what nobody needs; a shield keeps the rest off the chain's CPUs")
         .when(When::RunTime)
         .into()

@@ -45,19 +45,29 @@ pub(super) fn governor(f: &Facts) -> Verdict {
         return fine("the lowest frequency that is allowed is the highest");
     }
     let name = first.governor.as_deref().unwrap_or_default();
-    warning(format!("the frequency of {} changes with use (governor {})", cpus(&set(&slow)), printable(name, 30)))
-        .evidence(format!(
-            "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor is {}{}",
-            first.id,
-            printable(name, 30),
-            first.current_khz.zip(first.max_khz).map_or(String::new(), |(now, max)| {
-                format!("; now {} of {} MHz", now / 1000, max / 1000)
-            })
-        ))
-        .effect("a block that comes after a pause is computed at a low frequency; each change stops the core for some microseconds")
-        .remedy("write performance there for the chain's CPUs (quietcores apply); CPUs that share a policy change together")
-        .when(When::RunTime)
-        .into()
+    warning(format!(
+        "the frequency of {} changes with use (governor {})",
+        cpus(&set(&slow)),
+        printable(name, 30)
+    ))
+    .evidence(format!(
+        "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor is {}{}",
+        first.id,
+        printable(name, 30),
+        first.current_khz.zip(first.max_khz).map_or(String::new(), |(now, max)| {
+            format!("; now {} of {} MHz", now / 1000, max / 1000)
+        })
+    ))
+    .effect(
+        "a block that comes after a pause is computed at a low frequency; each \
+            change stops the core for some microseconds",
+    )
+    .remedy(
+        "write performance there for the chain's CPUs (quietcores apply); CPUs \
+            that share a policy change together",
+    )
+    .when(When::RunTime)
+    .into()
 }
 
 pub(super) fn preference(f: &Facts) -> Verdict {
@@ -110,12 +120,23 @@ pub(super) fn slow_clock(f: &Facts) -> Verdict {
     let Some((cpu, now, max)) = slow.first() else {
         return fine("they ran near their highest frequency when the snapshot was taken");
     };
-    note(format!("CPU {} ran at {} of {} MHz although its governor is performance", cpu.id, now / 1000, max / 1000))
-        .evidence(format!("/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq, at one moment", cpu.id))
-        .effect("less time is left of each period than was thought")
-        .remedy("read it again while you play; if it stays so, look for a power or heat limit (power.throttled)")
-        .when(When::RunTime)
-        .into()
+    note(format!(
+        "CPU {} ran at {} of {} MHz although its governor is performance",
+        cpu.id,
+        now / 1000,
+        max / 1000
+    ))
+    .evidence(format!(
+        "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq, at one moment",
+        cpu.id
+    ))
+    .effect("less time is left of each period than was thought")
+    .remedy(
+        "read it again while you play; if it stays so, look for a power or \
+            heat limit (power.throttled)",
+    )
+    .when(When::RunTime)
+    .into()
 }
 
 pub(super) fn deep_idle(f: &Facts) -> Verdict {
@@ -152,21 +173,29 @@ pub(super) fn deep_idle(f: &Facts) -> Verdict {
         Some(us) => format!("/dev/cpu_dma_latency is held at {us} us"),
         None => "/dev/cpu_dma_latency may not be read".into(),
     };
-    warning(format!("CPU {} may fall into {}, which takes {us} us to leave", cpu.id, printable(&state.name, 20)))
-        .evidence(format!(
-            "/sys/devices/system/cpu/cpu{}/cpuidle: entered {} times since boot; {held}; power/pm_qos_resume_latency_us is {}",
-            cpu.id,
-            state.usage.unwrap_or_default(),
-            match cpu.resume_latency.as_deref() {
-                Some("0") => "0, which means no limit (n/a forbids idle states)".into(),
-                Some(value) => printable(value, 20),
-                None => "not there".into(),
-            }
-        ))
-        .effect("that time is added to every wakeup of a chain that sleeps")
-        .remedy("hold /dev/cpu_dma_latency at 0 while you play (quietcores apply), or write n/a to pm_qos_resume_latency_us of these CPUs")
-        .when(When::RunTime)
-        .into()
+    warning(format!(
+        "CPU {} may fall into {}, which takes {us} us to leave",
+        cpu.id,
+        printable(&state.name, 20)
+    ))
+    .evidence(format!(
+        "/sys/devices/system/cpu/cpu{}/cpuidle: entered {} times since boot; \
+            {held}; power/pm_qos_resume_latency_us is {}",
+        cpu.id,
+        state.usage.unwrap_or_default(),
+        match cpu.resume_latency.as_deref() {
+            Some("0") => "0, which means no limit (n/a forbids idle states)".into(),
+            Some(value) => printable(value, 20),
+            None => "not there".into(),
+        }
+    ))
+    .effect("that time is added to every wakeup of a chain that sleeps")
+    .remedy(
+        "hold /dev/cpu_dma_latency at 0 while you play (quietcores apply), or \
+            write n/a to pm_qos_resume_latency_us of these CPUs",
+    )
+    .when(When::RunTime)
+    .into()
 }
 
 /// Whether a resume latency keeps deep states away: a number above 0 and below them.
@@ -187,12 +216,20 @@ pub(super) fn resume_zero(f: &Facts) -> Verdict {
             "no CPU of the chain stands out by a resume latency of 0, which means no limit",
         );
     }
-    note(format!("{} of the chain {} a resume latency of 0, which means no limit", cpus(&set(&zero)), if zero.len() == 1 { "has" } else { "have" }))
-        .evidence(format!("/sys/devices/system/cpu/cpu{}/power/pm_qos_resume_latency_us is 0; other CPUs of the chain have another value", zero[0].id))
-        .effect("0 is not zero latency: every idle state is allowed")
-        .remedy("write n/a, which forbids idle states")
-        .when(When::RunTime)
-        .into()
+    note(format!(
+        "{} of the chain {} a resume latency of 0, which means no limit",
+        cpus(&set(&zero)),
+        if zero.len() == 1 { "has" } else { "have" }
+    ))
+    .evidence(format!(
+        "/sys/devices/system/cpu/cpu{}/power/pm_qos_resume_latency_us is 0; \
+            other CPUs of the chain have another value",
+        zero[0].id
+    ))
+    .effect("0 is not zero latency: every idle state is allowed")
+    .remedy("write n/a, which forbids idle states")
+    .when(When::RunTime)
+    .into()
 }
 
 pub(super) fn latency_denied(f: &Facts) -> Verdict {
@@ -201,8 +238,14 @@ pub(super) fn latency_denied(f: &Facts) -> Verdict {
         Some(true) => fine("the caller may write /dev/cpu_dma_latency"),
         Some(false) => note("the caller may not write /dev/cpu_dma_latency")
             .evidence("the mode of /dev/cpu_dma_latency")
-            .effect("an audio program that asks for short idle latency (JACK and others do) does not get it")
-            .remedy("a udev rule: KERNEL==\"cpu_dma_latency\", GROUP=\"audio\", MODE=\"0660\"; or let quietcores apply hold it")
+            .effect(
+                "an audio program that asks for short idle latency (JACK and \
+                    others do) does not get it",
+            )
+            .remedy(
+                "a udev rule: KERNEL==\"cpu_dma_latency\", GROUP=\"audio\", \
+                    MODE=\"0660\"; or let quietcores apply hold it",
+            )
             .when(When::Reboot)
             .into(),
     }
@@ -225,7 +268,10 @@ pub(super) fn throttled(f: &Facts) -> Verdict {
     warning(format!("heat has slowed CPUs down {count} times since boot"))
         .evidence(format!("/{path} is {count}"))
         .effect("a block that fitted into its period no longer does, for seconds")
-        .remedy("cool it, or lower the highest frequency until it stays even; a snapshot does not tell whether it happened while you played")
+        .remedy(
+            "cool it, or lower the highest frequency until it stays even; a \
+                snapshot does not tell whether it happened while you played",
+        )
         .when(When::Hands)
         .into()
 }
@@ -248,9 +294,14 @@ pub(super) fn daemons(f: &Facts) -> Verdict {
     }
     let names: Vec<String> = running.iter().map(|t| task_name(t)).collect();
     note(format!("{} may change the governor, idle states or IRQs at any time", some(&names, 3)))
-        .evidence("running processes; tlp and others also act by events without a process that stays")
+        .evidence(
+            "running processes; tlp and others also act by events without a process that stays",
+        )
         .effect("what was set for the chain is set back, at a mains plug or by a timer")
-        .remedy("choose its performance profile, or stop it while you play; quietcores watch notices the change")
+        .remedy(
+            "choose its performance profile, or stop it while you play; \
+                quietcores watch notices the change",
+        )
         .when(When::RunTime)
         .into()
 }
@@ -270,12 +321,18 @@ pub(super) fn usb_suspend(f: &Facts) -> Verdict {
     });
     match sleepy {
         None => fine("the kernel may not suspend the USB sound card"),
-        Some(device) => note(format!("the kernel may suspend {} when it is not used", printable(&device.name, 60)))
-            .evidence(format!("{}/power/control is auto", device.path))
-            .effect("the first period after a pause waits for the device to wake, and some need a reset then")
-            .remedy("write on to that file; usbcore.autosuspend=-1 at boot for all devices")
-            .when(When::RunTime)
-            .into(),
+        Some(device) => note(format!(
+            "the kernel may suspend {} when it is not used",
+            printable(&device.name, 60)
+        ))
+        .evidence(format!("{}/power/control is auto", device.path))
+        .effect(
+            "the first period after a pause waits for the device to wake, and \
+                some need a reset then",
+        )
+        .remedy("write on to that file; usbcore.autosuspend=-1 at boot for all devices")
+        .when(When::RunTime)
+        .into(),
     }
 }
 
@@ -320,14 +377,27 @@ pub(super) fn hot_idle(f: &Facts) -> Verdict {
     let driver = f.setting("sys/devices/system/cpu/cpuidle/current_driver");
     match f.machine.hypervisor {
         Some(_) => moot("a guest does not steer the idle states of the processor"),
-        None => match (driver, f.parameter("processor.max_cstate").or(f.parameter("intel_idle.max_cstate"))) {
-            (_, Some(value)) => note(format!("idle states are limited for all CPUs at boot (max_cstate={value})"))
-                .evidence("/proc/cmdline")
-                .effect("latency is short everywhere and always, at the cost of heat and of boost on the audio CPU")
-                .remedy("hold /dev/cpu_dma_latency only while you play (quietcores apply), and take it out")
-                .when(When::Reboot)
-                .into(),
-            (Some(driver), None) => fine(format!("idle states are chosen by {driver}, without a limit at boot")),
+        None => match (
+            driver,
+            f.parameter("processor.max_cstate").or(f.parameter("intel_idle.max_cstate")),
+        ) {
+            (_, Some(value)) => {
+                note(format!("idle states are limited for all CPUs at boot (max_cstate={value})"))
+                    .evidence("/proc/cmdline")
+                    .effect(
+                        "latency is short everywhere and always, at the cost \
+                            of heat and of boost on the audio CPU",
+                    )
+                    .remedy(
+                        "hold /dev/cpu_dma_latency only while you play \
+                            (quietcores apply), and take it out",
+                    )
+                    .when(When::Reboot)
+                    .into()
+            }
+            (Some(driver), None) => {
+                fine(format!("idle states are chosen by {driver}, without a limit at boot"))
+            }
             (None, None) => fine("no limit of idle states is set at boot"),
         },
     }
@@ -356,8 +426,14 @@ pub(super) fn offline(f: &Facts) -> Verdict {
     }
     note(format!("CPUs were taken offline {} times since boot", taken.len()))
         .evidence(format!("kernel log: {}", printable(taken[taken.len() - 1].trim(), 120)))
-        .effect("timers and work of a CPU that leaves move to others, the audio CPUs among them, and stay")
-        .remedy("take CPUs offline before the shield is put up; take the audio CPU off and on once to send its timers away")
+        .effect(
+            "timers and work of a CPU that leaves move to others, the audio \
+                CPUs among them, and stay",
+        )
+        .remedy(
+            "take CPUs offline before the shield is put up; take the audio CPU \
+                off and on once to send its timers away",
+        )
         .when(When::RunTime)
         .into()
 }
@@ -377,9 +453,17 @@ pub(super) fn guest(f: &Facts) -> Verdict {
         note(title)
     };
     finding
-        .evidence(format!("steal of these CPUs in /proc/stat: {ticks} ticks of 10 ms since boot, {permille} per thousand of the time"))
-        .effect("the host stops whole CPUs when it likes; nothing that is set in here prevents that")
-        .remedy("play on the machine itself; or pin the guest's CPUs on the host and pass the card through")
+        .evidence(format!(
+            "steal of these CPUs in /proc/stat: {ticks} ticks of 10 ms since \
+                boot, {permille} per thousand of the time"
+        ))
+        .effect(
+            "the host stops whole CPUs when it likes; nothing that is set in here prevents that",
+        )
+        .remedy(
+            "play on the machine itself; or pin the guest's CPUs on the host \
+                and pass the card through",
+        )
         .when(When::Hands)
         .into()
 }

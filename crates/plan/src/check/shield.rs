@@ -1,9 +1,9 @@
 //! Whether the CPUs that are set apart really are, by every source that has a say.
 
 use super::{
-    boot::is_loader_file,
     facts::{Facts, cpus, some, task_name},
-    verdict::{Verdict, fine, moot, note, problem, unknown, warning},
+    loader::is_loader_file,
+    verdict::{NO_QUIET, Verdict, fine, moot, note, problem, unknown, warning},
 };
 use quiet_types::{
     CpuSet,
@@ -11,8 +11,6 @@ use quiet_types::{
     machine::{Group, Task},
     printable,
 };
-
-const NO_QUIET: &str = "no CPU is set apart for a chain";
 
 pub(super) fn none(f: &Facts) -> Verdict {
     if !f.quiet.is_empty() {
@@ -23,10 +21,15 @@ pub(super) fn none(f: &Facts) -> Verdict {
     }
     note("no CPU is set apart: everything may run beside the audio")
         .evidence(format!(
-            "no isolcpus= in force, no isolated partition, no cpuset without balancing; {} CPUs are online",
+            "no isolcpus= in force, no isolated partition, no cpuset without \
+                balancing; {} CPUs are online",
             f.machine.online.len()
         ))
-        .effect("tasks, interrupts and kernel work of everybody interrupt the audio thread; this is the largest single step for worst-case latency")
+        .effect(
+            "tasks, interrupts and kernel work of everybody interrupt the \
+                audio thread; this is the largest single step for worst-case \
+                latency",
+        )
         .remedy("quietcores prove measures what it would do here; quietcores apply does it")
         .when(When::RunTime)
         .into()
@@ -38,11 +41,13 @@ const REASONS: [(&str, &str); 8] = [
     ("Parent is an invalid partition root", "repair the parent's partition first"),
     (
         "Parent is not a partition root",
-        "make the parent a partition, or set cpuset.cpus.exclusive on every ancestor (a remote partition, Linux 6.7 and newer)",
+        "make the parent a partition, or set cpuset.cpus.exclusive on every \
+            ancestor (a remote partition, Linux 6.7 and newer)",
     ),
     (
         "Cpu list in cpuset.cpus not exclusive",
-        "another group names the same CPUs in its cpuset.cpus; often a systemd slice with AllowedCPUs=",
+        "another group names the same CPUs in its cpuset.cpus; often a systemd \
+            slice with AllowedCPUs=",
     ),
     (
         "Parent unable to distribute cpu downstream",
@@ -65,12 +70,20 @@ pub(super) fn partition_invalid(f: &Facts) -> Verdict {
         .iter()
         .filter_map(|group| {
             let state = group.partition.as_deref().filter(|p| p.contains("invalid"))?;
-            let remedy = REASONS.iter().find(|(reason, _)| state.contains(reason)).map(|(_, what)| *what);
+            let remedy =
+                REASONS.iter().find(|(reason, _)| state.contains(reason)).map(|(_, what)| *what);
             Some(
                 problem(format!("the partition {} is not in force", printable(&group.path, 80)))
-                    .evidence(format!("{mount}{}/cpuset.cpus.partition: {}", group.path, printable(state, 160)))
+                    .evidence(format!(
+                        "{mount}{}/cpuset.cpus.partition: {}",
+                        group.path,
+                        printable(state, 160)
+                    ))
                     .effect("the kernel balances tasks onto its CPUs as if it were not there")
-                    .remedy(remedy.unwrap_or("write isolated to the file again and read its reason; then repair what it names"))
+                    .remedy(remedy.unwrap_or(
+                        "write isolated to the file again and read its reason; \
+                            then repair what it names",
+                    ))
                     .when(When::RunTime),
             )
         })
@@ -103,7 +116,8 @@ pub(super) fn systemd_undoes(f: &Facts) -> Verdict {
     }
     if version >= 261 {
         return unknown(format!(
-            "{}: systemd {version} can own a partition (CPUSetPartition=); whether it does here is not in the snapshot",
+            "{}: systemd {version} can own a partition (CPUSetPartition=); \
+                whether it does here is not in the snapshot",
             some(&groups, 2)
         ));
     }
@@ -137,8 +151,14 @@ pub(super) fn foreign_tasks(f: &Facts) -> Verdict {
     let here = foreign.iter().filter(|t| f.quiet.contains(t.cpu)).count();
     let names: Vec<String> = foreign.iter().map(|t| task_name(t)).collect();
     warning(format!("{} foreign threads may run on {}", foreign.len(), cpus(&f.quiet)))
-        .evidence(format!("Cpus_allowed_list of {}; {here} of them ran there last", some(&names, 5)))
-        .effect("each one that wakes there takes the audio thread's caches, and its time where that is not real time")
+        .evidence(format!(
+            "Cpus_allowed_list of {}; {here} of them ran there last",
+            some(&names, 5)
+        ))
+        .effect(
+            "each one that wakes there takes the audio thread's caches, and \
+                its time where that is not real time",
+        )
         .remedy("quietcores apply keeps them off; what starts later inherits it")
         .when(When::RunTime)
         .into()
@@ -163,12 +183,19 @@ pub(super) fn kernel_threads(f: &Facts) -> Verdict {
         return fine(format!("no kernel thread that could be moved may run on {}", cpus(&f.quiet)));
     }
     let names: Vec<String> = movable.iter().map(|t| task_name(t)).collect();
-    warning(format!("{} kernel threads that could be moved may run on {}", movable.len(), cpus(&f.quiet)))
-        .evidence(format!("{}; PF_NO_SETAFFINITY is not set in /proc/TID/stat", some(&names, 6)))
-        .effect("RCU, memory compaction and the like run there now and then, for tens to hundreds of microseconds")
-        .remedy("confine them to the housekeeping CPUs; quietcores apply does")
-        .when(When::RunTime)
-        .into()
+    warning(format!(
+        "{} kernel threads that could be moved may run on {}",
+        movable.len(),
+        cpus(&f.quiet)
+    ))
+    .evidence(format!("{}; PF_NO_SETAFFINITY is not set in /proc/TID/stat", some(&names, 6)))
+    .effect(
+        "RCU, memory compaction and the like run there now and then, for tens \
+            to hundreds of microseconds",
+    )
+    .remedy("confine them to the housekeeping CPUs; quietcores apply does")
+    .when(When::RunTime)
+    .into()
 }
 
 pub(super) fn workqueues(f: &Facts) -> Verdict {
@@ -193,7 +220,10 @@ pub(super) fn workqueues(f: &Facts) -> Verdict {
     }
     warning(format!("unbound kernel work may run on {}", cpus(&f.quiet)))
         .evidence(open.join("; "))
-        .effect("writeback of dirty pages, encryption and drivers put work there, up to milliseconds of it")
+        .effect(
+            "writeback of dirty pages, encryption and drivers put work there, \
+                up to milliseconds of it",
+        )
         .remedy("write the mask of the housekeeping CPUs to these files; quietcores apply does")
         .when(When::RunTime)
         .into()
@@ -230,8 +260,13 @@ pub(super) fn inconsistent(f: &Facts) -> Verdict {
     let names: Vec<&str> = odd.iter().map(|(name, _)| *name).collect();
     warning(format!("{} and the chain's CPUs {} are not the same", some(&names, 5), f.quiet))
         .evidence(format!("by source: {}", table.join(", ")))
-        .effect("a CPU that one source sets apart and another does not is noisy in that one respect, or lost to everybody")
-        .remedy("let all name the same CPUs, or leave the boot parameters out and use one partition")
+        .effect(
+            "a CPU that one source sets apart and another does not is noisy in \
+                that one respect, or lost to everybody",
+        )
+        .remedy(
+            "let all name the same CPUs, or leave the boot parameters out and use one partition",
+        )
         .when(When::Reboot)
         .into()
 }
@@ -244,19 +279,28 @@ pub(super) fn mechanism(f: &Facts) -> Verdict {
     match (&groups.v1_cpuset, &groups.v2) {
         (Some(mount), _) => note("CPUs can only be set apart by cgroup v1 cpusets here")
             .evidence(format!("cpuset is bound to the v1 hierarchy at {mount}"))
-            .effect("new kernel threads and work that the kernel binds are not kept off by itself, as a v2 partition does")
-            .remedy("boot with systemd.unified_cgroup_hierarchy=1 where systemd mounts the hierarchies")
+            .effect(
+                "new kernel threads and work that the kernel binds are not \
+                    kept off by itself, as a v2 partition does",
+            )
+            .remedy(
+                "boot with systemd.unified_cgroup_hierarchy=1 where systemd mounts the hierarchies",
+            )
             .when(When::Reboot)
             .into(),
         (None, Some(mount)) => note("no cgroup offers cpusets here")
             .evidence(format!("{mount}/cgroup.controllers lacks cpuset"))
-            .effect("only the affinity of each thread can be set, which any of them may widen again")
+            .effect(
+                "only the affinity of each thread can be set, which any of them may widen again",
+            )
             .remedy("boot with a kernel that has CONFIG_CPUSETS, without cgroup_disable=cpuset")
             .when(When::Reboot)
             .into(),
         (None, None) => note("no cgroup hierarchy is mounted")
             .evidence("/proc/mounts")
-            .effect("only the affinity of each thread can be set, which any of them may widen again")
+            .effect(
+                "only the affinity of each thread can be set, which any of them may widen again",
+            )
             .remedy("mount -t cgroup2 none /sys/fs/cgroup")
             .when(When::RunTime)
             .into(),

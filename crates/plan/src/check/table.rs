@@ -1,8 +1,8 @@
 //! Every check, in the order of its effect on latency.
 
 use super::{
-    boot, facts::Facts, interrupts, kernel, limits, memory, noise, power, scheduling, shield,
-    topology, verdict::Verdict,
+    boot, facts::Facts, interrupts, irqbalance, kernel, limits, loader, memory, noise, power,
+    real_time, scheduling, shield, topology, verdict::Verdict,
 };
 
 /// One check: its findings carry its id.
@@ -23,15 +23,11 @@ pub const CHECKS: &[Check] = &[
     // Without these nothing else helps.
     look("limits.rtprio", "whether the user may run real-time threads", limits::rtprio),
     look("link.absent", "whether every link of the chain is there", scheduling::links_absent),
-    look(
-        "kernel.preemption",
-        "whether the kernel lets itself be preempted",
-        scheduling::preemption,
-    ),
+    look("kernel.preemption", "whether the kernel lets itself be preempted", real_time::preemption),
     look("kernel.timers", "high-resolution timers", kernel::high_resolution),
     look("vm.guest", "whether a host can take the CPUs away", power::guest),
     look("cpu.single", "whether there is a CPU to spare", kernel::one_cpu),
-    look("sched.rt_group", "whether cgroups refuse real time", scheduling::rt_group),
+    look("sched.rt_group", "whether cgroups refuse real time", real_time::rt_group),
     look(
         "sched.not_real_time",
         "programs that carry sound at ordinary priority",
@@ -59,7 +55,7 @@ pub const CHECKS: &[Check] = &[
     ),
     look("irq.card_elsewhere", "where the sound card's interrupts go", interrupts::card_elsewhere),
     look("irq.card_stuck", "whether the chain's interrupts can be moved", interrupts::card_stuck),
-    look("irq.balance", "what irqbalance may move", interrupts::balance),
+    look("irq.balance", "what irqbalance may move", irqbalance::balance),
     look(
         "irq.thread_priority",
         "priority of the card's interrupt thread",
@@ -77,7 +73,7 @@ pub const CHECKS: &[Check] = &[
     look(
         "sched.runtime_limit",
         "a limit that ends busy real-time threads",
-        scheduling::runtime_limit,
+        real_time::runtime_limit,
     ),
     look("shield.kernel_threads", "kernel threads on the chain's CPUs", shield::kernel_threads),
     look("shield.workqueues", "kernel work on the chain's CPUs", shield::workqueues),
@@ -123,17 +119,17 @@ pub const CHECKS: &[Check] = &[
     look("boot.too_long", "room for boot parameters", boot::too_long),
     look("irq.default_mask", "where new interrupts go", interrupts::default_mask),
     look("noise.packets", "network work steered onto the chain's CPUs", noise::packet_steering),
-    look("kernel.threadirqs", "whether interrupts have priorities", scheduling::threadirqs),
+    look("kernel.threadirqs", "whether interrupts have priorities", real_time::threadirqs),
     look("kernel.tick", "the tick", kernel::tick),
     // Microseconds, or only sometimes.
     look("sched.softirq_threads", "softirq threads beside a USB card", scheduling::softirq_threads),
     look(
         "sched.fair_server",
         "what ordinary tasks may take from real time",
-        scheduling::fair_server,
+        real_time::fair_server,
     ),
-    look("sched.throttle", "throttling of real time", scheduling::throttle),
-    look("sched.rtkit", "priorities given by rtkit", scheduling::rtkit),
+    look("sched.throttle", "throttling of real time", real_time::throttle),
+    look("sched.rtkit", "priorities given by rtkit", real_time::rtkit),
     look("sched.crowded", "two audio programs on one CPU beside a free one", scheduling::crowded),
     look("limits.rttime", "the user's limit of uninterrupted real time", limits::rttime),
     look("irq.net_far", "the network's interrupt and the player", interrupts::network_far),
@@ -159,7 +155,7 @@ pub const CHECKS: &[Check] = &[
     look("cpu.taken_offline", "CPUs taken offline since boot", power::offline),
     look("boot.rcu_callbacks", "RCU callbacks on isolated CPUs", boot::rcu_callbacks),
     look("boot.rcu_poll", "rcu_nocb_poll", boot::rcu_poll),
-    look("boot.not_booted", "what the loader's files ask for", boot::not_booted),
+    look("boot.not_booted", "what the loader's files ask for", loader::not_booted),
     look("shield.not_persistent", "whether the shield survives a reboot", shield::not_persistent),
     look("shield.mechanism", "how CPUs can be set apart here", shield::mechanism),
     look("memory.unlocked", "audio programs without locked memory", memory::unlocked),

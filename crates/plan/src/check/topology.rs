@@ -2,15 +2,13 @@
 
 use super::{
     facts::{Facts, cpus},
-    verdict::{Verdict, fine, moot, note, unknown, warning},
+    verdict::{NO_QUIET, Verdict, fine, moot, note, unknown, warning},
 };
 use quiet_types::{
     CpuSet,
     finding::When,
     machine::{CoreKind, Cpu},
 };
-
-const NO_QUIET: &str = "no CPU is set apart for a chain";
 
 fn quiet_cpus<'a>(f: &Facts<'a>) -> Vec<&'a Cpu> {
     f.machine.cpus.iter().filter(|cpu| f.quiet.contains(cpu.id)).collect()
@@ -47,12 +45,25 @@ pub(super) fn sibling_busy(f: &Facts) -> Verdict {
     let strangers = split.iter().fold(CpuSet::new(), |all, cpu| all.union(&cpu.siblings));
     let strangers = strangers.intersection(&f.machine.online).difference(&f.quiet);
     let first = split[0];
-    warning(format!("{} share a core with {}, which is left to everybody", cpus(&f.quiet), cpus(&strangers)))
-        .evidence(format!("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list is {}", first.id, first.siblings))
-        .effect("whatever runs there takes up to half of the core and its caches from the audio thread, whenever it likes")
-        .remedy(format!("shield {} too, or take it offline while you play (/sys/devices/system/cpu/cpuN/online)", cpus(&strangers)))
-        .when(When::RunTime)
-        .into()
+    warning(format!(
+        "{} share a core with {}, which is left to everybody",
+        cpus(&f.quiet),
+        cpus(&strangers)
+    ))
+    .evidence(format!(
+        "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list is {}",
+        first.id, first.siblings
+    ))
+    .effect(
+        "whatever runs there takes up to half of the core and its caches from \
+            the audio thread, whenever it likes",
+    )
+    .remedy(format!(
+        "shield {} too, or take it offline while you play (/sys/devices/system/cpu/cpuN/online)",
+        cpus(&strangers)
+    ))
+    .when(When::RunTime)
+    .into()
 }
 
 /// The groups of online CPUs that share a last-level cache.
@@ -85,9 +96,15 @@ pub(super) fn cache_shared(f: &Facts) -> Verdict {
     };
     note(format!("the chain shares its last-level cache with {}", cpus(&llc.difference(&f.quiet))))
         .evidence(format!("cache/index3/shared_cpu_list: {llc}; {} such caches", caches.len()))
-        .effect("a neighbour that streams through memory pushes out the chain's coefficients and buffers")
+        .effect(
+            "a neighbour that streams through memory pushes out the chain's \
+                coefficients and buffers",
+        )
         .remedy(match whole {
-            Some(other) => format!("keep heavy work on {}, or give the chain all CPUs of one cache", cpus(other)),
+            Some(other) => format!(
+                "keep heavy work on {}, or give the chain all CPUs of one cache",
+                cpus(other)
+            ),
             None => "give the chain all CPUs of one cache".into(),
         })
         .when(When::RunTime)
@@ -112,8 +129,15 @@ pub(super) fn cache_spread(f: &Facts) -> Verdict {
             "cache/index3/shared_cpu_list: {}",
             used.iter().map(|llc| llc.to_string()).collect::<Vec<_>>().join(" and ")
         ))
-        .effect("each block goes from link to link through memory, some hundred nanoseconds a line, in place of the cache")
-        .remedy(if room { "choose CPUs under one cache" } else { "put links that exchange most on CPUs of one cache" })
+        .effect(
+            "each block goes from link to link through memory, some hundred \
+                nanoseconds a line, in place of the cache",
+        )
+        .remedy(if room {
+            "choose CPUs under one cache"
+        } else {
+            "put links that exchange most on CPUs of one cache"
+        })
         .when(When::RunTime)
         .into()
 }
@@ -134,17 +158,24 @@ pub(super) fn weak_core(f: &Facts) -> Verdict {
         return fine("the chain is not on the weaker kind of core");
     }
     let set: CpuSet = weak.iter().map(|cpu| cpu.id).collect();
-    warning(format!("{} of the chain {} of the weaker kind", cpus(&set), if set.len() == 1 { "is" } else { "are" }))
-        .evidence(format!(
-            "cpu_capacity of cpu{} is {}, the strongest has {}",
-            weak[0].id,
-            weak[0].capacity.map_or("not told".into(), |c| c.to_string()),
-            best.map_or("not told".into(), |c| c.to_string())
-        ))
-        .effect("the same block takes longer, and these cores have shallower caches: less time is left of each period")
-        .remedy("choose performance cores for links that compute; an interrupt alone may stay")
-        .when(When::RunTime)
-        .into()
+    warning(format!(
+        "{} of the chain {} of the weaker kind",
+        cpus(&set),
+        if set.len() == 1 { "is" } else { "are" }
+    ))
+    .evidence(format!(
+        "cpu_capacity of cpu{} is {}, the strongest has {}",
+        weak[0].id,
+        weak[0].capacity.map_or("not told".into(), |c| c.to_string()),
+        best.map_or("not told".into(), |c| c.to_string())
+    ))
+    .effect(
+        "the same block takes longer, and these cores have shallower caches: \
+            less time is left of each period",
+    )
+    .remedy("choose performance cores for links that compute; an interrupt alone may stay")
+    .when(When::RunTime)
+    .into()
 }
 
 pub(super) fn far_node(f: &Facts) -> Verdict {

@@ -14,6 +14,11 @@ pub(super) enum Verdict {
     Found(Vec<Finding>),
 }
 
+/// Why a check of the chain's own CPUs does not apply.
+pub(super) const NO_QUIET: &str = "no CPU is set apart for a chain";
+/// Why a check of audio programs does not apply.
+pub(super) const NO_AUDIO: &str = "no program that carries sound is running";
+
 use Verdict::{Fine, Found, Moot, Unknown};
 
 impl Verdict {

@@ -8,7 +8,8 @@ use quiet_types::CpuSet;
 const MEANT: [(&str, &str); 22] = [
     (
         "nohz_full",
-        "the tick is not stopped at run time: `quietcores persist` sets it, for a loop that never sleeps",
+        "the tick is not stopped at run time: `quietcores persist` sets it, \
+            for a loop that never sleeps",
     ),
     ("rcu_nocbs", "RCU callbacks can be sent away at boot only: `quietcores persist`"),
     ("rcu_nocb_poll", "at boot only; polls on the housekeeping CPUs"),
@@ -20,11 +21,13 @@ const MEANT: [(&str, &str); 22] = [
     ("skew_tick", "at boot only"),
     (
         "nosoftlockup",
-        "the shield leaves watchdogs alone; kernel.watchdog_cpumask takes them off these CPUs at run time",
+        "the shield leaves watchdogs alone; kernel.watchdog_cpumask takes them \
+            off these CPUs at run time",
     ),
     (
         "nowatchdog",
-        "the shield leaves watchdogs alone; kernel.watchdog_cpumask takes them off these CPUs at run time",
+        "the shield leaves watchdogs alone; kernel.watchdog_cpumask takes them \
+            off these CPUs at run time",
     ),
     ("nmi_watchdog", "can be set at run time: kernel.nmi_watchdog"),
     (
@@ -92,8 +95,9 @@ pub(super) fn import(text: &str, chain: &str) -> Result<String, RecipeError> {
                         .parse()
                         .map_err(|e| RecipeError::at(at, format!("irqaffinity: {e}")))?;
                     page.say(format!(
-                        "{word}: new interrupts went to CPUs {keep}; a shield sends all foreign ones to \
-                         the CPUs that are not shielded."
+                        "{word}: new interrupts went to CPUs {keep}; a shield \
+                            sends all foreign ones to the CPUs that are not \
+                            shielded."
                     ));
                 }
                 _ => match MEANT.iter().find(|(known, _)| *known == name) {
@@ -125,12 +129,16 @@ fn say_of_flags(page: &mut Page, value: &str) {
     let flags: Vec<&str> =
         value.split(',').take_while(|w| w.starts_with(|c: char| c.is_ascii_alphabetic())).collect();
     if flags.is_empty() {
-        page.say(format!("isolcpus={value}: the shield takes its place; take it out of the command line, or both claim these CPUs."));
+        page.say(format!(
+            "isolcpus={value}: the shield takes its place; take it out of the \
+                command line, or both claim these CPUs."
+        ));
         return;
     }
     page.say(format!(
-        "isolcpus={value}: the shield takes the place of `domain`; `managed_irq` keeps the interrupts of \
-         disks with many queues away and can be had at boot only (flags here: {}).",
+        "isolcpus={value}: the shield takes the place of `domain`; \
+            `managed_irq` keeps the interrupts of disks with many queues away and \
+            can be had at boot only (flags here: {}).",
         flags.join(", ")
     ));
 }

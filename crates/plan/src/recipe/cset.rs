@@ -39,7 +39,8 @@ pub(super) fn import(text: &str, name: &str) -> Result<String, RecipeError> {
     let (sets, rows, odd) = read(text)?;
     if sets.is_empty() && rows.is_empty() {
         return Err(RecipeError::whole(
-            "it holds no listing of `cset set -l` or `cset proc -l`: their heading lines are needed",
+            "it holds no listing of `cset set -l` or `cset proc -l`: their \
+                heading lines are needed",
         ));
     }
     let mut page = Page::new(name, "From listings of cset (cset set -l, cset proc -l).");
@@ -54,12 +55,15 @@ pub(super) fn import(text: &str, name: &str) -> Result<String, RecipeError> {
     links.sort_by_key(|link| link.priority.unwrap_or(0));
     if links.iter().any(|link| matches!(link.target, Target::Action(_) | Target::Net(_))) {
         page.say(
-            "cset moved the threads of interrupts; here the interrupt itself is delivered to the \
-             link's CPUs, and its thread follows.",
+            "cset moved the threads of interrupts; here the interrupt itself \
+                is delivered to the link's CPUs, and its thread follows.",
         );
     }
     if !links.is_empty() {
-        page.say("The order of the links was taken from their priorities: see that it is the way of the sound.");
+        page.say(
+            "The order of the links was taken from their priorities: see that \
+                it is the way of the sound.",
+        );
     }
     links.into_iter().for_each(|link| page.link(link));
     for line in odd {
@@ -144,8 +148,8 @@ fn process_target(group: &[&Row<'_>]) -> (Target, Vec<String>) {
     let mut comments = vec![format!("PIDs {} in set {}", pids.join(", "), group[0].set)];
     if threads.len() > 1 {
         comments.push(format!(
-            "cset does not tell threads from processes: these were taken for threads of {comm}, \
-             since they share set, priority and parent"
+            "cset does not tell threads from processes: these were taken for \
+                threads of {comm}, since they share set, priority and parent"
         ));
     } else {
         threads.clear();
@@ -172,8 +176,8 @@ fn irq_target(number: u32, handler: &str) -> (Target, Vec<String>) {
     let full = whole.iter().find(|full| full.starts_with(handler) && handler.len() >= 4);
     match full {
         Some(full) => {
-            let hint = "several controllers may have this handler: irq = { card = \"...\" } with the \
-                        name of the USB card says which";
+            let hint = "several controllers may have this handler: irq = { card = \"...\" \
+                } with the name of the USB card says which";
             (Target::Action((*full).to_owned()), vec![was, hint.to_owned()])
         }
         None if handler.starts_with("snd_") => {

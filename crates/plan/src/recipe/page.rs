@@ -71,8 +71,8 @@ impl Page {
             match link.priority {
                 Some(priority) if priority <= last => {
                     link.comments.push(format!(
-                        "its priority was {priority}, which is not above that of the link before it: \
-                         choose one that rises"
+                        "its priority was {priority}, which is not above that \
+                            of the link before it: choose one that rises"
                     ));
                     link.priority = None;
                 }

@@ -40,14 +40,26 @@ pub(super) fn import(text: &str, name: &str) -> Result<String, RecipeError> {
             value.parse::<i64>().ok().filter(|n| (0..=99).contains(n)).ok_or_else(wrong)
         };
         match key.trim() {
-            "RTIRQ_NAME_LIST" => names = Some(value.split_whitespace().map(str::to_owned).collect()),
+            "RTIRQ_NAME_LIST" => {
+                names = Some(value.split_whitespace().map(str::to_owned).collect())
+            }
             "RTIRQ_PRIO_HIGH" => high = number()?,
             "RTIRQ_PRIO_DECR" => step = number()?,
             "RTIRQ_PRIO_LOW" => low = number()?,
             "RTIRQ_RESET_ALL" if value == "0" => {}
-            "RTIRQ_RESET_ALL" => page.say("RTIRQ_RESET_ALL: all other interrupt threads became SCHED_OTHER; a shield leaves them as they are, off its CPUs."),
-            "RTIRQ_NON_THREADED" => page.say(format!("RTIRQ_NON_THREADED={value}: no kernel of today lets single interrupts be handled without a thread; rtirq itself does not use it any more.")),
-            "RTIRQ_HIGH_LIST" => page.say(format!("RTIRQ_HIGH_LIST={value}: these threads got 99 downwards, above the card; the kernel's own threads are left as they are.")),
+            "RTIRQ_RESET_ALL" => page.say(
+                "RTIRQ_RESET_ALL: all other interrupt threads became \
+                    SCHED_OTHER; a shield leaves them as they are, off its CPUs.",
+            ),
+            "RTIRQ_NON_THREADED" => page.say(format!(
+                "RTIRQ_NON_THREADED={value}: no kernel of today lets single \
+                    interrupts be handled without a thread; rtirq itself does not \
+                    use it any more."
+            )),
+            "RTIRQ_HIGH_LIST" => page.say(format!(
+                "RTIRQ_HIGH_LIST={value}: these threads got 99 downwards, \
+                    above the card; the kernel's own threads are left as they are."
+            )),
             other => page.say(format!("{other}={value}: has no place in a chain.")),
         }
     }
@@ -64,8 +76,8 @@ pub(super) fn import(text: &str, name: &str) -> Result<String, RecipeError> {
     let (audio, rest): (Vec<_>, Vec<_>) = ranked.into_iter().partition(|(name, _)| is_audio(name));
     for (name, priority) in rest {
         page.say(format!(
-            "{name} had priority {priority}: it is no part of the way of the sound; its interrupt goes to \
-             the CPUs that are not shielded."
+            "{name} had priority {priority}: it is no part of the way of the \
+                sound; its interrupt goes to the CPUs that are not shielded."
         ));
     }
     match audio.iter().max_by_key(|(_, priority)| *priority) {
@@ -87,12 +99,14 @@ fn card(name: &str, priority: u8, audio: &[(String, i64)]) -> Link {
     Link {
         comments: vec![
             format!(
-                "rtirq: {}. It treats all cards and controllers of a name alike; here it is the interrupt \
-                     of one card, which for a USB card is that of its controller.",
+                "rtirq: {}. It treats all cards and controllers of a name \
+                    alike; here it is the interrupt of one card, which for a USB \
+                    card is that of its controller.",
                 all.join(", ")
             ),
             format!(
-                "`{name}` was taken for the first card: put its id or name here (quietcores inspect)"
+                "`{name}` was taken for the first card: put its id or name \
+                    here (quietcores inspect)"
             ),
         ],
         name: "card".into(),
