@@ -12,9 +12,21 @@ use quiet_types::{
     printable,
 };
 
-/// Kernel threads that run above everything on every machine, for moments, and cannot be told not to.
-const KERNEL_STOPPERS: [&str; 5] =
-    ["migration/", "posixcputmr/", "idle_inject/", "cpuhp/", "stopper/"];
+/// Kernel threads of one CPU each that nobody can do without: they run for moments, and those that
+/// serve softirqs are looked at by themselves.
+const OF_THE_CPU: [&str; 11] = [
+    "migration/",
+    "posixcputmr/",
+    "idle_inject/",
+    "cpuhp/",
+    "stopper/",
+    "ksoftirqd/",
+    "ktimers/",
+    "ktimersoftd/",
+    "rcuc/",
+    "irq_work/",
+    "backlog_napi/",
+];
 
 pub(super) fn links_absent(f: &Facts) -> Verdict {
     if f.links().is_empty() {
@@ -165,19 +177,21 @@ pub(super) fn above_chain(f: &Facts) -> Verdict {
     let mut own: Vec<&Task> = f.audio_tasks();
     own.extend(f.own_irqs().iter().flat_map(|irq| f.irq_threads(irq.number)));
     let chain: Vec<&&Task> = own.iter().filter(|t| is_real_time(t)).collect();
-    let Some(lowest) = chain.iter().map(|t| rank(t)).min() else {
+    if chain.is_empty() {
         return moot("the chain has no real-time thread yet");
+    }
+    let over = |t: &Task| {
+        chain.iter().any(|own| {
+            t.allowed.intersects(&own.allowed)
+                && (rank(t) > rank(own) || t.scheduling.policy == Policy::Deadline)
+        })
     };
-    let room = chain.iter().fold(CpuSet::new(), |all, t| all.union(&t.allowed));
     let above: Vec<&Task> = f
         .machine
         .tasks
         .iter()
-        .filter(|t| {
-            is_real_time(t) && (rank(t) > lowest || t.scheduling.policy == Policy::Deadline)
-        })
-        .filter(|t| t.allowed.intersects(&room) && !own.iter().any(|o| o.tid == t.tid))
-        .filter(|t| !KERNEL_STOPPERS.iter().any(|name| t.comm.starts_with(name)))
+        .filter(|t| is_real_time(t) && !own.iter().any(|o| o.tid == t.tid))
+        .filter(|t| over(t) && !OF_THE_CPU.iter().any(|name| t.comm.starts_with(name)))
         .collect();
     if above.is_empty() {
         return fine("nothing foreign stands above the chain on its CPUs");
@@ -185,7 +199,7 @@ pub(super) fn above_chain(f: &Facts) -> Verdict {
     let names: Vec<String> =
         above.iter().map(|t| format!("{} {}", task_name(t), t.scheduling)).collect();
     warning(format!("{} foreign threads stand above the chain on its CPUs", above.len()))
-        .evidence(format!("{}; the chain's lowest is {lowest}", some(&names, 6)))
+        .evidence(format!("{}; fields 40 and 41 of /proc/TID/stat", some(&names, 6)))
         .effect("each of them stops the chain for as long as it likes")
         .remedy("confine them to the housekeeping CPUs, or lower their priority below the chain's")
         .when(When::RunTime)
