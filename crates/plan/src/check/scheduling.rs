@@ -5,7 +5,7 @@ use super::{
     verdict::{NO_AUDIO, NO_QUIET, Verdict, fine, moot, note, problem, warning},
 };
 use quiet_types::{
-    CpuId, CpuSet,
+    CpuId,
     chain::{Link, Target},
     finding::{Finding, When},
     machine::{Policy, Task},

@@ -163,12 +163,13 @@ pub(super) fn weak_core(f: &Facts) -> Verdict {
         cpus(&set),
         if set.len() == 1 { "is" } else { "are" }
     ))
-    .evidence(format!(
-        "cpu_capacity of cpu{} is {}, the strongest has {}",
-        weak[0].id,
-        weak[0].capacity.map_or("not told".into(), |c| c.to_string()),
-        best.map_or("not told".into(), |c| c.to_string())
-    ))
+    .evidence(match weak[0].capacity.zip(best).filter(|(own, best)| own < best) {
+        Some((own, best)) => format!(
+            "/sys/devices/system/cpu/cpu{}/cpu_capacity is {own}, the strongest has {best}",
+            weak[0].id
+        ),
+        None => "/sys/devices/cpu_atom/cpus, or the highest frequency of each CPU".into(),
+    })
     .effect(
         "the same block takes longer, and these cores have shallower caches: \
             less time is left of each period",
