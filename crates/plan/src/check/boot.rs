@@ -266,7 +266,7 @@ pub(super) fn unknown_parameter(f: &Facts) -> Verdict {
         if !ours.is_empty() {
             found.push(
                 warning(format!("this kernel does not know the boot parameter {}", some(&ours, 4)))
-                    .evidence(format!("kernel log: {}", quiet_types::printable(line.trim(), 200)))
+                    .evidence(format!("kernel log: `{}`", quiet_types::printable(line.trim(), 200)))
                     .effect("what it was to do is not done")
                     .remedy("boot a kernel built with that option, or take it out")
                     .when(When::Reboot),

@@ -10,7 +10,7 @@ use quiet_types::{
 use std::collections::BTreeMap;
 
 /// Programs that carry sound, by the name of their first thread.
-const AUDIO_PROGRAMS: [&str; 34] = [
+const AUDIO_PROGRAMS: [&str; 35] = [
     "a2jmidid",
     "ardour",
     "aplay",
@@ -36,6 +36,7 @@ const AUDIO_PROGRAMS: [&str; 34] = [
     "pipewire",
     "pipewire-pulse",
     "pulseaudio",
+    "pw-data-loop",
     "qtractor",
     "rakarrack",
     "reaper",

@@ -53,22 +53,21 @@ fn shared(f: &Facts, card: &Device) -> Option<Finding> {
 
 /// Where else the card could be plugged in.
 fn better_port(f: &Facts, card: &Device) -> String {
-    let on_usb = f.around.usb.iter().any(|usb| below(&card.path, &usb.path));
-    if !on_usb {
+    if !card.path.contains("/usb") {
         return "disable the other device in the firmware or leave its driver out; a \
             card in another slot gets another line"
             .into();
     }
-    let free = f.around.usb.iter().find(|usb| usb.devices.is_empty());
-    match free {
+    let others = || f.around.usb.iter().filter(|usb| !below(&card.path, &usb.path));
+    match others().find(|usb| usb.devices.is_empty()) {
         Some(usb) => format!(
             "plug the card into a port of {}, on which there is nothing, or unplug the others",
             usb.path.rsplit('/').next().unwrap_or(&usb.path)
         ),
-        None => "unplug the others, or move them to another controller; every USB \
-                controller of this machine has something on it, or there is only \
-                one"
-        .into(),
+        None if others().next().is_some() => {
+            "unplug the others, or move them to another controller: each has something on it".into()
+        }
+        None => "unplug the others if you can; this machine has one USB controller".into(),
     }
 }
 
@@ -89,7 +88,7 @@ pub(super) fn card_stuck(f: &Facts) -> Verdict {
         return moot("no interrupt belongs to the chain or a sound card");
     }
     let stuck: Vec<&Irq> = own.into_iter().filter(|irq| irq.immovable.is_some()).collect();
-    let found = stuck
+    let mut found: Vec<Finding> = stuck
         .into_iter()
         .map(|irq| {
             let at = irq.effective.as_ref().or(irq.requested.as_ref());
@@ -113,11 +112,38 @@ pub(super) fn card_stuck(f: &Facts) -> Verdict {
                 .when(When::RunTime)
         })
         .collect();
+    found.extend(all_on_one(f));
     Verdict::of(
         found,
         "the chain's interrupts have masks that can be written; whether the \
             kernel takes a write shows only when one is tried",
     )
+}
+
+/// Boards whose interrupt controller knows one CPU only accept masks, and nothing moves.
+fn all_on_one(f: &Facts) -> Option<Finding> {
+    let active: Vec<&Irq> =
+        f.machine.irqs.iter().filter(|irq| irq.total() > 0 && !of_the_cpu(irq)).collect();
+    let only = active.first().map(|irq| delivered(irq)).filter(|cpus| cpus.len() == 1)?;
+    let silent = active.iter().all(|irq| !is_told(irq) && delivered(irq) == only);
+    let wide = active.iter().any(|irq| irq.requested.as_ref().is_some_and(|mask| mask.len() > 1));
+    (silent && wide && active.len() > 2 && f.machine.online.len() > 1).then(|| {
+        warning(format!("every device interrupt of this machine has come to {}", cpus(&only)))
+            .evidence(format!(
+                "{} interrupts in /proc/interrupts, although their masks in \
+                /proc/irq allow more CPUs",
+                active.len()
+            ))
+            .effect(
+                "the card's interrupt very likely cannot be moved: a chain \
+                elsewhere is woken across CPUs",
+            )
+            .remedy(
+                "give the chain the CPU on which the interrupts are, and push \
+                tasks away from it",
+            )
+            .when(When::RunTime)
+    })
 }
 
 fn at_odds(f: &Facts, irq: &Irq) -> bool {
@@ -130,37 +156,76 @@ pub(super) fn on_quiet(f: &Facts) -> Verdict {
         return moot(NO_QUIET);
     }
     let own: Vec<u32> = f.own_irqs().iter().map(|irq| irq.number).collect();
-    let others = f.machine.irqs.iter().filter(|irq| !own.contains(&irq.number));
-    let here: Vec<&Irq> = others.filter(|irq| delivered(irq).intersects(&f.quiet)).collect();
-    if here.is_empty() {
-        return fine(format!("no foreign interrupt is delivered to {}", cpus(&f.quiet)));
+    let others: Vec<&Irq> = f
+        .machine
+        .irqs
+        .iter()
+        .filter(|irq| !own.contains(&irq.number) && irq.total() > 0 && !of_the_cpu(irq))
+        .collect();
+    let (here, elsewhere): (Vec<&Irq>, Vec<&Irq>) =
+        others.into_iter().partition(|irq| delivered(irq).intersects(&f.quiet));
+    let may: Vec<&Irq> = elsewhere
+        .into_iter()
+        .filter(|irq| irq.requested.as_ref().is_some_and(|mask| mask.intersects(&f.quiet)))
+        .collect();
+    let mut found = Vec::new();
+    if !here.is_empty() {
+        found.push(on_quiet_now(f, &here));
     }
+    if !may.is_empty() {
+        let names: Vec<String> = may.iter().map(|irq| irq_name(irq)).collect();
+        found.push(
+            note(format!("{} more foreign interrupts may come to {}", may.len(), cpus(&f.quiet)))
+                .evidence(format!("{}: /proc/irq/*/smp_affinity_list", some(&names, 6)))
+                .effect("the kernel may choose that CPU when a device or a CPU comes back")
+                .remedy("write the housekeeping CPUs to their masks; `quietcores apply` does")
+                .when(When::RunTime),
+        );
+    }
+    Verdict::of(
+        found,
+        format!("no foreign interrupt that was ever seen may come to {}", cpus(&f.quiet)),
+    )
+}
+
+fn on_quiet_now(f: &Facts, here: &[&Irq]) -> Finding {
     let fixed = here.iter().filter(|irq| irq.immovable.is_some()).count();
-    let active = here.iter().filter(|irq| counted(irq, &f.quiet) > 0).count();
+    let active = here.iter().any(|irq| counted(irq, &f.quiet) > 0);
     let names: Vec<String> =
         here.iter().map(|irq| format!("{} {}x", irq_name(irq), counted(irq, &f.quiet))).collect();
     let title = format!("{} foreign interrupts are delivered to {}", here.len(), cpus(&f.quiet));
-    let finding = if active > 0 { warning(title) } else { note(title) };
+    let finding = if active { warning(title) } else { note(title) };
     finding
         .evidence(format!(
-            "{}; /proc/irq/*/effective_affinity_list, counts on these CPUs \
-                since boot from /proc/interrupts",
+            "{}; /proc/irq/*/effective_affinity_list, counts on these CPUs since \
+            boot from /proc/interrupts",
             some(&names, 6)
         ))
         .effect("each one stops the audio thread for its handler and cools its caches")
         .remedy(match fixed {
-            0 => "write the housekeeping CPUs to their smp_affinity_list; `quietcores apply` does"
-                .into(),
+            0 => "write the housekeeping CPUs to their masks; `quietcores apply` does".into(),
             n => format!("`quietcores apply` moves them but for {n} that cannot be moved"),
         })
         .when(When::RunTime)
-        .into()
 }
 
-/// Where an interrupt goes: where the kernel delivers it, else where it may go.
+/// Whether it is a timer or a counter that each CPU has of its own.
+fn of_the_cpu(irq: &Irq) -> bool {
+    let own = ["timer", "arch_timer", "arm-pmu", "IPI"];
+    irq.actions.iter().any(|action| own.contains(&action.as_str()))
+}
+
+/// Where an interrupt goes: where the kernel says so, else where it was counted, else where it may.
 fn delivered(irq: &Irq) -> CpuSet {
-    let told = irq.effective.clone().filter(|cpus| !cpus.is_empty());
-    told.or_else(|| irq.requested.clone()).unwrap_or_default()
+    if is_told(irq) {
+        return irq.effective.clone().unwrap_or_default();
+    }
+    let seen: CpuSet = irq.counts.iter().filter(|(_, n)| *n > 0).map(|(cpu, _)| *cpu).collect();
+    if seen.is_empty() { irq.requested.clone().unwrap_or_default() } else { seen }
+}
+
+fn is_told(irq: &Irq) -> bool {
+    irq.effective.as_ref().is_some_and(|cpus| !cpus.is_empty())
 }
 
 fn counted(irq: &Irq, on: &CpuSet) -> u64 {
@@ -171,22 +236,32 @@ pub(super) fn card_elsewhere(f: &Facts) -> Verdict {
     if f.quiet.is_empty() {
         return moot(NO_QUIET);
     }
-    let irqs: Vec<&Irq> = f.cards().iter().flat_map(|card| f.irqs_of(card)).collect();
-    if irqs.is_empty() {
-        return moot("no interrupt of a sound card is known");
+    let cards = f.cards();
+    let irqs: Vec<&Irq> = cards.iter().flat_map(|card| f.irqs_of(card)).collect();
+    let used: Vec<&Irq> = irqs.into_iter().filter(|irq| irq.total() > 0).collect();
+    if used.is_empty() {
+        return moot("no interrupt of a sound card has been seen");
     }
-    let found = irqs
+    // Which of several cards plays is not known: one on the quiet CPUs is enough.
+    let near = used.iter().any(|irq| delivered(irq).intersects(&f.quiet));
+    if cards.len() > 1 && near {
+        return fine("the interrupts of one of the sound cards go to the chain's CPUs");
+    }
+    let found = used
         .into_iter()
-        .filter(|irq| irq.immovable.is_none() && irq.total() > 0)
-        .filter(|irq| !delivered(irq).intersects(&f.quiet))
+        .filter(|irq| irq.immovable.is_none() && !delivered(irq).intersects(&f.quiet))
         .map(|irq| {
             warning(format!(
-                "{} of the sound card is delivered to {}, away from the chain on {}",
+                "{} of the sound card is delivered to {}, away from the chain on \
+                {}",
                 irq_name(irq),
                 cpus(&delivered(irq)),
                 cpus(&f.quiet)
             ))
-            .evidence(format!("/proc/irq/{}/effective_affinity_list", irq.number))
+            .evidence(match is_told(irq) {
+                true => format!("/proc/irq/{}/effective_affinity_list", irq.number),
+                false => "counts in /proc/interrupts".into(),
+            })
             .effect(
                 "whatever runs on that CPU delays the card, and each period \
                     needs a wakeup across CPUs",
@@ -245,39 +320,28 @@ pub(super) fn delivery(f: &Facts) -> Verdict {
     if own.is_empty() {
         return moot("no interrupt belongs to the chain or a sound card");
     }
-    let blind: Vec<&Irq> = own
+    let blind: Vec<String> = own
         .into_iter()
-        .filter(|irq| {
-            irq.immovable.is_none() && irq.effective.as_ref().is_none_or(CpuSet::is_empty)
-        })
+        .filter(|irq| irq.immovable.is_none() && irq.total() > 0 && !is_told(irq))
+        .map(|irq| format!("{} was counted on {}", irq_name(irq), cpus(&delivered(irq))))
         .collect();
-    let found = blind
-        .into_iter()
-        .map(|irq| {
-            let counts: Vec<String> = irq
-                .counts
-                .iter()
-                .filter(|(_, count)| *count > 0)
-                .map(|(cpu, count)| format!("{count} on CPU {cpu}"))
-                .collect();
-            note(format!("the kernel does not tell where {} is delivered", irq_name(irq)))
-                .evidence(format!(
-                    "/proc/irq/{}/effective_affinity_list is empty; counts since boot: {}",
-                    irq.number,
-                    if counts.is_empty() { "none".into() } else { counts.join(", ") }
-                ))
-                .effect("a mask that was accepted may have moved nothing")
-                .remedy(
-                    "while it plays, see which CPU counts in /proc/interrupts; \
-                        `quietcores apply` does this",
-                )
-                .when(When::RunTime)
-        })
-        .collect();
-    Verdict::of(
-        found,
-        "the kernel tells where each is delivered; only counts while playing prove it",
-    )
+    if blind.is_empty() {
+        return fine(
+            "the kernel tells where each is delivered; only counts while playing prove it",
+        );
+    }
+    note("the kernel does not tell where the chain's interrupts are delivered")
+        .evidence(format!(
+            "effective_affinity_list below /proc/irq is empty; since boot {}",
+            some(&blind, 4)
+        ))
+        .effect("a mask that was accepted may have moved nothing")
+        .remedy(
+            "while it plays, see which CPU counts in /proc/interrupts; `quietcores \
+            apply` does this",
+        )
+        .when(When::RunTime)
+        .into()
 }
 
 pub(super) fn default_mask(f: &Facts) -> Verdict {

@@ -69,6 +69,9 @@ pub(super) fn tick(f: &Facts) -> Verdict {
     }
 }
 
+/// Clock sources that are read from a device, not from the processor.
+const SLOW_CLOCKS: [&str; 5] = ["hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"];
+
 pub(super) fn clock(f: &Facts) -> Verdict {
     let Some(current) = f.machine.clock_sources.first() else {
         return unknown("/sys/devices/system/clocksource/clocksource0 could not be read");
@@ -79,7 +82,7 @@ pub(super) fn clock(f: &Facts) -> Verdict {
     if let Some(line) = unstable {
         return warning("the kernel found the processor's clock unstable")
             .evidence(format!(
-                "kernel log: {}; clock source is {current}",
+                "kernel log: `{}`; clock source is {current}",
                 printable(line.trim(), 160)
             ))
             .effect("each reading of the time costs a microsecond or more, and timers drift")
@@ -93,15 +96,7 @@ pub(super) fn clock(f: &Facts) -> Verdict {
             .when(When::Reboot)
             .into();
     }
-    let x86 = f
-        .machine
-        .kernel
-        .arch
-        .as_deref()
-        .is_none_or(|arch| arch.starts_with("x86") || arch == "i686");
-    if x86
-        && !matches!(current.as_str(), "tsc" | "kvm-clock" | "hyperv_clocksource_tsc_page" | "xen")
-    {
+    if SLOW_CLOCKS.contains(&current.as_str()) {
         return warning(format!(
             "the clock source is {}, which is slow to read",
             printable(current, 30)

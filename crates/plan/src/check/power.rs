@@ -425,7 +425,7 @@ pub(super) fn offline(f: &Facts) -> Verdict {
         );
     }
     note(format!("CPUs were taken offline {} times since boot", taken.len()))
-        .evidence(format!("kernel log: {}", printable(taken[taken.len() - 1].trim(), 120)))
+        .evidence(format!("kernel log: `{}`", printable(taken[taken.len() - 1].trim(), 120)))
         .effect(
             "timers and work of a CPU that leaves move to others, the audio \
                 CPUs among them, and stay",

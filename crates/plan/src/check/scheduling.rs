@@ -234,7 +234,10 @@ pub(super) fn softirq_threads(f: &Facts) -> Verdict {
         return fine("ksoftirqd and ktimers of the audio CPUs are not below the player");
     }
     note(format!("softirq threads of {} are below the player", cpus(&f.quiet)))
-        .evidence(format!("{}; the lowest audio thread has {player}", some(&low, 6)))
+        .evidence(format!(
+            "{}; the lowest audio thread has {player}; field 40 of /proc/TID/stat",
+            some(&low, 6)
+        ))
         .effect(
             "USB transfers are partly completed in them: a player that \
                 computes long delays its own card",

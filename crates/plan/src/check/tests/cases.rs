@@ -185,7 +185,9 @@ pub const CASES: &[Case] = &[
     case("irq.on_quiet", Warning, "1 foreign interrupts", |m, _| {
         m.irqs.push(irq(30, "ahci", "3", 77));
     }),
-    case("irq.on_quiet", Note, "1 foreign interrupts", |m, _| m.irqs.push(irq(30, "ahci", "3", 0))),
+    case("irq.on_quiet", Note, "1 more foreign interrupts may come", |m, _| {
+        m.irqs[1].requested = Some(set("0-3"));
+    }),
     case("irq.card_shared", Warning, "shares IRQ 124 with USB 1-3: Webcam", |m, _| {
         m.sound_cards[0].shared_with.push("USB 1-3: Webcam".into());
     }),
@@ -198,6 +200,19 @@ pub const CASES: &[Case] = &[
         (card.requested, card.effective) = (Some(set("0")), Some(set("0")));
         card.immovable = Some("no smp_affinity".into());
     }),
+    case("irq.card_stuck", Warning, "every device interrupt of this machine", |m, _| {
+        for irq in &mut m.irqs {
+            (irq.requested, irq.effective) = (Some(set("0-3")), Some(set("")));
+            irq.counts = vec![(CpuId(0), 5_000)];
+        }
+    })
+    .and(&[
+        "irq.card_elsewhere",
+        "irq.on_quiet",
+        "irq.delivery",
+        "irq.net_far",
+        "irq.net_with_card",
+    ]),
     case("irq.card_stuck", Note, "stays on CPU 1", |m, _| {
         m.irqs[2].immovable = Some("no smp_affinity".into());
     }),
