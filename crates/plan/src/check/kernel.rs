@@ -101,7 +101,10 @@ pub(super) fn clock(f: &Facts) -> Verdict {
             "the clock source is {}, which is slow to read",
             printable(current, 30)
         ))
-        .evidence(format!("current_clocksource; available: {}", some(&f.machine.clock_sources, 6)))
+        .evidence(format!(
+            "/sys/devices/system/clocksource/clocksource0; available: {}",
+            some(&f.machine.clock_sources, 6)
+        ))
         .effect(
             "every reading of the time, of which audio programs make many, \
                 costs about a microsecond in place of 20 ns",
@@ -143,7 +146,7 @@ pub(super) fn debug_build(f: &Facts) -> Verdict {
         );
     }
     warning(format!("this kernel was built to find bugs ({})", some(&on, 4)))
-        .evidence("the kernel's configuration")
+        .evidence("/proc/config.gz or /boot/config-RELEASE")
         .effect(
             "locks and memory accesses cost several times as much, with interrupts off for long",
         )

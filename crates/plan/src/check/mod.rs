@@ -17,7 +17,7 @@ mod scheduling;
 mod shield;
 mod table;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod topology;
 mod verdict;
 

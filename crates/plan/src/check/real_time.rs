@@ -127,7 +127,11 @@ pub(super) fn rtkit(f: &Facts) -> Verdict {
         return fine("rtkit-daemon runs; no audio thread has its priority from it");
     }
     note("audio threads have their priority from rtkit, which may take it away")
-        .evidence(format!("{}; {}", task_name(daemon), some(&given, 4)))
+        .evidence(format!(
+            "{}; {}, fields 40 and 41 of /proc/TID/stat",
+            task_name(daemon),
+            some(&given, 4)
+        ))
         .effect(
             "at most 20, below interrupt threads (50); its watchdog demotes \
                 every such thread when the machine stalls",

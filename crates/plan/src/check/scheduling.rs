@@ -133,7 +133,7 @@ pub(super) fn priority_equal(f: &Facts) -> Verdict {
         .map(|(a, b)| {
             warning(format!("{} and {} have the same priority on the same CPUs", a.name, b.name))
                 .evidence(format!(
-                    "both {}; {} and {}",
+                    "both {}; {} and {}, fields 40 and 41 of /proc/TID/stat",
                     a.task.scheduling,
                     task_name(a.task),
                     task_name(b.task)
@@ -265,7 +265,7 @@ pub(super) fn unpinned(f: &Facts) -> Verdict {
     }
     let names: Vec<String> = loose.iter().map(|t| task_name(t)).collect();
     warning(format!("{} threads may use {} and are pinned to none", loose.len(), cpus(&f.quiet)))
-        .evidence(format!("Cpus_allowed_list of {}", some(&names, 6)))
+        .evidence(format!("Cpus_allowed_list in /proc/TID/status of {}", some(&names, 6)))
         .effect(
             "the kernel does not balance isolated CPUs: they may all sit on \
                 one while the others idle",
@@ -299,7 +299,7 @@ pub(super) fn crowded(f: &Facts) -> Verdict {
                 "{} audio programs are pinned to CPU {cpu} while CPU {free} is unused",
                 here.len()
             ))
-            .evidence("Cpus_allowed_list of their threads")
+            .evidence("Cpus_allowed_list in /proc/TID/status of their threads")
             .effect("one waits for the other at every period")
             .remedy(format!("move one link to CPU {free}"))
             .when(When::RunTime)

@@ -21,8 +21,8 @@ pub(super) fn none(f: &Facts) -> Verdict {
     }
     note("no CPU is set apart: everything may run beside the audio")
         .evidence(format!(
-            "no isolcpus= in force, no isolated partition, no cpuset without \
-                balancing; {} CPUs are online",
+            "/sys/devices/system/cpu/isolated is empty, no isolated partition, \
+                no cpuset without balancing; {} CPUs are online",
             f.machine.online.len()
         ))
         .effect(
@@ -123,7 +123,9 @@ pub(super) fn systemd_undoes(f: &Facts) -> Verdict {
     }
     warning(format!("systemd owns the group of the partition {}", some(&groups, 2)))
         .evidence(format!(
-            "systemd {version}; only 261 and newer keep partitions (CPUSetPartition=)"
+            "cpuset.cpus.partition of the group below /sys/fs/cgroup; systemd \
+                {version}, and only 261 and newer keep partitions \
+                (CPUSetPartition=)"
         ))
         .effect(
             "daemon-reload or a restart of the unit writes its cpuset anew, and the shield is gone",
@@ -152,7 +154,7 @@ pub(super) fn foreign_tasks(f: &Facts) -> Verdict {
     let names: Vec<String> = foreign.iter().map(|t| task_name(t)).collect();
     warning(format!("{} foreign threads may run on {}", foreign.len(), cpus(&f.quiet)))
         .evidence(format!(
-            "Cpus_allowed_list of {}; {here} of them ran there last",
+            "Cpus_allowed_list in /proc/TID/status of {}; {here} of them ran there last",
             some(&names, 5)
         ))
         .effect(
@@ -259,7 +261,10 @@ pub(super) fn inconsistent(f: &Facts) -> Verdict {
     }
     let names: Vec<&str> = odd.iter().map(|(name, _)| *name).collect();
     warning(format!("{} and the chain's CPUs {} are not the same", some(&names, 5), f.quiet))
-        .evidence(format!("by source: {}", table.join(", ")))
+        .evidence(format!(
+            "/sys/devices/system/cpu, cpuset.cpus.isolated and /proc/cmdline: {}",
+            table.join(", ")
+        ))
         .effect(
             "a CPU that one source sets apart and another does not is noisy in \
                 that one respect, or lost to everybody",
@@ -321,7 +326,8 @@ pub(super) fn not_persistent(f: &Facts) -> Verdict {
     }
     note(format!("{} are set apart until the next reboot only", cpus(&lost)))
         .evidence(format!(
-            "an isolated partition holds them; no unit of quietcores, and {}",
+            "cpuset.cpus.isolated below /sys/fs/cgroup holds them; no \
+                /etc/systemd/system/quietcores.service, and {}",
             match files.is_empty() {
                 true => "no loader file was found".into(),
                 false => format!("nothing of it in {}", some(&files, 3)),

@@ -23,7 +23,8 @@ pub(super) fn sibling_busy(f: &Facts) -> Verdict {
     if f.quiet.is_empty() {
         return note("two CPUs share each core on this machine (SMT)")
             .evidence(format!(
-                "thread_siblings_list of {} is {}; smt/control is {}",
+                "/sys/devices/system/cpu/{}/topology/thread_siblings_list is \
+                    {}; /sys/devices/system/cpu/smt/control is {}",
                 f.machine.cpus.first().map(|c| format!("cpu{}", c.id)).unwrap_or_default(),
                 f.machine.cpus.first().map(|c| c.siblings.to_string()).unwrap_or_default(),
                 f.machine.smt_control.as_deref().unwrap_or("not told")
@@ -95,7 +96,11 @@ pub(super) fn cache_shared(f: &Facts) -> Verdict {
         return fine("the chain has its last-level cache to itself");
     };
     note(format!("the chain shares its last-level cache with {}", cpus(&llc.difference(&f.quiet))))
-        .evidence(format!("cache/index3/shared_cpu_list: {llc}; {} such caches", caches.len()))
+        .evidence(format!(
+            "/sys/devices/system/cpu/cpu*/cache/index3/shared_cpu_list: {llc}; {} \
+            such caches",
+            caches.len()
+        ))
         .effect(
             "a neighbour that streams through memory pushes out the chain's \
                 coefficients and buffers",
@@ -126,7 +131,7 @@ pub(super) fn cache_spread(f: &Facts) -> Verdict {
     let room = caches.iter().any(|llc| llc.len() >= f.quiet.len());
     warning(format!("the chain's CPUs {} lie on {} last-level caches", f.quiet, used.len()))
         .evidence(format!(
-            "cache/index3/shared_cpu_list: {}",
+            "/sys/devices/system/cpu/cpu*/cache/index3/shared_cpu_list: {}",
             used.iter().map(|llc| llc.to_string()).collect::<Vec<_>>().join(" and ")
         ))
         .effect(

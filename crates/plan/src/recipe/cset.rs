@@ -14,6 +14,8 @@ struct Set<'a> {
     name: &'a str,
     cpus: CpuSet,
     tasks: &'a str,
+    /// Memory nodes.
+    nodes: &'a str,
 }
 
 /// A row of `cset proc -l`: `root 1082 1 Sr75 [mpd]`.
@@ -74,6 +76,12 @@ pub(super) fn import(text: &str, name: &str) -> Result<String, RecipeError> {
 
 fn say_of_sets(page: &mut Page, sets: &[Set<'_>], shielded: &CpuSet) {
     for set in sets {
+        if set.nodes != "0" && set.name != "root" {
+            page.say(format!(
+                "Set {} used memory nodes {}: a chain file does not choose memory.",
+                set.name, set.nodes
+            ));
+        }
         let what = match REST.contains(&set.name) {
             true if set.name == "root" => continue,
             true => "it held everybody else, who get the CPUs that are not shielded",
@@ -215,15 +223,15 @@ fn read(text: &str) -> Result<Listing<'_>, RecipeError> {
                 part = Part::Outside;
             }
             _ if line.starts_with(['$', '#']) => part = Part::Outside,
-            [name, cpus, _, _, _, tasks, _, path]
+            [name, cpus, _, nodes, _, tasks, _, path]
                 if part == Part::Sets && path.starts_with('/') =>
             {
                 let cpus = cpus.trim_start_matches('*').parse();
                 let cpus =
                     cpus.map_err(|error| RecipeError::at(at, format!("set {name}: {error}")))?;
-                sets.push(Set { name, cpus, tasks });
+                sets.push(Set { name, cpus, tasks, nodes });
             }
-            _ if part == Part::Tasks && words.len() >= 5 => {
+            _ if part == Part::Tasks && is_row(&words) => {
                 rows.push(row(&words, &current).map_err(|why| RecipeError::at(at, why))?);
             }
             _ => {
@@ -236,6 +244,13 @@ fn read(text: &str) -> Result<Listing<'_>, RecipeError> {
         }
     }
     Ok((sets, rows, odd))
+}
+
+/// Whether five columns or more are there, two of them numbers: what people write around a
+/// listing is not a row.
+fn is_row(words: &[&str]) -> bool {
+    let digits = |at: usize| words[at].starts_with(|c: char| c.is_ascii_digit());
+    words.len() >= 5 && (digits(1) || digits(2))
 }
 
 fn row<'a>(words: &[&'a str], set: &str) -> Result<Row<'a>, String> {

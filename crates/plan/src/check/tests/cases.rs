@@ -515,6 +515,6 @@ pub const CASES: &[Case] = &[
         m.tasks.retain(|t| t.comm != "irq/124-xhci_hc");
     }),
     case("machine.unread", Note, "1 files", |m, _| {
-        m.unread.push(Finding::new(Warning, "inspect.unread", "cannot read /x"));
+        m.unread.push(Finding::new(Warning, "inspect.unread", "cannot read /proc/x"));
     }),
 ];
