@@ -1,6 +1,6 @@
 //! An audit as text for people.
 
-use crate::machine::Colour;
+use crate::{machine::Colour, wrap};
 use quiet_types::{
     Finding, Severity,
     check::{Checked, Outcome},
@@ -99,22 +99,10 @@ impl Page {
         if text.is_empty() {
             return;
         }
-        let text = printable(text, LONGEST);
-        let room = self.width - first.chars().count();
-        let mut lines: Vec<String> = vec![String::new()];
-        for word in text.split_whitespace() {
-            let line = lines.last().expect("there is always a last line");
-            if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > room {
-                lines.push(String::new());
-            }
-            let line = lines.last_mut().expect("there is always a last line");
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-        for (at, line) in lines.iter().enumerate() {
-            let indent = if at == 0 { first.to_owned() } else { " ".repeat(first.chars().count()) };
+        let blank = " ".repeat(first.chars().count());
+        let lines = wrap(&printable(text, LONGEST), self.width - blank.len(), 0);
+        for (at, line) in lines.lines().enumerate() {
+            let indent = if at == 0 { first } else { &blank };
             match (code, self.colour) {
                 (Some(code), Colour::Ansi) => {
                     self.text += &format!("{indent}\x1b[{code}m{line}\x1b[0m\n");
@@ -142,8 +130,12 @@ fn looked(page: &mut Page, checked: &Checked) {
             Some("1"),
         );
         for look in of {
-            let said = format!("{}: {} ({})", look.about, look.because, look.id);
-            page.paragraph("  ", &said, None);
+            let id = printable(&look.id, 60);
+            page.paragraph(
+                &format!("  {id:<26} "),
+                &format!("{}: {}", look.about, look.because),
+                None,
+            );
         }
         page.text.push('\n');
     }
@@ -186,8 +178,8 @@ mod tests {
              \x20 id      power.governor\n\
              \n\
              Fine: 1 of 1\n\
-             \x20 high-resolution timers: CONFIG_HIGH_RES_TIMERS=y\n\
-             \x20 (kernel.timers)\n\
+             \x20 kernel.timers              high-resolution timers:\n\
+             \x20                            CONFIG_HIGH_RES_TIMERS=y\n\
              \n\
              0 problems, 1 warning, 0 notes.\n"
         );

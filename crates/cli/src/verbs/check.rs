@@ -66,7 +66,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         face::print_json(&checked)?;
     } else {
         let style = Style {
-            width: super::inspect::terminal_width(),
+            width: face::width(),
             colour: if face::colour() { Colour::Ansi } else { Colour::Plain },
         };
         face::print(&check_text(&checked, style))?;

@@ -4,7 +4,7 @@ use crate::face;
 use anyhow::Context;
 use quiet_linux::{CommandLines, Options, Root, capture, snapshot};
 use quiet_report::machine::{Colour, Style, Tasks, machine_text};
-use std::{io::IsTerminal, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 /// Show the machine: cores, IRQs, cards, tasks, kernel
 #[derive(clap::Args)]
@@ -57,17 +57,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         face::print_json(&machine)?;
     } else if args.capture.is_none() {
         let style = Style {
-            width: terminal_width(),
+            width: face::width(),
             colour: if face::colour() { Colour::Ansi } else { Colour::Plain },
             tasks: if args.tasks { Tasks::Every } else { Tasks::Summary },
         };
         face::print(&machine_text(&machine, style))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Columns of the terminal; 100 where standard output is none.
-pub fn terminal_width() -> usize {
-    let size = std::io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
-    size.map_or(100, |(width, _)| width.0.into())
 }

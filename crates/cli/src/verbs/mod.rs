@@ -13,3 +13,4 @@ pub mod report;
 pub mod revert;
 pub mod status;
 pub mod stress;
+pub mod worker;
