@@ -5,9 +5,11 @@
 #![forbid(unsafe_code)]
 
 pub mod chain;
+pub mod check;
 mod choose;
 mod guards;
 mod links;
+pub mod recipe;
 mod steps;
 
 use quiet_types::{
