@@ -232,7 +232,14 @@ impl List<'_> {
                     form: Form::List,
                 },
                 Some(cpus.to_string()),
-                format!("group {} is kept to CPUs off the shield", group.path),
+                match self.shield.mechanism {
+                    Mechanism::PartitionV2 => format!(
+                        "group {} names CPUs of the shield, which older kernels take as a claim to \
+                         them; its owner, often systemd, may write this again",
+                        group.path
+                    ),
+                    _ => format!("group {} is kept to CPUs off the shield", group.path),
+                },
             );
         }
     }
