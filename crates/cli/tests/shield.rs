@@ -3,6 +3,7 @@
 //!
 //! These tests change the machine for seconds at a time. They need root and two CPUs, and say so
 //! where they are skipped.
+#![allow(clippy::unwrap_used)] // a test may
 
 use rustix::process::Signal;
 use std::{

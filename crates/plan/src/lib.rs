@@ -5,8 +5,11 @@
 #![forbid(unsafe_code)]
 
 pub mod chain;
+pub mod check;
 mod choose;
+mod guards;
 mod links;
+pub mod recipe;
 mod steps;
 
 use quiet_types::{
@@ -49,7 +52,7 @@ pub fn plan(machine: &Machine, chain: &Chain, mode: Mode) -> Result<Plan, PlanEr
     let mut reasons = Vec::new();
     let mut findings = Vec::new();
     let cpus = choose::cpus(machine, chain, &mut reasons, &mut findings)?;
-    let housekeeping = machine.online.difference(&cpus);
+    let housekeeping = machine.online.difference(&cpus).difference(&choose::taken(machine));
     let mechanism = mechanism(machine, &mut reasons);
     let shield = Shield { entry: entry(machine, mechanism), cpus, housekeeping, mechanism };
     let links = links::find(machine, chain, &shield, &mut findings)?;

@@ -12,10 +12,12 @@ mod error;
 mod fault;
 mod hold;
 mod journal;
+mod lives;
 mod residents;
 mod revert;
 mod state;
 mod status;
+mod tally;
 mod tasks;
 
 pub use error::{Error, Kind, Result};

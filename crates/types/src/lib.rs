@@ -16,6 +16,8 @@ pub use units::{CpuId, Nanos};
 #[cfg(feature = "std")]
 pub mod chain;
 #[cfg(feature = "std")]
+pub mod check;
+#[cfg(feature = "std")]
 mod cpu_set;
 #[cfg(feature = "std")]
 pub mod finding;
@@ -29,6 +31,8 @@ pub mod proof;
 pub mod run;
 #[cfg(feature = "std")]
 pub mod shield;
+#[cfg(feature = "std")]
+pub mod surroundings;
 #[cfg(feature = "std")]
 mod text;
 
