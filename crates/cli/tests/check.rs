@@ -69,12 +69,9 @@ fn the_json_of_this_machine_reads_back_and_every_id_is_explained() {
 #[test]
 fn the_exit_status_follows_the_level() {
     let (bad, fair) = (machine("corei7-64"), machine("vm2"));
-    for (root, level, status) in [
-        (&bad, "problem", 1),
-        (&bad, "warning", 1),
-        (&fair, "problem", 0),
-        (&fair, "note", 1),
-    ] {
+    for (root, level, status) in
+        [(&bad, "problem", 1), (&bad, "warning", 1), (&fair, "problem", 0), (&fair, "note", 1)]
+    {
         assert_eq!(code(&["check", "--root", root, "--fail-on", level]), status, "{root} {level}");
     }
     assert_eq!(code(&["check", "--root", "/nonexistent"]), 2);
@@ -108,8 +105,7 @@ fn a_chain_is_judged_link_by_link() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("chain.toml");
     fs::write(&path, "[[link]]\nname = \"player\"\nprocess = \"nobody\"\ncpus = \"1\"\n").unwrap();
-    let done =
-        quietcores(&["check", path.to_str().unwrap(), "--root", &machine("vm2"), "--json"]);
+    let done = quietcores(&["check", path.to_str().unwrap(), "--root", &machine("vm2"), "--json"]);
     assert_eq!(done.status.code(), Some(1), "{}", text(&done.stderr));
     let checked: Checked = serde_json::from_slice(&done.stdout).unwrap();
     let absent = checked.findings.iter().find(|f| f.id == "link.absent").unwrap();

@@ -62,7 +62,7 @@ pub fn credentials(text: &str) -> Option<Credentials> {
     Some(Credentials { uid: second("Uid")?, groups, effective })
 }
 
-/// A value in KiB of `/proc/PID/status`: `VmLck:	       0 kB`.
+/// A value in KiB of `/proc/PID/status`: `VmLck: 0 kB`.
 pub fn status_kib(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     rest.trim().strip_suffix("kB")?.trim().parse().ok()

@@ -319,7 +319,7 @@ pub(crate) fn cpus_after_flags(value: &str) -> Option<CpuSet> {
 /// Names for people: at most `most` of them, and how many more there are.
 pub(super) fn some<T: AsRef<str>>(names: &[T], most: usize) -> String {
     let shown: Vec<String> =
-        names.iter().take(most).map(|name| printable(name.as_ref(), 60)).collect();
+        names.iter().take(most).map(|name| printable(name.as_ref(), 100)).collect();
     match names.len().saturating_sub(most) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),

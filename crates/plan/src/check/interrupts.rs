@@ -172,7 +172,7 @@ pub(super) fn on_quiet(f: &Facts) -> Verdict {
     if !here.is_empty() {
         found.push(on_quiet_now(f, &here));
     }
-    if !may.is_empty() {
+    if !may.is_empty() && all_on_one(f).is_none() {
         let names: Vec<String> = may.iter().map(|irq| irq_name(irq)).collect();
         found.push(
             note(format!("{} more foreign interrupts may come to {}", may.len(), cpus(&f.quiet)))
@@ -247,30 +247,33 @@ pub(super) fn card_elsewhere(f: &Facts) -> Verdict {
     if cards.len() > 1 && near {
         return fine("the interrupts of one of the sound cards go to the chain's CPUs");
     }
-    let found = used
+    if all_on_one(f).is_some() {
+        return fine("nothing can be moved on this machine; see irq.card_stuck");
+    }
+    let away: Vec<String> = used
         .into_iter()
         .filter(|irq| irq.immovable.is_none() && !delivered(irq).intersects(&f.quiet))
-        .map(|irq| {
-            warning(format!(
-                "{} of the sound card is delivered to {}, away from the chain on \
-                {}",
-                irq_name(irq),
-                cpus(&delivered(irq)),
-                cpus(&f.quiet)
-            ))
-            .evidence(match is_told(irq) {
-                true => format!("/proc/irq/{}/effective_affinity_list", irq.number),
-                false => "counts in /proc/interrupts".into(),
-            })
-            .effect(
-                "whatever runs on that CPU delays the card, and each period \
-                    needs a wakeup across CPUs",
-            )
-            .remedy("give the chain file a link for the card's IRQ and apply it")
-            .when(When::RunTime)
-        })
+        .map(|irq| format!("{} to {}", irq_name(irq), cpus(&delivered(irq))))
         .collect();
-    Verdict::of(found, "the sound card's interrupts go to the chain's CPUs")
+    if away.is_empty() {
+        return fine("the sound card's interrupts go to the chain's CPUs");
+    }
+    warning(format!(
+        "the sound card's interrupts are delivered away from the chain on {}",
+        cpus(&f.quiet)
+    ))
+    .evidence(format!(
+        "{}; effective_affinity_list below /proc/irq, or else counts in \
+            /proc/interrupts",
+        some(&away, 4)
+    ))
+    .effect(
+        "whatever runs on that CPU delays the card, and each period needs a \
+            wakeup across CPUs",
+    )
+    .remedy("give the chain file a link for the card's IRQ and apply it")
+    .when(When::RunTime)
+    .into()
 }
 
 pub(super) fn network_beside_card(f: &Facts) -> Verdict {

@@ -171,7 +171,7 @@ pub(super) fn deep_idle(f: &Facts) -> Verdict {
     let held = match f.around.dma_latency_us {
         Some(UNHELD_US) => "nobody holds /dev/cpu_dma_latency".into(),
         Some(us) => format!("/dev/cpu_dma_latency is held at {us} us"),
-        None => "/dev/cpu_dma_latency may not be read".into(),
+        None => "whether /dev/cpu_dma_latency is held is not told".into(),
     };
     warning(format!(
         "CPU {} may fall into {}, which takes {us} us to leave",

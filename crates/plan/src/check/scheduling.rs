@@ -99,27 +99,23 @@ pub(super) fn priority_order(f: &Facts) -> Verdict {
     }
     let found = pairs(&places)
         .filter(|(before, after)| rank(before.task) > rank(after.task))
-        .map(|(before, after)| inversion(before, after))
+        .map(|(before, after)| inversion(f, before, after))
         .collect();
     let order: Vec<String> =
         places.iter().map(|p| format!("{} {}", p.name, rank(p.task))).collect();
     Verdict::of(found, format!("priorities do not fall along the chain: {}", order.join(" < ")))
 }
 
-fn inversion(before: &Place, after: &Place) -> Finding {
-    problem(format!("{} runs above {}, which takes what it delivers", before.name, after.name))
-        .evidence(format!(
-            "{} has {} ({}), {} has {} ({}); fields 40 and 41 of /proc/TID/stat",
-            before.name,
-            before.task.scheduling,
-            task_name(before.task),
-            after.name,
-            after.task.scheduling,
-            task_name(after.task),
-        ))
+fn inversion(f: &Facts, before: &Place, after: &Place) -> Finding {
+    let title = format!("{} runs above {}, which takes what it delivers", before.name, after.name);
+    // Without a chain the order is only what is usual.
+    let finding = if f.links().is_empty() { warning(title) } else { problem(title) };
+    let told = |place: &Place| format!("{} has {}", task_name(place.task), place.task.scheduling);
+    finding
+        .evidence(format!("{}, {}; fields 40 and 41 of /proc/TID/stat", told(before), told(after)))
         .effect(
-            "the part nearer to the output waits while the one before it \
-                computes: the output runs dry",
+            "the part nearer to the output waits while the one before it computes: \
+            the output runs dry",
         )
         .remedy("let priorities rise towards the output, as 55 < 75 < 80 < 85")
         .when(When::RunTime)

@@ -289,7 +289,9 @@ pub(super) fn mechanism(f: &Facts) -> Verdict {
                     kept off by itself, as a v2 partition does",
             )
             .remedy(
-                "boot with systemd.unified_cgroup_hierarchy=1 where systemd mounts the hierarchies",
+                "boot with cgroup_no_v1=cpuset, or \
+                    systemd.unified_cgroup_hierarchy=1 where systemd mounts the \
+                    hierarchies: v2 then gets cpusets",
             )
             .when(When::Reboot)
             .into(),
