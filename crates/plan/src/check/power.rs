@@ -445,7 +445,10 @@ pub(super) fn guest(f: &Facts) -> Verdict {
     let ticks: u64 = focus(f).iter().filter_map(|cpu| cpu.steal_ticks).sum();
     let uptime = f.around.uptime_s.unwrap_or(0);
     // 1/100 s ticks: this many per thousand of the CPUs' time.
-    let permille = (ticks * 10).checked_div(uptime * focus(f).len().max(1) as u64).unwrap_or(0);
+    let permille = ticks
+        .saturating_mul(10)
+        .checked_div(uptime.saturating_mul(focus(f).len().max(1) as u64))
+        .unwrap_or(0);
     let title = format!("this is a virtual machine ({})", printable(hypervisor, 30));
     let finding = if permille >= 5 {
         problem(format!("{title}, and its host takes CPU time away"))
