@@ -442,7 +442,7 @@ pub(super) fn guest(f: &Facts) -> Verdict {
     let Some(hypervisor) = &f.machine.hypervisor else {
         return fine("this is no virtual machine");
     };
-    let ticks: u64 = focus(f).iter().filter_map(|cpu| cpu.steal_ticks).sum();
+    let ticks = focus(f).iter().filter_map(|cpu| cpu.steal_ticks).fold(0, u64::saturating_add);
     let uptime = f.around.uptime_s.unwrap_or(0);
     // 1/100 s ticks: this many per thousand of the CPUs' time.
     let permille = ticks
