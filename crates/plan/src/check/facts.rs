@@ -1,5 +1,6 @@
 //! What several checks derive from a machine and a chain.
 
+use super::verdict::{NO_QUIET, Verdict, moot};
 use quiet_types::{
     Chain, CpuId, CpuSet, Machine,
     chain::{Choice, IrqSource, Link, Target},
@@ -56,6 +57,8 @@ pub(super) struct Facts<'a> {
     pub quiet: CpuSet,
     /// What says so.
     pub quiet_by: String,
+    /// CPUs that something sets apart on the machine as it is.
+    pub apart: CpuSet,
     /// What stands around; an empty one where nobody looked.
     pub around: &'a Surroundings,
 }
@@ -79,12 +82,30 @@ impl<'a> Facts<'a> {
     pub fn new(machine: &'a Machine, chain: Option<&'a Chain>) -> Facts<'a> {
         let (quiet, quiet_by) = quiet(machine, chain);
         let around = machine.surroundings.as_ref().unwrap_or(&NOWHERE);
-        Facts { machine, chain, quiet, quiet_by, around }
+        let apart = apart(machine).0;
+        let mut facts = Facts { machine, chain, quiet, quiet_by, apart, around };
+        if facts.foreign_tasks().is_empty() && !machine.tasks.is_empty() {
+            // Affinity of every thread does it too, as long as nobody widens his own.
+            facts.apart = facts.apart.union(&facts.quiet);
+        }
+        facts
     }
 
     /// The CPUs to judge: the quiet ones, or all while there are none.
     pub fn focus(&self) -> CpuSet {
         if self.quiet.is_empty() { self.machine.online.clone() } else { self.quiet.clone() }
+    }
+
+    /// Why a check of who else may run on the chain's CPUs does not apply: nothing keeps anybody
+    /// off them yet, which `shield.none` says once for all.
+    pub fn not_apart(&self) -> Option<Verdict> {
+        match (self.quiet.is_empty(), self.quiet.intersects(&self.apart)) {
+            (true, _) => Some(moot(NO_QUIET)),
+            (false, false) => {
+                Some(moot("the chain's CPUs are not set apart yet, so everybody may run there"))
+            }
+            (false, true) => None,
+        }
     }
 
     /// CPUs left to everybody else.
@@ -247,6 +268,14 @@ impl<'a> Facts<'a> {
         tasks
     }
 
+    /// Threads of programs that are not the chain's and may run on its CPUs.
+    pub fn foreign_tasks(&self) -> Vec<&'a Task> {
+        let audio: Vec<u32> = self.audio_tasks().iter().map(|task| task.tid).collect();
+        let user = |task: &&Task| task.kernel.is_none() && task.state != 'Z';
+        let tasks = self.machine.tasks.iter().filter(user);
+        tasks.filter(|t| t.allowed.intersects(&self.quiet) && !audio.contains(&t.tid)).collect()
+    }
+
     pub fn is_audio_program(&self, comm: &str) -> bool {
         self.audio_tasks().iter().any(|task| task.pid == task.tid && same(comm, &task.comm))
     }
@@ -272,6 +301,11 @@ fn quiet(machine: &Machine, chain: Option<&Chain>) -> (CpuSet, String) {
             return (cpus.intersection(&machine.online), "the chain".into());
         }
     }
+    apart(machine)
+}
+
+/// CPUs that something sets apart, and what.
+fn apart(machine: &Machine) -> (CpuSet, String) {
     let mut cpus = CpuSet::new();
     let mut by = Vec::new();
     let mut add = |more: &CpuSet, what: &str| {

@@ -152,8 +152,8 @@ fn at_odds(f: &Facts, irq: &Irq) -> bool {
 }
 
 pub(super) fn on_quiet(f: &Facts) -> Verdict {
-    if f.quiet.is_empty() {
-        return moot(NO_QUIET);
+    if let Some(moot) = f.not_apart() {
+        return moot;
     }
     let own: Vec<u32> = f.own_irqs().iter().map(|irq| irq.number).collect();
     let others: Vec<&Irq> = f
@@ -168,9 +168,30 @@ pub(super) fn on_quiet(f: &Facts) -> Verdict {
         .into_iter()
         .filter(|irq| irq.requested.as_ref().is_some_and(|mask| mask.intersects(&f.quiet)))
         .collect();
+    // A mask takes effect when the interrupt next fires.
+    let (leaving, here): (Vec<&Irq>, Vec<&Irq>) =
+        here.into_iter().partition(|irq| irq.immovable.is_none() && is_sent_away(irq, &f.quiet));
     let mut found = Vec::new();
     if !here.is_empty() {
         found.push(on_quiet_now(f, &here));
+    }
+    if !leaving.is_empty() {
+        let names: Vec<String> = leaving.iter().map(|irq| irq_name(irq)).collect();
+        found.push(
+            note(format!(
+                "{} last came to {} and may no more",
+                count(leaving.len(), "foreign interrupt"),
+                cpus(&f.quiet)
+            ))
+            .evidence(format!(
+                "{}: effective_affinity_list below /proc/irq is there, \
+                    smp_affinity_list is not",
+                some(&names, 6)
+            ))
+            .effect("each comes there once more at most, unless the kernel ignores its mask")
+            .remedy("see whether their counts there still grow (quietcores status)")
+            .when(When::RunTime),
+        );
     }
     if !may.is_empty() && all_on_one(f).is_none() {
         let names: Vec<String> = may.iter().map(|irq| irq_name(irq)).collect();
@@ -190,6 +211,10 @@ pub(super) fn on_quiet(f: &Facts) -> Verdict {
         found,
         format!("no foreign interrupt that was ever seen may come to {}", cpus(&f.quiet)),
     )
+}
+
+fn is_sent_away(irq: &Irq, from: &CpuSet) -> bool {
+    irq.requested.as_ref().is_some_and(|mask| !mask.is_empty() && !mask.intersects(from))
 }
 
 fn on_quiet_now(f: &Facts, here: &[&Irq]) -> Finding {
@@ -225,7 +250,7 @@ fn of_the_cpu(irq: &Irq) -> bool {
 }
 
 /// Where an interrupt goes: where the kernel says so, else where it was counted, else where it may.
-fn delivered(irq: &Irq) -> CpuSet {
+pub(super) fn delivered(irq: &Irq) -> CpuSet {
     if is_told(irq) {
         return irq.effective.clone().unwrap_or_default();
     }
@@ -285,48 +310,6 @@ pub(super) fn card_elsewhere(f: &Facts) -> Verdict {
     .into()
 }
 
-pub(super) fn network_beside_card(f: &Facts) -> Verdict {
-    let nics = f.machine.network_cards.iter().flat_map(|nic| f.irqs_of(nic));
-    let nics: Vec<&Irq> = nics.filter(|irq| irq.total() > 0).collect();
-    let cards: Vec<&Irq> = f.cards().iter().flat_map(|card| f.irqs_of(card)).collect();
-    if nics.is_empty() || cards.is_empty() {
-        return moot("this needs a network card and a sound card with interrupts");
-    }
-    if f.machine.online.len() < 2 {
-        return moot("there is only one CPU");
-    }
-    for card in cards.iter().filter(|irq| irq.total() > 0) {
-        let at = delivered(card);
-        let clash = nics
-            .iter()
-            .find(|nic| at.len() == 1 && delivered(nic) == at && nic.number != card.number);
-        if let Some(nic) = clash {
-            return warning(format!(
-                "{} and {} are delivered to the same {}",
-                irq_name(card),
-                irq_name(nic),
-                cpus(&at)
-            ))
-            .evidence(format!(
-                "/proc/irq/{}/effective_affinity_list and \
-                    /proc/irq/{}/effective_affinity_list are both {at}; {} CPUs \
-                    are online",
-                card.number,
-                nic.number,
-                f.machine.online.len()
-            ))
-            .effect("a burst of packets holds up the sound card's interrupt")
-            .remedy(
-                "give the network's interrupt another CPU: near the player \
-                    that it feeds, not near the card",
-            )
-            .when(When::RunTime)
-            .into();
-        }
-    }
-    fine("network and sound card have their interrupts on different CPUs")
-}
-
 pub(super) fn delivery(f: &Facts) -> Verdict {
     let own = f.own_irqs();
     if own.is_empty() {
@@ -357,8 +340,8 @@ pub(super) fn delivery(f: &Facts) -> Verdict {
 }
 
 pub(super) fn default_mask(f: &Facts) -> Verdict {
-    if f.quiet.is_empty() {
-        return moot(NO_QUIET);
+    if let Some(moot) = f.not_apart() {
+        return moot;
     }
     let Some(mask) = &f.machine.default_irq_affinity else {
         return unknown("/proc/irq/default_smp_affinity could not be read");
@@ -445,41 +428,4 @@ pub(super) fn busy(f: &Facts) -> Verdict {
         })
         .collect();
     Verdict::of(found, format!("no device that is not audio interrupts {BUSY} times a second"))
-}
-
-pub(super) fn network_far(f: &Facts) -> Verdict {
-    let links = f.links();
-    let net = links.iter().position(|link| {
-        matches!(
-            &link.target,
-            quiet_types::chain::Target::Irq(quiet_types::chain::IrqSource::Net(_))
-        )
-    });
-    let Some((link, next)) = net.and_then(|at| Some((&links[at], links.get(at + 1)?))) else {
-        return moot("the chain has no network link that feeds another");
-    };
-    let player: CpuSet = match &next.cpus {
-        Some(cpus) => cpus.clone(),
-        None => f.link_tasks(next).iter().fold(CpuSet::new(), |all, t| all.union(&t.allowed)),
-    };
-    let far: Vec<&Irq> = f
-        .link_irqs(link)
-        .into_iter()
-        .filter(|irq| irq.total() > 0 && !delivered(irq).intersects(&player))
-        .collect();
-    if player.is_empty() || far.is_empty() {
-        return fine("the network's interrupt is where the link that it feeds runs");
-    }
-    note(format!(
-        "{} is delivered to {}, the `{}` that it feeds runs on {}",
-        irq_name(far[0]),
-        cpus(&delivered(far[0])),
-        printable(&next.name, 40),
-        cpus(&player)
-    ))
-    .evidence(format!("/proc/irq/{}/effective_affinity_list", far[0].number))
-    .effect("each packet goes through another CPU's caches before the player sees it")
-    .remedy("give both links the same CPU in the chain file")
-    .when(When::RunTime)
-    .into()
 }

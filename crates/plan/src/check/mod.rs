@@ -10,6 +10,7 @@ mod kernel;
 mod limits;
 mod loader;
 mod memory;
+mod network;
 mod noise;
 mod power;
 mod real_time;

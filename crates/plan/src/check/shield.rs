@@ -13,8 +13,28 @@ use quiet_types::{
 };
 
 pub(super) fn none(f: &Facts) -> Verdict {
-    if !f.quiet.is_empty() {
+    let open = f.quiet.difference(&f.apart);
+    if !f.quiet.is_empty() && open.is_empty() {
         return fine(format!("{} by {}", cpus(&f.quiet), f.quiet_by));
+    }
+    if !f.quiet.is_empty() {
+        return warning(format!("nothing sets {} of the chain apart", cpus(&open)))
+            .evidence(format!(
+                "/sys/devices/system/cpu/isolated, cpuset.cpus.isolated and \
+                cpusets without load balancing give {}",
+                match f.apart.is_empty() {
+                    true => "no CPU".into(),
+                    false => cpus(&f.apart),
+                }
+            ))
+            .effect(
+                "tasks, interrupts and kernel work of everybody interrupt the \
+                audio thread there; this is the largest single step for worst-case \
+                latency",
+            )
+            .remedy("quietcores apply with this chain; quietcores prove measures what it does")
+            .when(When::RunTime)
+            .into();
     }
     if f.machine.online.len() < 2 {
         return moot("there is only one CPU, and the kernel needs it");
@@ -136,17 +156,10 @@ pub(super) fn systemd_undoes(f: &Facts) -> Verdict {
 }
 
 pub(super) fn foreign_tasks(f: &Facts) -> Verdict {
-    if f.quiet.is_empty() {
-        return moot(NO_QUIET);
+    if let Some(moot) = f.not_apart() {
+        return moot;
     }
-    let audio: Vec<u32> = f.audio_tasks().iter().map(|t| t.tid).collect();
-    let foreign: Vec<&Task> = f
-        .machine
-        .tasks
-        .iter()
-        .filter(|t| t.kernel.is_none() && t.state != 'Z' && t.allowed.intersects(&f.quiet))
-        .filter(|t| !audio.contains(&t.tid))
-        .collect();
+    let foreign = f.foreign_tasks();
     if foreign.is_empty() {
         return fine(format!("no foreign program may run on {}", cpus(&f.quiet)));
     }
@@ -167,8 +180,8 @@ pub(super) fn foreign_tasks(f: &Facts) -> Verdict {
 }
 
 pub(super) fn kernel_threads(f: &Facts) -> Verdict {
-    if f.quiet.is_empty() {
-        return moot(NO_QUIET);
+    if let Some(moot) = f.not_apart() {
+        return moot;
     }
     let own: Vec<u32> =
         f.own_irqs().iter().flat_map(|irq| f.irq_threads(irq.number)).map(|t| t.tid).collect();
@@ -201,8 +214,8 @@ pub(super) fn kernel_threads(f: &Facts) -> Verdict {
 }
 
 pub(super) fn workqueues(f: &Facts) -> Verdict {
-    if f.quiet.is_empty() {
-        return moot(NO_QUIET);
+    if let Some(moot) = f.not_apart() {
+        return moot;
     }
     let Some(mask) = &f.machine.workqueues.effective else {
         return unknown("/sys/devices/virtual/workqueue/cpumask could not be read");

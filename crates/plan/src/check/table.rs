@@ -1,8 +1,8 @@
 //! Every check, in the order of its effect on latency.
 
 use super::{
-    boot, facts::Facts, interrupts, irqbalance, kernel, limits, loader, memory, noise, power,
-    real_time, scheduling, shield, topology, verdict::Verdict,
+    boot, facts::Facts, interrupts, irqbalance, kernel, limits, loader, memory, network, noise,
+    power, real_time, scheduling, shield, topology, verdict::Verdict,
 };
 
 /// One check: its findings carry its id.
@@ -61,7 +61,7 @@ pub const CHECKS: &[Check] = &[
         "priority of the card's interrupt thread",
         interrupts::thread_priority,
     ),
-    look("irq.net_with_card", "network and sound card on one CPU", interrupts::network_beside_card),
+    look("irq.net_with_card", "network and sound card on one CPU", network::network_beside_card),
     look("sched.above_chain", "foreign threads above the chain", scheduling::above_chain),
     look("sched.priority_equal", "neighbours with one priority", scheduling::priority_equal),
     look(
@@ -132,7 +132,7 @@ pub const CHECKS: &[Check] = &[
     look("sched.rtkit", "priorities given by rtkit", real_time::rtkit),
     look("sched.crowded", "two audio programs on one CPU beside a free one", scheduling::crowded),
     look("limits.rttime", "the user's limit of uninterrupted real time", limits::rttime),
-    look("irq.net_far", "the network's interrupt and the player", interrupts::network_far),
+    look("irq.net_far", "the network's interrupt and the player", network::network_far),
     look("irq.delivery", "whether the kernel tells where interrupts go", interrupts::delivery),
     look("topology.cache_shared", "who shares the chain's cache", topology::cache_shared),
     look("power.resume_zero", "0 in place of n/a for idle states", power::resume_zero),

@@ -179,11 +179,25 @@ pub const CASES: &[Case] = &[
         m.cgroups.v2_isolated = None;
         m.cgroups.groups.clear();
     }),
+    case("shield.none", Warning, "nothing sets CPUs 1-3 of the chain apart", |m, _| {
+        m.tasks.push(task(900, "browser", "0-3", Policy::Other, 0));
+        m.cgroups.v2_isolated = None;
+        m.cgroups.groups.clear();
+    }),
+    case("shield.none", Warning, "nothing sets CPU 3 of the chain apart", |m, _| {
+        m.tasks.push(task(900, "browser", "0,3", Policy::Other, 0));
+        m.cgroups.v2_isolated = Some(set("1-2"));
+    })
+    .and(&["shield.inconsistent", "shield.foreign_tasks"]),
     case("shield.foreign_tasks", Warning, "1 foreign thread may run", |m, _| {
         m.tasks.push(task(900, "browser", "0-3", Policy::Other, 0));
     }),
     case("irq.on_quiet", Warning, "1 foreign interrupt is", |m, _| {
         m.irqs.push(irq(30, "ahci", "3", 77));
+    }),
+    case("irq.on_quiet", Note, "last came to CPUs 1-3", |m, _| {
+        m.irqs.push(irq(30, "ahci", "3", 77));
+        m.irqs[4].requested = Some(set("0"));
     }),
     case("irq.on_quiet", Note, "1 more foreign interrupt may come", |m, _| {
         m.irqs[1].requested = Some(set("0-3"));
@@ -488,7 +502,8 @@ pub const CASES: &[Case] = &[
         m.cgroups.v2_cpuset = false;
         m.cgroups.v1_cpuset = Some("/sys/fs/cgroup/cpuset".into());
     }),
-    case("shield.mechanism", Note, "no cgroup hierarchy", |m, _| m.cgroups = Default::default()),
+    case("shield.mechanism", Note, "no cgroup hierarchy", |m, _| m.cgroups = Default::default())
+        .and(&["shield.none"]),
     case("memory.unlocked", Note, "no memory locked", |m, _| {
         around(m).processes[0].locked_kib = Some(0);
     }),
