@@ -44,7 +44,7 @@ pub(crate) fn irqs<'a>(machine: &'a Machine, source: &IrqSource) -> Vec<&'a Irq>
 }
 
 /// Whether `name` stands in a card's description as a word.
-fn says(description: &str, name: &str) -> bool {
+pub(crate) fn says(description: &str, name: &str) -> bool {
     description.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name)
 }
 
@@ -126,7 +126,7 @@ fn describe(source: &IrqSource) -> String {
     }
 }
 
-fn process<'a>(machine: &'a Machine, comm: &str, threads: &[String]) -> Vec<&'a Task> {
+pub(crate) fn process<'a>(machine: &'a Machine, comm: &str, threads: &[String]) -> Vec<&'a Task> {
     // The kernel keeps 15 characters of a name.
     let cut = |name: &str| name.chars().take(15).collect::<String>();
     let leaders: Vec<u32> = machine

@@ -1,6 +1,7 @@
 //! What several checks derive from a machine and a chain.
 
 use super::verdict::{NO_QUIET, Verdict, moot};
+use crate::links;
 use quiet_types::{
     Chain, CpuId, CpuSet, Machine,
     chain::{Choice, IrqSource, Link, Target},
@@ -203,21 +204,11 @@ impl<'a> Facts<'a> {
         self.chain.map(|chain| chain.links.as_slice()).unwrap_or_default()
     }
 
-    /// Interrupts of a link.
+    /// Interrupts of a link, as the plan finds them.
     pub fn link_irqs(&self, link: &Link) -> Vec<&'a Irq> {
-        let Target::Irq(source) = &link.target else { return Vec::new() };
-        let of = |device: Option<&'a Device>| device.map(|d| self.irqs_of(d)).unwrap_or_default();
-        match source {
-            IrqSource::Number(number) => self.irq(*number).into_iter().collect(),
-            IrqSource::Net(name) => {
-                of(self.machine.network_cards.iter().find(|card| card.name == *name))
-            }
-            IrqSource::Card(name) => {
-                of(self.machine.sound_cards.iter().find(|card| is_card(card, name)))
-            }
-            IrqSource::Action(name) => {
-                self.machine.irqs.iter().filter(|irq| irq.actions.contains(name)).collect()
-            }
+        match &link.target {
+            Target::Irq(source) => links::irqs(self.machine, source),
+            Target::Process { .. } => Vec::new(),
         }
     }
 
@@ -227,21 +218,8 @@ impl<'a> Facts<'a> {
             Target::Irq(_) => {
                 self.link_irqs(link).iter().flat_map(|irq| self.irq_threads(irq.number)).collect()
             }
-            Target::Process { comm, threads } => self
-                .process(comm)
-                .into_iter()
-                .filter(|task| threads.is_empty() || threads.iter().any(|t| same(t, &task.comm)))
-                .collect(),
+            Target::Process { comm, threads } => links::process(self.machine, comm, threads),
         }
-    }
-
-    /// Every thread of the processes whose first thread has this name.
-    fn process(&self, comm: &str) -> Vec<&'a Task> {
-        let tasks = &self.machine.tasks;
-        let first = |task: &&Task| task.tid == task.pid && task.kernel.is_none();
-        let pids: Vec<u32> =
-            tasks.iter().filter(first).filter(|t| same(comm, &t.comm)).map(|t| t.pid).collect();
-        tasks.iter().filter(|task| pids.contains(&task.pid)).collect()
     }
 
     /// The kernel's threads that handle an interrupt.
@@ -262,7 +240,8 @@ impl<'a> Facts<'a> {
             })
             .collect();
         let names = if named.is_empty() { AUDIO_PROGRAMS.to_vec() } else { named };
-        let mut tasks: Vec<&Task> = names.iter().flat_map(|name| self.process(name)).collect();
+        let mut tasks: Vec<&Task> =
+            names.iter().flat_map(|name| links::process(self.machine, name, &[])).collect();
         tasks.sort_by_key(|task| task.tid);
         tasks.dedup_by_key(|task| task.tid);
         tasks
@@ -331,9 +310,9 @@ fn sets_without_balancing(machine: &Machine) -> CpuSet {
     apart.filter_map(|g| g.cpus.as_ref()).fold(CpuSet::new(), |all, cpus| all.union(cpus))
 }
 
-/// Whether a chain means this card: by `cardN`, id or part of its long name.
-pub(super) fn is_card(card: &Device, name: &str) -> bool {
-    card.name == name || card.description.to_lowercase().contains(&name.to_lowercase())
+/// Whether a chain means this card: by `cardN`, or a word of its id or long name.
+fn is_card(card: &Device, name: &str) -> bool {
+    card.name == name || links::says(&card.description, name)
 }
 
 /// Whether a thread has this name; the kernel keeps 15 bytes of one.
