@@ -294,9 +294,21 @@ fn apart(machine: &Machine) -> (CpuSet, String) {
         }
     };
     add(machine.isolated.as_ref().unwrap_or(&CpuSet::new()), "isolcpus=");
-    add(machine.cgroups.v2_isolated.as_ref().unwrap_or(&CpuSet::new()), "an isolated partition");
+    add(&partitions(machine), "a partition");
     add(&sets_without_balancing(machine), "a cpuset without load balancing");
     (cpus.intersection(&machine.online), by.join(" and "))
+}
+
+/// CPUs of valid partitions: as the root tells them (6.8 and newer), and as the groups do.
+pub(super) fn partitions(machine: &Machine) -> CpuSet {
+    let valid = |state: &str| matches!(state, "isolated" | "root");
+    machine
+        .cgroups
+        .groups
+        .iter()
+        .filter(|group| group.path != "/" && group.partition.as_deref().is_some_and(valid))
+        .filter_map(|group| group.effective.as_ref().or(group.cpus.as_ref()))
+        .fold(machine.cgroups.v2_isolated.clone().unwrap_or_default(), |all, c| all.union(c))
 }
 
 /// CPUs of cgroup v1 sets below a root that does not balance, when they do not either.

@@ -195,8 +195,12 @@ fn in_force(f: &Facts) -> Preemption {
 
 pub(super) fn preemption(f: &Facts) -> Verdict {
     let version = printable(&f.machine.kernel.version, 120);
-    let dynamic = f.machine.kernel.preemption == Preemption::Dynamic;
-    let told = match (dynamic, f.parameter("preempt")) {
+    let dynamic = version.contains("PREEMPT_DYNAMIC") || f.config("PREEMPT_DYNAMIC") == Some("y");
+    let guessed = f.machine.kernel.preemption == Preemption::Dynamic;
+    let told = match (guessed, f.parameter("preempt")) {
+        (false, _) if dynamic => {
+            format!("/sys/kernel/debug/sched/preempt; /proc/sys/kernel/version: {version}")
+        }
         (false, _) => format!("/proc/sys/kernel/version: {version}"),
         (true, Some(mode)) => format!("/proc/cmdline: preempt={mode}"),
         (true, None) => format!(

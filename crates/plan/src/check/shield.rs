@@ -1,7 +1,7 @@
 //! Whether the CPUs that are set apart really are, by every source that has a say.
 
 use super::{
-    facts::{Facts, count, cpus, some, task_name},
+    facts::{Facts, count, cpus, partitions, some, task_name},
     loader::is_loader_file,
     verdict::{NO_QUIET, Verdict, fine, moot, note, problem, unknown, warning},
 };
@@ -254,7 +254,7 @@ pub(super) fn inconsistent(f: &Facts) -> Verdict {
     let mut row = |name, cpus: Option<CpuSet>| rows.extend(cpus.map(|cpus| (name, cpus)));
     let some_set = |set: &Option<CpuSet>| set.clone().filter(|set| !set.is_empty());
     row("isolcpus", some_set(&machine.isolated));
-    row("partition", some_set(&machine.cgroups.v2_isolated));
+    row("partition", some_set(&Some(partitions(machine))));
     row("nohz_full", some_set(&machine.nohz_full));
     row("rcu_nocbs", f.parameter_cpus("rcu_nocbs").filter(|set| !set.is_empty()));
     row(
@@ -328,7 +328,7 @@ pub(super) fn mechanism(f: &Facts) -> Verdict {
 }
 
 pub(super) fn not_persistent(f: &Facts) -> Verdict {
-    let partition = f.machine.cgroups.v2_isolated.clone().unwrap_or_default();
+    let partition = partitions(f.machine);
     let booted = f.machine.isolated.clone().unwrap_or_default();
     let lost = partition.difference(&booted);
     if lost.is_empty() {
@@ -341,7 +341,7 @@ pub(super) fn not_persistent(f: &Facts) -> Verdict {
     }
     note(format!("{} are set apart until the next reboot only", cpus(&lost)))
         .evidence(format!(
-            "cpuset.cpus.isolated below /sys/fs/cgroup holds them; no \
+            "cpuset.cpus.partition below /sys/fs/cgroup; no \
                 /etc/systemd/system/quietcores.service, and {}",
             match files.is_empty() {
                 true => "no loader file was found".into(),

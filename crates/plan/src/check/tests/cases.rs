@@ -187,6 +187,7 @@ pub const CASES: &[Case] = &[
     case("shield.none", Warning, "nothing sets CPU 3 of the chain apart", |m, _| {
         m.tasks.push(task(900, "browser", "0,3", Policy::Other, 0));
         m.cgroups.v2_isolated = Some(set("1-2"));
+        m.cgroups.groups.clear();
     })
     .and(&["shield.inconsistent", "shield.foreign_tasks"]),
     case("shield.foreign_tasks", Warning, "1 foreign thread may run", |m, _| {

@@ -138,6 +138,19 @@ fn an_audit_of_an_empty_machine_ends_and_claims_little() {
 }
 
 #[test]
+fn a_partition_is_seen_on_kernels_that_do_not_list_isolated_cpus() {
+    // cpuset.cpus.isolated came with 6.8.
+    let mut machine = good::machine();
+    machine.cgroups.v2_isolated = None;
+    let checked = audit(&machine, None);
+    let looked = checked.looked.iter().find(|look| look.id == "shield.none").unwrap();
+    assert_eq!(looked.result, Outcome::Fine, "{}", looked.because);
+    machine.cgroups.groups[0].partition = Some("isolated invalid (cpuset.cpus is empty)".into());
+    let found = check(&machine, None);
+    assert!(found.iter().any(|f| f.id == "shield.none"), "{found:#?}");
+}
+
+#[test]
 fn what_the_snapshot_does_not_tell_is_said_to_be_unknown() {
     let mut machine = good::machine();
     machine.surroundings = None;
