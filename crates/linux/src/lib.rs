@@ -16,4 +16,4 @@ pub use capture::{Captured, capture};
 pub use error::{Error, Result};
 pub use kernel::{Kernel, System};
 pub use root::Root;
-pub use snapshot::{CommandLines, Options, snapshot};
+pub use snapshot::{CommandLines, Options, identity, snapshot};

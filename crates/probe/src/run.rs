@@ -81,7 +81,7 @@ pub fn run(
         monotonic: part.monotonic,
         lasted: part.lasted,
         interrupted: part.interrupted,
-        host: host(&root),
+        host: host(&root)?,
         clock: part.clock,
         threads: part.threads,
         stress: stress?,

@@ -262,6 +262,23 @@ pub enum Policy {
     Ext,
 }
 
+impl Policy {
+    /// The policy of a number of the kernel's (`include/uapi/linux/sched.h`); `None` for one that
+    /// is not known.
+    pub fn from_number(number: i64) -> Option<Policy> {
+        Some(match number {
+            0 => Policy::Other,
+            1 => Policy::Fifo,
+            2 => Policy::Rr,
+            3 => Policy::Batch,
+            5 => Policy::Idle,
+            6 => Policy::Deadline,
+            7 => Policy::Ext,
+            _ => return None,
+        })
+    }
+}
+
 /// One thread, as the kernel sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Task {

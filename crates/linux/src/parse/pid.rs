@@ -76,24 +76,11 @@ pub fn pid_stat(text: &str) -> Result<PidStat, Wrong> {
         start: number(22, "starttime", 0, i64::MAX)? as u64,
         cpu: CpuId(number(39, "processor", 0, 8191)? as u32),
         scheduling: Scheduling {
-            policy: policy(number(41, "policy", 0, 255)?)
+            policy: Policy::from_number(number(41, "policy", 0, 255)?)
                 .ok_or_else(|| Wrong::at(line, format!("the policy {} is unknown", field(41))))?,
             priority: number(40, "rt_priority", 0, 99)? as u8,
             nice: number(19, "nice", -20, 19)? as i8,
         },
-    })
-}
-
-fn policy(number: i64) -> Option<Policy> {
-    Some(match number {
-        0 => Policy::Other,
-        1 => Policy::Fifo,
-        2 => Policy::Rr,
-        3 => Policy::Batch,
-        5 => Policy::Idle,
-        6 => Policy::Deadline,
-        7 => Policy::Ext,
-        _ => return None,
     })
 }
 

@@ -46,6 +46,17 @@ pub fn snapshot(root: &Root, options: Options) -> Result<Machine> {
     read(Reader::new(root)?, root, options).map(|(machine, _)| machine)
 }
 
+/// What machine this is, and nothing else: kernel, processor, board, clock sources, hypervisor.
+///
+/// # Errors
+/// When the root cannot be read at all.
+pub fn identity(root: &Root) -> Result<Machine> {
+    let reader = Reader::new(root)?;
+    let mut machine = Machine { schema: SCHEMA.to_owned(), ..Machine::default() };
+    kernel::read(&reader, &mut machine);
+    Ok(machine)
+}
+
 /// As [`snapshot`], and all that was seen for it.
 pub(crate) fn recorded(root: &Root, options: Options) -> Result<(Machine, Record)> {
     read(Reader::recording(root)?, root, options)

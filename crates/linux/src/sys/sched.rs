@@ -84,18 +84,9 @@ pub fn set_affinity(tid: u32, cpus: &CpuSet) -> io::Result<()> {
 /// `ESRCH` when the thread is gone.
 pub fn scheduling(tid: u32) -> io::Result<(Scheduling, bool)> {
     let attr = get(tid)?;
-    let policy = match attr.policy {
-        0 => Policy::Other,
-        1 => Policy::Fifo,
-        2 => Policy::Rr,
-        3 => Policy::Batch,
-        5 => Policy::Idle,
-        6 => Policy::Deadline,
-        7 => Policy::Ext,
-        other => {
-            return Err(io::Error::other(format!("the kernel names an unknown policy {other}")));
-        }
-    };
+    let policy = Policy::from_number(attr.policy.into()).ok_or_else(|| {
+        io::Error::other(format!("the kernel names an unknown policy {}", attr.policy))
+    })?;
     let scheduling =
         Scheduling { policy, priority: attr.priority as u8, nice: attr.nice.clamp(-20, 19) as i8 };
     Ok((scheduling, attr.flags & RESET_ON_FORK != 0))
