@@ -314,7 +314,7 @@ pub(super) fn tick_stays(f: &Facts) -> Verdict {
                 )
                 .remedy(
                     "while it plays, the trace event timer:tick_stop tells why the \
-                tick stays (quietcores explain)",
+                tick stays",
                 )
                 .when(When::RunTime)
                 .into()

@@ -300,7 +300,7 @@ pub(super) fn daemons(f: &Facts) -> Verdict {
         .effect("what was set for the chain is set back, at a mains plug or by a timer")
         .remedy(
             "choose its performance profile, or stop it while you play; \
-                quietcores watch notices the change",
+                run quietcores check again to see whether it was changed",
         )
         .when(When::RunTime)
         .into()

@@ -335,8 +335,7 @@ pub(super) fn own_priority(f: &Facts) -> Verdict {
                 .effect("the order of the chain is not the one that was planned")
                 .remedy(
                     "apply the chain; some programs set their own priority \
-                        when they start or open a device, and `quietcores watch` \
-                        sets it again",
+                        when they start or open a device: apply again after that",
                 )
                 .when(When::RunTime),
             )
