@@ -1,1 +1,4 @@
-//! To be filled.
+//! Chooses what a machine is asked for. Pure: no kernel, no I/O.
+#![forbid(unsafe_code)]
+
+pub mod boot;

@@ -14,6 +14,8 @@ mod units;
 pub use units::{CpuId, Nanos};
 
 #[cfg(feature = "std")]
+pub mod boot;
+#[cfg(feature = "std")]
 mod cpu_set;
 #[cfg(feature = "std")]
 pub mod finding;
