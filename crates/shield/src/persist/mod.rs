@@ -1,0 +1,4 @@
+//! Across reboots.
+pub mod diff;
+pub mod form;
+pub mod grubenv;
