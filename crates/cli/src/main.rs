@@ -27,6 +27,8 @@ enum Verb {
     Prove(verbs::prove::Args),
     Report(verbs::report::Args),
     Generate(verbs::generate::Args),
+    #[command(hide = true)]
+    Hold(verbs::hold::Args),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Verb::Prove(args) => verbs::prove::run(args),
         Verb::Report(args) => verbs::report::run(args),
         Verb::Generate(args) => verbs::generate::run::<Cli>(args),
+        Verb::Hold(args) => verbs::hold::run(args),
     };
     done.unwrap_or_else(|error| {
         face::error(&error);

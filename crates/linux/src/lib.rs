@@ -4,11 +4,16 @@
 //! what changes things; [`System`] is the real one. `sys` holds all unsafe code of the program.
 #![deny(unsafe_code)]
 
+mod capture;
 mod error;
 mod kernel;
+pub mod parse;
 mod root;
+mod snapshot;
 pub mod sys;
 
+pub use capture::{Captured, capture};
 pub use error::{Error, Result};
 pub use kernel::{Kernel, System};
 pub use root::Root;
+pub use snapshot::{CommandLines, Options, snapshot};

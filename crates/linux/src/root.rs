@@ -154,19 +154,27 @@ impl Root {
         }
     }
 
-    fn read_bytes(&self, path: &str) -> io::Result<Vec<u8>> {
+    pub(crate) fn read_bytes(&self, path: &str) -> io::Result<Vec<u8>> {
         // NONBLOCK: a pipe in a captured tree must not hang us.
         let fd = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
         let stat = rustix::fs::statat(&fd, c"", AtFlags::EMPTY_PATH)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        let mut bytes = Vec::new();
+        // Most kernel files fit: one read, and one that finds the end.
+        let mut bytes = Vec::with_capacity(4096);
         File::from(fd).take(LARGEST + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > LARGEST {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 8 MiB"));
         }
         Ok(bytes)
+    }
+
+    /// Kind and permissions of what is there; a link at the end is followed.
+    pub(crate) fn mode(&self, path: &str) -> Option<(FileType, Mode)> {
+        let fd = self.open_at(path, OFlags::PATH).ok()?;
+        let stat = rustix::fs::statat(&fd, c"", AtFlags::EMPTY_PATH).ok()?;
+        Some((FileType::from_raw_mode(stat.st_mode), Mode::from_raw_mode(stat.st_mode)))
     }
 
     fn open_at(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {

@@ -1,4 +1,123 @@
-//! Chooses what a machine is asked for. Pure: no kernel, no I/O.
+//! From a machine and a chain to a plan. Pure: it sees facts and gives steps, and touches nothing.
+//!
+//! [`plan`] chooses the CPUs to shield, the way others are kept off them, and the steps in the
+//! order in which they must be taken. [`chain::parse`] reads a chain file.
 #![forbid(unsafe_code)]
 
 pub mod boot;
+pub mod chain;
+mod choose;
+mod links;
+mod steps;
+
+use quiet_types::{
+    Chain, CpuSet, Finding, Machine, Plan, Severity,
+    plan::PLAN_SCHEMA,
+    shield::{Entry, Mechanism, Shield},
+};
+use std::fmt;
+
+pub use chain::ChainError;
+
+/// How the chain will use its CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// It sleeps between periods: what the kernel needs of these CPUs it gets then.
+    #[default]
+    Sleeping,
+    /// It spins and never sleeps: the guards that would interrupt it are taken away.
+    NeverSleep,
+}
+
+/// Why no plan can be made, with what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanError(String);
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+/// Makes the plan of a shield for `chain` on `machine`.
+///
+/// # Errors
+/// When CPUs are asked for that do not exist or do not run, when no CPU would be left to the rest
+/// of the machine, or when a link names an interrupt that is not there.
+pub fn plan(machine: &Machine, chain: &Chain, mode: Mode) -> Result<Plan, PlanError> {
+    let mut reasons = Vec::new();
+    let mut findings = Vec::new();
+    let cpus = choose::cpus(machine, chain, &mut reasons, &mut findings)?;
+    let housekeeping = machine.online.difference(&cpus);
+    let mechanism = mechanism(machine, &mut reasons);
+    let shield = Shield { entry: entry(machine, mechanism), cpus, housekeeping, mechanism };
+    let links = links::find(machine, chain, &shield, &mut findings)?;
+    let steps = steps::steps(machine, &shield, &links, mode, &mut findings);
+    Ok(Plan {
+        schema: PLAN_SCHEMA.into(),
+        chain: chain.name.clone(),
+        shield,
+        reasons,
+        steps,
+        findings,
+    })
+}
+
+/// Name of the group that the chain enters.
+pub(crate) const SHIELD_GROUP: &str = "quietcores";
+/// Name of the group that everybody else is moved to (v1).
+pub(crate) const REST_GROUP: &str = "quietcores-rest";
+
+/// The strongest way that this machine offers.
+fn mechanism(machine: &Machine, reasons: &mut Vec<String>) -> Mechanism {
+    let groups = &machine.cgroups;
+    if groups.v2.is_some() && groups.v2_cpuset {
+        reasons.push(
+            "Others are kept off by a cgroup v2 isolated partition: the kernel itself takes these \
+             CPUs from every other group."
+                .into(),
+        );
+        Mechanism::PartitionV2
+    } else if let Some(mount) = &groups.v1_cpuset {
+        reasons.push(format!(
+            "Others are kept off by two cgroup v1 cpusets: on this machine cpuset belongs to the \
+             v1 hierarchy at {mount}, so that a v2 partition cannot be had."
+        ));
+        Mechanism::SetsV1
+    } else {
+        reasons.push(
+            "Others are kept off by the affinity of every thread alone: no cpuset hierarchy is \
+             mounted. New threads inherit it, but any may widen itself again."
+                .into(),
+        );
+        Mechanism::Affinity
+    }
+}
+
+fn entry(machine: &Machine, mechanism: Mechanism) -> Option<Entry> {
+    match mechanism {
+        Mechanism::PartitionV2 => Some(Entry {
+            file: format!("{}/{SHIELD_GROUP}/cgroup.procs", machine.cgroups.v2.as_ref()?),
+            whole_process: true,
+        }),
+        Mechanism::SetsV1 => Some(Entry {
+            file: format!("{}/{SHIELD_GROUP}/tasks", machine.cgroups.v1_cpuset.as_ref()?),
+            whole_process: false,
+        }),
+        Mechanism::Affinity => None,
+    }
+}
+
+pub(crate) fn note(id: &str, title: impl Into<String>) -> Finding {
+    Finding::new(Severity::Note, id, title)
+}
+
+pub(crate) fn warning(id: &str, title: impl Into<String>) -> Finding {
+    Finding::new(Severity::Warning, id, title)
+}
+
+pub(crate) fn say(cpus: &CpuSet) -> String {
+    if cpus.len() == 1 { format!("CPU {cpus}") } else { format!("CPUs {cpus}") }
+}

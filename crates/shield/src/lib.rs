@@ -1,4 +1,144 @@
-//! Puts a shield up, keeps it across reboots, and takes it down.
+//! Puts a shield up and takes it down.
+//!
+//! [`up`] takes the steps of a plan: each change is noted on disk with its old value before the
+//! kernel is asked, and read back after. [`revert`] puts everything back, last change first, and
+//! only what still is ours. Both may be ended by `kill -9` at any instant: the next [`revert`] does
+//! the rest. [`status`] compares what is with what was made.
 #![forbid(unsafe_code)]
 
+mod apply;
+mod change;
+mod error;
+mod fault;
+mod hold;
+mod journal;
 pub mod persist;
+mod residents;
+mod revert;
+mod state;
+mod status;
+mod tasks;
+
+pub use error::{Error, Kind, Result};
+pub use hold::hold;
+pub use state::DEFAULT_STATE;
+pub use status::{current, status};
+
+use journal::{Journal, Past, Record};
+use quiet_linux::Kernel;
+use quiet_types::{
+    Plan,
+    plan::{APPLIED_SCHEMA, Applied, REVERTED_SCHEMA, Reverted},
+};
+use state::{State, stamp};
+use std::{path::Path, sync::atomic::AtomicBool};
+
+/// What [`up`] needs beside the plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    /// The state directory, usually [`DEFAULT_STATE`]; made where it is not there.
+    pub state: &'a Path,
+    /// The program that holds `/dev/cpu_dma_latency`: started as `PROGRAM hold --state DIR`, it
+    /// calls [`hold`]. `None` leaves that step out.
+    pub holder: Option<&'a Path>,
+    /// When raised, what was done so far is rolled back.
+    pub interrupt: &'a AtomicBool,
+}
+
+/// Puts a shield up.
+///
+/// # Errors
+/// When the state directory or the journal cannot be used, a shield is up already, leftovers wait
+/// to be reverted, an essential step fails or `interrupt` is raised. Whatever had been done by then
+/// is put back; [`Error::rolled_back`] tells how that went.
+pub fn up(kernel: &dyn Kernel, plan: &Plan, setup: &Setup<'_>) -> Result<Applied> {
+    let state = State::make(setup.state)?;
+    let _lock = state.lock()?;
+    if let Some(past) = journal::read(&state)? {
+        refuse_over(&state, &past, &boot_id(kernel))?;
+    }
+    let mut journal = Journal::begin(&state, &boot_id(kernel), &plan.shield)?;
+    let mut hand = apply::Hand {
+        kernel,
+        journal: &mut journal,
+        state: &state,
+        shield: &plan.shield,
+        holder: setup.holder,
+        interrupt: setup.interrupt,
+    };
+    let steps = match hand.take_all(&plan.steps) {
+        Ok(steps) => steps,
+        Err(error) => return Err(roll_back(kernel, &state, error)),
+    };
+    let irqs: Vec<(u32, u64)> = residents::counts(kernel, &plan.shield.cpus).into_iter().collect();
+    if let Err(error) = journal.seal(&Record::Up { at: stamp(), irqs }) {
+        return Err(roll_back(kernel, &state, error));
+    }
+    let past = journal::read(&state)?.unwrap_or_default();
+    Ok(Applied {
+        schema: APPLIED_SCHEMA.into(),
+        shield: plan.shield.clone(),
+        steps,
+        residents: residents::residents(kernel, &plan.shield, &past),
+        findings: plan.findings.clone(),
+    })
+}
+
+/// Puts the machine back; `None` where there is nothing to put back.
+///
+/// # Errors
+/// When the state directory or the journal cannot be used. Steps that the kernel refuses are no
+/// error: they are named in [`Reverted::items`], and the journal is kept.
+pub fn revert(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
+    let Some(state) = State::open(state)? else { return Ok(None) };
+    let _lock = state.lock()?;
+    let Some(past) = journal::read(&state)? else { return Ok(None) };
+    if past.boot_id.as_ref().is_some_and(|boot| *boot != boot_id(kernel)) {
+        let mut done = Reverted {
+            schema: REVERTED_SCHEMA.into(),
+            rebooted: true,
+            items: Vec::new(),
+            history: None,
+        };
+        revert::close(&state, &mut done);
+        return Ok(Some(done));
+    }
+    Ok(Some(revert::put_back(kernel, &state, &past)))
+}
+
+fn roll_back(kernel: &dyn Kernel, state: &State, error: Error) -> Error {
+    match journal::read(state) {
+        Ok(Some(past)) => error.after(revert::put_back(kernel, state, &past)),
+        _ => error,
+    }
+}
+
+fn refuse_over(state: &State, past: &Past, boot: &str) -> Result<()> {
+    let journal = state.journal().display().to_string();
+    let (kind, sentence) = match (&past.boot_id, &past.up) {
+        (Some(id), _) if id != boot => (
+            Kind::Leftover,
+            format!(
+                "the journal {journal} is of an earlier boot; `quietcores revert` clears it (its \
+                 changes went with the reboot)"
+            ),
+        ),
+        (_, Some(_)) if !past.reverting => (
+            Kind::AlreadyUp,
+            format!("a shield is up already ({journal}); run `quietcores revert` first"),
+        ),
+        _ => (
+            Kind::Leftover,
+            format!(
+                "an earlier apply or revert did not come to its end ({journal}); run \
+                 `quietcores revert` first: it puts the machine back"
+            ),
+        ),
+    };
+    Err(Error::new(kind, sentence))
+}
+
+fn boot_id(kernel: &dyn Kernel) -> String {
+    let text = kernel.read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().to_owned()
+}

@@ -16,11 +16,15 @@ pub use units::{CpuId, Nanos};
 #[cfg(feature = "std")]
 pub mod boot;
 #[cfg(feature = "std")]
+pub mod chain;
+#[cfg(feature = "std")]
 mod cpu_set;
 #[cfg(feature = "std")]
 pub mod finding;
 #[cfg(feature = "std")]
 pub mod machine;
+#[cfg(feature = "std")]
+pub mod plan;
 #[cfg(feature = "std")]
 pub mod proof;
 #[cfg(feature = "std")]
@@ -32,10 +36,12 @@ mod text;
 
 #[cfg(feature = "std")]
 pub use {
+    chain::Chain,
     cpu_set::{CpuSet, ParseCpuSetError},
     finding::{Finding, Severity},
     histogram::Histogram,
     machine::Machine,
+    plan::Plan,
     proof::Proof,
     run::Run,
     text::{ParseDurationError, printable},

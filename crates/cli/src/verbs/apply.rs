@@ -1,16 +1,69 @@
 //! `apply`
 
-use std::process::ExitCode;
+use super::plan::{Wish, machine, make};
+use crate::face;
+use anyhow::{Context, bail};
+use quiet_linux::{Root, System};
+use quiet_report::plan::{applied_text, plan_text};
+use quiet_shield::{DEFAULT_STATE, Setup};
+use std::{
+    io::{BufRead, IsTerminal, stdin},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 /// Journal, apply and verify a shield
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  quietcores apply                        shows the plan for this machine, asks, then applies it
+  quietcores apply --cpus 2-3 --yes       shields these CPUs without asking
+  quietcores apply living-room.toml       places the links of a chain as well
+Exit status: 0 every step holds, 1 the shield is up and some steps were refused, 2 nothing is changed.")]
 pub struct Args {
+    #[command(flatten)]
+    wish: Wish,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
     /// Print the result as JSON on standard output
     #[arg(long)]
     json: bool,
+    /// Directory of the journal
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_STATE)]
+    state: PathBuf,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let _ = args.json;
-    anyhow::bail!("not built yet")
+    let plan = make(&args.wish, &machine(&Root::system()?)?)?;
+    if !rustix::process::geteuid().is_root() {
+        bail!(
+            "cannot apply a shield without root: {} steps change kernel settings; `quietcores \
+             plan` shows them, `sudo quietcores apply` takes them",
+            plan.steps.len()
+        );
+    }
+    if !args.yes {
+        if !stdin().is_terminal() {
+            bail!("cannot ask: standard input is no terminal; add --yes to apply without asking");
+        }
+        face::say(&plan_text(&plan));
+        face::say(&format!("Take these {} steps? [y/N]", plan.steps.len()));
+        let mut answer = String::new();
+        stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
+        if !matches!(answer.trim(), "y" | "Y" | "yes") {
+            bail!("not applied; nothing is changed");
+        }
+    }
+    let interrupt = face::interrupt()?;
+    let program = std::env::current_exe().context("cannot find the program itself")?;
+    let setup = Setup { state: &args.state, holder: Some(&program), interrupt: &interrupt };
+    let applied = quiet_shield::up(&System, &plan, &setup)?;
+    if args.json {
+        face::print_json(&applied)?;
+    } else {
+        face::print(&applied_text(&applied))?;
+    }
+    let whole = applied.steps.iter().all(|taken| taken.outcome.holds());
+    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) })
 }

@@ -2,6 +2,7 @@
 
 pub mod apply;
 pub mod generate;
+pub mod hold;
 pub mod inspect;
 pub mod measure;
 pub mod plan;

@@ -1,16 +1,116 @@
 //! `plan`
 
-use std::process::ExitCode;
+use crate::face;
+use anyhow::{Context, bail};
+use quiet_linux::{CommandLines, Options, Root, snapshot};
+use quiet_plan::Mode;
+use quiet_report::plan::plan_text;
+use quiet_types::{Chain, CpuSet, Machine, Plan, chain::Choice};
+use std::{
+    io::Read,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 /// Show the steps, old and new, and why each; change nothing
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  quietcores plan                         which CPUs to shield, and how: chosen for this machine
+  quietcores plan --cpus 2-3              these CPUs
+  quietcores plan living-room.toml        for a chain
+  quietcores plan --root my-pc            on a captured machine (see inspect --capture)
+
+A chain file, from input to output:
+  [chain]
+  name = \"living room\"
+  cpus = \"auto\"                 # or a list: \"2-3\"
+  [[link]]
+  name = \"player\"
+  process = \"mpd\"
+  threads = [\"output\"]         # all where left out
+  priority = 75                 # SCHED_FIFO, rising down the chain
+  [[link]]
+  name = \"output\"
+  irq = { card = \"USB\" }       # or { net = \"eth0\" }, { number = 127 }, { action = \"xhci_hcd\" }
+  priority = 85")]
 pub struct Args {
-    /// Print the result as JSON on standard output
+    #[command(flatten)]
+    pub wish: Wish,
+    /// Print the plan as JSON on standard output
     #[arg(long)]
     json: bool,
+    /// Read the machine captured in DIR in place of this one
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+}
+
+/// What is to be shielded.
+#[derive(clap::Args)]
+pub struct Wish {
+    /// Chain file (TOML): the audio path, link by link
+    pub chain: Option<PathBuf>,
+    /// CPUs to shield, as 2-3,8; in place of those of the chain
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<CpuSet>,
+    /// For a loop that never sleeps: take the kernel's guards against starvation away as well
+    #[arg(long)]
+    pub never_sleep: bool,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let _ = args.json;
-    anyhow::bail!("not built yet")
+    let root = match &args.root {
+        Some(dir) => Root::at(dir),
+        None => Root::system(),
+    }
+    .context("cannot make a plan")?;
+    let plan = make(&args.wish, &machine(&root)?)?;
+    if args.json {
+        face::print_json(&plan)?;
+    } else {
+        face::print(&plan_text(&plan))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The machine, as a plan needs it.
+pub fn machine(root: &Root) -> anyhow::Result<Machine> {
+    let options = Options { command_lines: CommandLines::None };
+    snapshot(root, options).context("cannot read the machine")
+}
+
+/// The plan of what is wished.
+pub fn make(wish: &Wish, machine: &Machine) -> anyhow::Result<Plan> {
+    let mut chain = match &wish.chain {
+        Some(path) => {
+            let there: CpuSet = machine.cpus.iter().map(|cpu| cpu.id).collect();
+            read_chain(path, &there.union(&machine.online))?
+        }
+        None => Chain::default(),
+    };
+    if let Some(cpus) = &wish.cpus {
+        chain.cpus = Choice::These(cpus.clone());
+    }
+    let mode = if wish.never_sleep { Mode::NeverSleep } else { Mode::Sleeping };
+    quiet_plan::plan(machine, &chain, mode).map_err(|error| match &wish.chain {
+        Some(path) => anyhow::anyhow!("{}: {error}", path.display()),
+        None => error.into(),
+    })
+}
+
+/// Chain files are small.
+const LARGEST: u64 = 1 << 20;
+
+fn read_chain(path: &Path, known: &CpuSet) -> anyhow::Result<Chain> {
+    let shown = quiet_types::printable(&path.display().to_string(), 300);
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes))
+        .with_context(|| format!("cannot read the chain file {shown}"))?;
+    if bytes.len() as u64 > LARGEST {
+        bail!("cannot read the chain file {shown}: it is larger than 1 MiB");
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|_| anyhow::anyhow!("cannot read the chain file {shown}: it is not UTF-8 text"))?;
+    Ok(quiet_plan::chain::parse(&text, &shown, Some(known))?)
 }

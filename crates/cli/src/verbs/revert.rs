@@ -1,16 +1,49 @@
 //! `revert`
 
-use std::process::ExitCode;
+use crate::face;
+use quiet_linux::System;
+use quiet_report::plan::reverted_text;
+use quiet_shield::DEFAULT_STATE;
+use std::{path::PathBuf, process::ExitCode};
 
 /// Put the machine back
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  quietcores revert                       after an apply, or after one that was killed
+Exit status: 0 as it was before (or nothing to do), 1 somebody else has changed some values since:
+they are named and left, 2 the kernel refused some: they are named, and revert can be run again.")]
 pub struct Args {
     /// Print the result as JSON on standard output
     #[arg(long)]
     json: bool,
+    /// Directory of the journal
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_STATE)]
+    state: PathBuf,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let _ = args.json;
-    anyhow::bail!("not built yet")
+    // Stopped half-way it would have to be run again: it takes milliseconds, and ends first.
+    let _interrupt = face::interrupt()?;
+    let Some(done) = quiet_shield::revert(&System, &args.state)? else {
+        if args.json {
+            face::print_json(&serde_json::json!({
+                "schema": quiet_types::plan::REVERTED_SCHEMA,
+                "rebooted": false, "items": [], "history": null
+            }))?;
+        } else {
+            face::print("No shield is up, and nothing is left of an earlier one.\n")?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
+    if args.json {
+        face::print_json(&done)?;
+    } else {
+        face::print(&reverted_text(&done))?;
+    }
+    Ok(match (done.is_complete(), done.is_exact()) {
+        (false, _) => ExitCode::from(2),
+        (true, false) => ExitCode::from(face::FINDINGS),
+        (true, true) => ExitCode::SUCCESS,
+    })
 }

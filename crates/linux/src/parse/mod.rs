@@ -1,0 +1,47 @@
+//! The kernel's texts, understood: pure functions on `&str`.
+//!
+//! None panics on any input; what makes no sense is answered with its line and the reason
+//! ([`Wrong`]). CPU lists and masks are read by [`quiet_types::CpuSet`].
+
+mod cgroup;
+mod cmdline;
+mod config;
+mod cpu_info;
+mod interrupts;
+mod pid;
+mod proc_stat;
+mod secret;
+
+pub use cgroup::{Mount, cgroup_mounts, only_cgroup_mounts, task_cgroup};
+pub use cmdline::{boot_parameters, print_boot_parameters};
+pub use config::config;
+pub use cpu_info::{CpuInfo, cpu_info};
+pub use interrupts::{Interrupts, IrqRow, interrupts};
+pub use pid::{PidStat, PidStatus, pid_stat, pid_status};
+pub use proc_stat::steal;
+pub use secret::{mask_arguments, mask_parameter};
+
+use std::fmt;
+
+/// What could not be understood: the line, from 1, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// Line of the text, from 1.
+    pub line: usize,
+    /// Why, as the end of a sentence.
+    pub why: String,
+}
+
+impl Wrong {
+    fn at(line: usize, why: impl Into<String>) -> Wrong {
+        Wrong { line, why: why.into() }
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.why)
+    }
+}
+
+impl std::error::Error for Wrong {}

@@ -1,0 +1,257 @@
+//! Sound and network cards: the controller and the interrupts behind them, and who shares these.
+
+use super::Reader;
+use quiet_types::{
+    Machine,
+    machine::{Device, Irq},
+};
+
+pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine) {
+    let sound = "/sys/class/sound";
+    let long_names = reader.whole_text("/proc/asound/cards").unwrap_or_default();
+    for number in reader.numbered(sound, "card") {
+        let name = format!("card{number}");
+        let id = reader.text(&format!("{sound}/{name}/id")).unwrap_or_default();
+        let description = match long_name(&long_names, number) {
+            Some(long) if !id.is_empty() => format!("{id}: {long}"),
+            Some(long) => long,
+            None => id,
+        };
+        if let Some(card) = device(reader, &machine.irqs, sound, &name, description) {
+            machine.sound_cards.push(card);
+        }
+    }
+    let network = "/sys/class/net";
+    let names = reader.names(network, |name| reader.exists(&format!("{network}/{name}/device")));
+    for name in names {
+        let driver = reader.link_name(&format!("{network}/{name}/device/driver"));
+        let description = driver.unwrap_or_default();
+        if let Some(card) = device(reader, &machine.irqs, network, &name, description) {
+            machine.network_cards.push(card);
+        }
+    }
+}
+
+/// The name of a card in `/proc/asound/cards`, ` 0 [USB ]: USB-Audio - Scarlett 2i2 USB`.
+fn long_name(cards: &str, number: u32) -> Option<String> {
+    cards.lines().find_map(|line| {
+        let (index, rest) = line.split_once('[')?;
+        let wanted = index.trim().parse() == Ok(number);
+        let (_, name) = rest.split_once("]:")?;
+        let name = name.split_once(" - ").map_or(name, |(_, name)| name);
+        wanted.then(|| name.trim().to_owned())
+    })
+}
+
+fn device(
+    reader: &Reader<'_>,
+    irqs: &[Irq],
+    class: &str,
+    name: &str,
+    description: String,
+) -> Option<Device> {
+    let path = reader.real_path(&format!("{class}/{name}"))?;
+    let controller = controller(reader, irqs, &path, name);
+    let mut card = Device { name: name.to_owned(), description, path, ..Device::default() };
+    if let Some(controller) = controller {
+        let shared = usb_neighbours(reader, &controller.path, &card.path);
+        let others = irqs
+            .iter()
+            .filter(|irq| controller.irqs.contains(&irq.number))
+            .flat_map(|irq| irq.actions.iter().map(move |action| (irq.number, action)))
+            .filter(|(_, action)| !controller.owns(action, name))
+            .map(|(number, action)| format!("IRQ {number}: {action}"));
+        card.shared_with = shared.into_iter().chain(others).collect();
+        card.controller = Some(controller.title());
+        card.irqs = controller.irqs;
+    }
+    Some(card)
+}
+
+/// The device that owns the interrupts of a card.
+struct Controller {
+    path: String,
+    driver: Option<String>,
+    irqs: Vec<u32>,
+    /// `usbN` and `virtioN` below it, on the way to the card or not.
+    children: Vec<String>,
+}
+
+impl Controller {
+    fn name(&self) -> &str {
+        last(&self.path)
+    }
+
+    fn title(&self) -> String {
+        match &self.driver {
+            Some(driver) => format!("{} {driver}", self.name()),
+            None => self.name().to_owned(),
+        }
+    }
+
+    /// Whether a handler of this name on the controller's line is its own: named by its driver,
+    /// its buses, the card, or itself.
+    fn owns(&self, action: &str, card: &str) -> bool {
+        let plain = |text: &str| text.replace('-', "_");
+        let (base, suffix) = action.split_once(':').unwrap_or((action, ""));
+        if let Some(bus) = suffix.strip_prefix("usb").filter(|_| suffix.len() > 3) {
+            return self.children.iter().any(|child| child.strip_prefix("usb") == Some(bus));
+        }
+        if suffix.starts_with("card") {
+            return suffix == card;
+        }
+        let driver = self.driver.as_deref().map(plain).unwrap_or_default();
+        let family = driver.split('_').next().unwrap_or_default();
+        let part = |name: &str| {
+            base.strip_prefix(name).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+        };
+        action == self.name()
+            || part(card)
+            || self.children.iter().any(|child| part(child))
+            || (!family.is_empty() && plain(base).starts_with(family))
+    }
+}
+
+/// The first ancestor with interrupts. PCI functions and ACPI devices name theirs in files; other
+/// platform devices are recognised by the names that their handlers registered.
+fn controller(reader: &Reader<'_>, irqs: &[Irq], card: &str, name: &str) -> Option<Controller> {
+    let mut path = card;
+    let mut buses: Vec<&str> = Vec::new();
+    while let Some((parent, child)) = path.rsplit_once('/') {
+        if is_bus(child) {
+            buses.push(child);
+        }
+        if parent == "/sys/devices" || !parent.starts_with("/sys/devices/") {
+            return None;
+        }
+        path = parent;
+        let own = own_irqs(reader, path);
+        let named = || handled(irqs, last(path), &buses, name);
+        let numbers = if own.is_empty() { named() } else { own };
+        if numbers.is_empty() && !is_pci_function(last(path)) {
+            continue;
+        }
+        return Some(Controller {
+            path: path.to_owned(),
+            driver: reader.link_name(&format!("{path}/driver")),
+            irqs: numbers,
+            children: reader.names(path, is_bus),
+        });
+    }
+    None
+}
+
+/// `msi_irqs/N` or the number in `irq`.
+fn own_irqs(reader: &Reader<'_>, path: &str) -> Vec<u32> {
+    let vectors = reader.numbered(&format!("{path}/msi_irqs"), "");
+    if !vectors.is_empty() {
+        return vectors;
+    }
+    reader.number::<u32>(&format!("{path}/irq")).filter(|irq| *irq != 0).into_iter().collect()
+}
+
+/// The interrupts whose handlers carry the name of the device, the card, or a USB bus of it.
+fn handled(irqs: &[Irq], device: &str, buses: &[&str], card: &str) -> Vec<u32> {
+    let is_its = |action: &String| {
+        let suffix = action.rsplit(':').next().unwrap_or_default();
+        action == device || action == card || buses.contains(&suffix)
+    };
+    irqs.iter().filter(|irq| irq.actions.iter().any(is_its)).map(|irq| irq.number).collect()
+}
+
+/// The USB devices behind a controller, hubs and the card itself left out, by product name.
+fn usb_neighbours(reader: &Reader<'_>, controller: &str, card: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut todo: Vec<String> = reader
+        .numbered(controller, "usb")
+        .into_iter()
+        .rev()
+        .map(|bus| format!("{controller}/usb{bus}"))
+        .collect();
+    while let Some(path) = todo.pop() {
+        let name = last(&path);
+        let is_hub = reader.text(&format!("{path}/bDeviceClass")).as_deref() == Some("09");
+        let is_card = card.strip_prefix(&path).is_some_and(|rest| rest.starts_with('/'));
+        if !is_hub && !is_card && !name.starts_with("usb") {
+            let text = |file: &str| reader.text(&format!("{path}/{file}")).unwrap_or_default();
+            let (maker, product) = (text("manufacturer"), text("product"));
+            let title = match (maker.is_empty(), product.is_empty()) {
+                (_, true) if maker.is_empty() => "unnamed device".to_owned(),
+                (_, true) => maker,
+                (false, false) if !product.starts_with(&maker) => format!("{maker} {product}"),
+                _ => product,
+            };
+            found.push(format!("USB {name}: {title}"));
+        }
+        let below = reader.names(&path, is_usb_device);
+        todo.extend(below.iter().rev().map(|child| format!("{path}/{child}")));
+    }
+    found
+}
+
+/// `1-4.2`: port 2 of the hub at port 4 of bus 1. Interfaces carry a colon.
+fn is_usb_device(name: &str) -> bool {
+    name.split_once('-').is_some_and(|(bus, ports)| {
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        is_number(bus) && ports.split('.').all(is_number)
+    })
+}
+
+fn is_bus(name: &str) -> bool {
+    ["usb", "virtio"].into_iter().any(|bus| {
+        name.strip_prefix(bus)
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+    })
+}
+
+/// `0000:00:14.0`
+fn is_pci_function(name: &str) -> bool {
+    let parts: Vec<&str> = name.split([':', '.']).collect();
+    parts.len() == 4
+        && parts.iter().map(|part| part.len()).eq([4, 2, 2, 1])
+        && parts.iter().all(|part| part.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+fn last(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_functions_buses_and_devices_are_told_apart() {
+        assert!(is_pci_function("0000:0b:00.3") && !is_pci_function("pci0000:00"));
+        assert!(is_usb_device("1-4.2.1") && !is_usb_device("1-4:1.0") && !is_usb_device("usb1"));
+        assert!(is_bus("usb12") && is_bus("virtio3") && !is_bus("usbmon") && !is_bus("usb"));
+    }
+
+    #[test]
+    fn a_handler_belongs_to_its_own_controller_only() {
+        let ehci = Controller {
+            path: "/sys/devices/pci0000:00/0000:00:1d.0".into(),
+            driver: Some("ehci-pci".into()),
+            irqs: vec![20],
+            children: vec!["usb2".into()],
+        };
+        assert!(ehci.owns("ehci_hcd:usb2", "card1"));
+        assert!(!ehci.owns("ehci_hcd:usb1", "card1"));
+        assert!(!ehci.owns("i801_smbus", "card1"));
+        let hda = Controller {
+            path: "/sys/devices/pci0000:00/0000:00:1f.3".into(),
+            driver: Some("snd_hda_intel".into()),
+            irqs: vec![16],
+            children: vec![],
+        };
+        assert!(hda.owns("snd_hda_intel:card0", "card0"));
+        assert!(!hda.owns("snd_hda_intel:card1", "card0"));
+    }
+
+    #[test]
+    fn a_card_is_found_in_the_list_of_cards() {
+        let cards = " 0 [PCH            ]: HDA-Intel - HDA Intel PCH\n                      HDA at 0xf7\n 1 [USB            ]: USB-Audio - Scarlett 2i2 USB\n";
+        assert_eq!(long_name(cards, 1).as_deref(), Some("Scarlett 2i2 USB"));
+        assert_eq!(long_name(cards, 2), None);
+    }
+}

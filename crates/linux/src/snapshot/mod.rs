@@ -1,0 +1,74 @@
+//! One snapshot of a machine, read through a [`Root`].
+
+mod cgroups;
+mod cpus;
+mod devices;
+mod irqs;
+mod kernel;
+pub(crate) mod reader;
+mod settings;
+mod tasks;
+
+use crate::{Error, Result, Root};
+use quiet_types::{Machine, machine::SCHEMA};
+pub(crate) use reader::{Reader, Record, Seen};
+
+/// Whose command lines a snapshot holds. Arguments may carry secrets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CommandLines {
+    /// Nobody's.
+    None,
+    /// Those of the caller's own processes; in a captured tree those that it holds.
+    #[default]
+    Own,
+    /// Everybody's, as far as they may be read.
+    All,
+}
+
+/// What a snapshot holds beside the facts that it always holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Whose command lines.
+    pub command_lines: CommandLines,
+}
+
+/// Reads the machine. Facts that this kernel lacks are `None`; what could not be read or
+/// understood is named in [`Machine::unread`], and the snapshot goes on. Threads that end
+/// meanwhile are left out.
+///
+/// Values of boot parameters and arguments whose names look like those of credentials
+/// (`password`, `token`, `key`, `secret` ...) are replaced by `***`.
+///
+/// # Errors
+/// When the root has no `/proc` or no CPUs: then it is not one of a machine.
+pub fn snapshot(root: &Root, options: Options) -> Result<Machine> {
+    read(Reader::new(root)?, root, options).map(|(machine, _)| machine)
+}
+
+/// As [`snapshot`], and all that was seen for it.
+pub(crate) fn recorded(root: &Root, options: Options) -> Result<(Machine, Record)> {
+    read(Reader::recording(root)?, root, options)
+}
+
+fn read(reader: Reader<'_>, root: &Root, options: Options) -> Result<(Machine, Record)> {
+    if !reader.exists("/proc") {
+        let why = "it holds no /proc; name a captured tree, as `inspect --capture DIR` writes it";
+        return Err(Error::nonsense(root.shown("/"), None, why));
+    }
+    let mut machine = Machine { schema: SCHEMA.to_owned(), ..Machine::default() };
+    cpus::read(&reader, &mut machine);
+    if machine.online.is_empty() {
+        let object = root.shown("/sys/devices/system/cpu/online");
+        return Err(Error::nonsense(object, None, "no CPU is named as online"));
+    }
+    kernel::read(&reader, &mut machine);
+    irqs::read(&reader, &mut machine);
+    devices::read(&reader, &mut machine);
+    let cgroup_root = cgroups::read(&reader, &mut machine);
+    tasks::read(&reader, &mut machine, options.command_lines);
+    cgroups::count_tasks(&mut machine, &cgroup_root);
+    settings::read(&reader, &mut machine);
+    let (unread, record) = reader.finish();
+    machine.unread = unread;
+    Ok((machine, record))
+}

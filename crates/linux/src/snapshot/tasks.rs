@@ -1,0 +1,68 @@
+//! Every thread.
+
+use super::{CommandLines, Reader};
+use crate::parse;
+use quiet_types::{Machine, machine::Task};
+
+pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine, lines: CommandLines) {
+    let me = rustix::process::getuid().as_raw();
+    for pid in reader.numbered("/proc", "") {
+        let process = format!("/proc/{pid}");
+        let mut command = None;
+        for tid in reader.numbered(&format!("{process}/task"), "") {
+            let Some(mut task) = task(reader, &process, pid, tid) else { continue };
+            if task.kernel.is_none() {
+                let wanted = match lines {
+                    CommandLines::None => false,
+                    CommandLines::Own => reader.is_captured() || task.uid == me,
+                    CommandLines::All => true,
+                };
+                let known = command.get_or_insert_with(|| match wanted {
+                    true => command_line(reader, &process),
+                    false => String::new(),
+                });
+                task.command.clone_from(known);
+            }
+            machine.tasks.push(task);
+        }
+    }
+    machine.tasks.sort_by_key(|task| task.tid);
+}
+
+/// `None` where it ended meanwhile, or its files make no sense (which is noted).
+fn task(reader: &Reader<'_>, process: &str, pid: u32, tid: u32) -> Option<Task> {
+    let file = |name: &str| format!("{process}/task/{tid}/{name}");
+    let (stat_file, status_file) = (file("stat"), file("status"));
+    let stat = parse::pid_stat(&reader.whole_text(&stat_file)?)
+        .map_err(|wrong| reader.complain(&stat_file, &wrong))
+        .ok()?;
+    let status = parse::pid_status(&reader.whole_text(&status_file)?)
+        .map_err(|wrong| reader.complain(&status_file, &wrong))
+        .ok()?;
+    let cgroup = reader.whole_text(&file("cgroup"));
+    Some(Task {
+        pid,
+        tid,
+        start: stat.start,
+        comm: stat.comm,
+        command: String::new(),
+        state: stat.state,
+        cpu: stat.cpu,
+        allowed: status.allowed,
+        scheduling: stat.scheduling,
+        kernel: stat.kernel,
+        cgroup: cgroup.as_deref().and_then(parse::task_cgroup).map(str::to_owned),
+        uid: status.uid,
+    })
+}
+
+/// The arguments, joined by blanks, without values that look like credentials.
+fn command_line(reader: &Reader<'_>, process: &str) -> String {
+    let masked = |bytes: Vec<u8>| {
+        let text = String::from_utf8_lossy(&bytes);
+        let arguments = text.trim_end_matches('\0').split('\0');
+        parse::mask_arguments(arguments).join("\0").into_bytes()
+    };
+    let bytes = reader.bytes_through(&format!("{process}/cmdline"), masked).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).replace('\0', " ").trim_end().to_owned()
+}

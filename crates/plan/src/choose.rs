@@ -1,0 +1,233 @@
+//! Which CPUs to shield.
+
+use crate::{PlanError, note, say, warning};
+use quiet_types::{
+    Chain, CpuId, CpuSet, Finding, Machine,
+    chain::{Choice, Target},
+    machine::{CoreKind, Irq},
+};
+
+/// The CPUs to shield, with the reasons in words.
+pub(crate) fn cpus(
+    machine: &Machine,
+    chain: &Chain,
+    reasons: &mut Vec<String>,
+    findings: &mut Vec<Finding>,
+) -> Result<CpuSet, PlanError> {
+    let asked = match &chain.cpus {
+        Choice::These(cpus) => Some(cpus.clone()),
+        Choice::Auto => {
+            // Links that name CPUs have chosen already.
+            let named = chain.links.iter().filter_map(|link| link.cpus.as_ref());
+            let named = named.fold(CpuSet::new(), |all, cpus| all.union(cpus));
+            (!named.is_empty()).then_some(named)
+        }
+    };
+    let cpus = match asked {
+        Some(cpus) => {
+            exist(machine, &cpus)?;
+            reasons.push(format!("{} to be shielded: asked for.", say(&cpus)));
+            cpus
+        }
+        None => best_core(machine, chain, reasons)?,
+    };
+    if machine.online.difference(&cpus).is_empty() {
+        return Err(PlanError(format!(
+            "cannot shield {}: no CPU would be left to the rest of the machine, which has {}; \
+             leave at least one out",
+            say(&cpus),
+            say(&machine.online)
+        )));
+    }
+    split_cores(machine, &cpus, findings);
+    boot_cpu(machine, &cpus, findings);
+    Ok(cpus)
+}
+
+fn exist(machine: &Machine, cpus: &CpuSet) -> Result<(), PlanError> {
+    if cpus.is_empty() {
+        return Err(PlanError("no CPU is named; write a list such as 2-3, or auto".into()));
+    }
+    let there: CpuSet = machine.cpus.iter().map(|cpu| cpu.id).collect();
+    let known = there.union(&machine.online);
+    let unknown = cpus.difference(&known);
+    if !unknown.is_empty() {
+        return Err(PlanError(format!(
+            "{} not on this machine, which has {known}; see `quietcores inspect`",
+            are(&unknown)
+        )));
+    }
+    let off = cpus.difference(&machine.online);
+    if !off.is_empty() {
+        return Err(PlanError(format!(
+            "{} offline; switch it on first (echo 1 > /sys/devices/system/cpu/cpuN/online), or \
+             choose among {}",
+            are(&off),
+            machine.online
+        )));
+    }
+    Ok(())
+}
+
+fn are(cpus: &CpuSet) -> String {
+    if cpus.len() == 1 { format!("CPU {cpus} is") } else { format!("CPUs {cpus} are") }
+}
+
+/// What speaks for and against a core; compared in this order, smaller is better.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Merit {
+    /// The chain's own interrupt is stuck on another core.
+    away_from_chain: bool,
+    /// Interrupts that cannot leave it.
+    stuck: usize,
+    /// A slower kind of core.
+    slow: bool,
+    /// The kernel's boot CPU, where timers and interrupts gather.
+    boot: bool,
+    /// Not isolated at boot, while others are.
+    unprepared: bool,
+    /// Other CPUs that share its last-level cache.
+    crowd: usize,
+    /// Interrupts delivered there since boot, by order of magnitude.
+    interrupts: u32,
+    /// Higher numbers first.
+    number: std::cmp::Reverse<u32>,
+}
+
+fn best_core(
+    machine: &Machine,
+    chain: &Chain,
+    reasons: &mut Vec<String>,
+) -> Result<CpuSet, PlanError> {
+    let cores = machine.cores();
+    if cores.len() < 2 {
+        return Err(PlanError(if machine.online.len() < 2 {
+            "this machine has one CPU: nothing can be given to the chain alone".into()
+        } else {
+            format!(
+                "this machine has one core with {}: shielding it would leave nothing; name one of \
+                 them with --cpus to split the core knowingly",
+                say(&machine.online)
+            )
+        }));
+    }
+    let wanted: Vec<&Irq> = chain
+        .links
+        .iter()
+        .filter_map(|link| match &link.target {
+            Target::Irq(source) => Some(crate::links::irqs(machine, source)),
+            Target::Process { .. } => None,
+        })
+        .flatten()
+        .filter(|irq| irq.immovable.is_some())
+        .collect();
+    let (merit, core) = cores
+        .iter()
+        .map(|core| (merit(machine, core, &wanted), core))
+        .min()
+        .ok_or_else(|| PlanError("no CPU is online".into()))?;
+    reasons.push(explain(machine, core, &merit, &wanted));
+    Ok(core.clone())
+}
+
+fn merit(machine: &Machine, core: &CpuSet, wanted: &[&Irq]) -> Merit {
+    let first = core.first().unwrap_or(CpuId(0));
+    let cpu = machine.cpu(first);
+    let strongest = machine.cpus.iter().filter_map(|cpu| cpu.capacity).max();
+    let on = |irq: &Irq| delivered(irq).is_some_and(|at| at.intersects(core));
+    let isolated = machine.isolated.clone().unwrap_or_default();
+    let count: u64 = machine
+        .irqs
+        .iter()
+        .flat_map(|irq| &irq.counts)
+        .filter(|(at, _)| core.contains(*at))
+        .map(|(_, count)| count)
+        .sum();
+    Merit {
+        away_from_chain: !wanted.is_empty() && !wanted.iter().any(|irq| on(irq)),
+        stuck: machine
+            .irqs
+            .iter()
+            .filter(|irq| irq.immovable.is_some() && on(irq))
+            .filter(|irq| !wanted.iter().any(|own| own.number == irq.number))
+            .filter(|irq| irq.total() > 0)
+            .count(),
+        slow: cpu.is_some_and(|cpu| {
+            cpu.kind == Some(CoreKind::Efficiency)
+                || (cpu.kind.is_none() && cpu.capacity.is_some() && cpu.capacity < strongest)
+        }),
+        boot: machine.cpus.iter().map(|cpu| cpu.id).min().is_some_and(|boot| core.contains(boot)),
+        unprepared: !isolated.is_empty() && !core.is_subset(&isolated),
+        crowd: cpu.map_or(0, |cpu| cpu.llc.difference(core).len()),
+        interrupts: count.checked_ilog10().map_or(0, |digits| digits + 1),
+        number: std::cmp::Reverse(first.0),
+    }
+}
+
+/// Where an interrupt is delivered, as far as it is told.
+fn delivered(irq: &Irq) -> Option<&CpuSet> {
+    irq.effective.as_ref().filter(|cpus| !cpus.is_empty()).or(irq.requested.as_ref())
+}
+
+fn explain(machine: &Machine, core: &CpuSet, merit: &Merit, wanted: &[&Irq]) -> String {
+    let mut why = Vec::new();
+    if !wanted.is_empty() && !merit.away_from_chain {
+        why.push("the chain's own interrupt cannot be moved and is delivered there".to_owned());
+    }
+    if core.len() > 1 {
+        why.push("a whole core with its SMT siblings".into());
+    }
+    if machine.cpus.iter().any(|cpu| cpu.kind == Some(CoreKind::Efficiency)) && !merit.slow {
+        why.push("of the faster kind".into());
+    }
+    if merit.stuck == 0 && machine.irqs.iter().any(|irq| irq.immovable.is_some()) {
+        why.push("no immovable interrupt is delivered there".into());
+    }
+    if merit.boot {
+        why.push("although it is the boot CPU".into());
+    } else {
+        why.push("not the boot CPU, where the kernel's own work gathers".into());
+    }
+    if !merit.unprepared && machine.isolated.as_ref().is_some_and(|set| !set.is_empty()) {
+        why.push("isolated at boot already".into());
+    }
+    format!("{} to be shielded, chosen: {}.", say(core), why.join(", "))
+}
+
+fn split_cores(machine: &Machine, cpus: &CpuSet, findings: &mut Vec<Finding>) {
+    for core in machine.cores() {
+        let ours = core.intersection(cpus);
+        let theirs = core.difference(cpus);
+        if !ours.is_empty() && !theirs.is_empty() {
+            findings.push(
+                warning(
+                    "plan.split-core",
+                    format!("{} shares its core with {}", say(&ours), say(&theirs)),
+                )
+                .evidence(format!("one core has {}", say(&core)))
+                .effect(
+                    "what runs on the sibling takes execution units and caches from the chain: \
+                     latency then depends on it",
+                )
+                .remedy(format!(
+                    "shield the whole core (--cpus {}), or switch the sibling off",
+                    cpus.union(&core)
+                )),
+            );
+        }
+    }
+}
+
+fn boot_cpu(machine: &Machine, cpus: &CpuSet, findings: &mut Vec<Finding>) {
+    let boot = machine.cpus.iter().map(|cpu| cpu.id).min();
+    if boot.is_some_and(|boot| cpus.contains(boot)) {
+        findings.push(
+            note("plan.boot-cpu", "the boot CPU is to be shielded")
+                .effect(
+                    "some of the kernel's own work cannot leave it (timekeeping, interrupts that \
+                     boards deliver nowhere else)",
+                )
+                .remedy("choose another CPU unless the chain's interrupt is stuck there"),
+        );
+    }
+}

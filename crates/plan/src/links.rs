@@ -1,0 +1,145 @@
+//! What the links of a chain are on this machine.
+
+use crate::{PlanError, say, warning};
+use quiet_types::{
+    Chain, CpuId, CpuSet, Finding, Machine,
+    chain::{IrqSource, Target},
+    machine::{Irq, Task},
+    printable,
+    shield::Shield,
+};
+
+/// A link that was found.
+#[derive(Debug)]
+pub(crate) struct Found<'a> {
+    pub name: &'a str,
+    pub cpus: CpuSet,
+    pub priority: Option<u8>,
+    pub irqs: Vec<&'a Irq>,
+    pub tasks: Vec<&'a Task>,
+}
+
+/// The interrupts that `source` names.
+pub(crate) fn irqs<'a>(machine: &'a Machine, source: &IrqSource) -> Vec<&'a Irq> {
+    let of = |devices: &[quiet_types::machine::Device], name: &str| -> Vec<u32> {
+        devices
+            .iter()
+            .filter(|card| card.name == name || says(&card.description, name))
+            .flat_map(|card| card.irqs.iter().copied())
+            .collect()
+    };
+    let numbers = match source {
+        IrqSource::Number(number) => vec![*number],
+        IrqSource::Net(name) => {
+            let cards = machine.network_cards.iter().filter(|card| card.name == *name);
+            cards.flat_map(|card| card.irqs.iter().copied()).collect()
+        }
+        IrqSource::Card(name) => of(&machine.sound_cards, name),
+        IrqSource::Action(name) => {
+            let named = machine.irqs.iter().filter(|irq| irq.actions.iter().any(|a| a == name));
+            named.map(|irq| irq.number).collect()
+        }
+    };
+    machine.irqs.iter().filter(|irq| numbers.contains(&irq.number)).collect()
+}
+
+/// Whether `name` stands in a card's description as a word.
+fn says(description: &str, name: &str) -> bool {
+    description.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name)
+}
+
+/// Finds every link, and gives those without CPUs of their own one each, in turn.
+pub(crate) fn find<'a>(
+    machine: &'a Machine,
+    chain: &'a Chain,
+    shield: &Shield,
+    findings: &mut Vec<Finding>,
+) -> Result<Vec<Found<'a>>, PlanError> {
+    let all: Vec<CpuId> = shield.cpus.iter().collect();
+    let mut turn = all.iter().cycle();
+    let mut found = Vec::new();
+    for link in &chain.links {
+        let cpus = match &link.cpus {
+            Some(cpus) if !cpus.is_subset(&shield.cpus) => {
+                return Err(PlanError(format!(
+                    "link `{}` is to run on {}, which is not within the shield ({}); widen `cpus` \
+                     of the chain or move the link",
+                    printable(&link.name, 60),
+                    say(cpus),
+                    say(&shield.cpus)
+                )));
+            }
+            Some(cpus) => cpus.clone(),
+            None => turn.next().into_iter().copied().collect(),
+        };
+        let mut one = Found {
+            name: &link.name,
+            cpus,
+            priority: link.priority,
+            irqs: Vec::new(),
+            tasks: Vec::new(),
+        };
+        match &link.target {
+            Target::Irq(source) => one.irqs = irq_link(machine, &link.name, source, findings),
+            Target::Process { comm, threads } => {
+                one.tasks = process(machine, comm, threads);
+                if one.tasks.is_empty() {
+                    findings.push(
+                        warning(
+                            "plan.link-absent",
+                            format!("link `{}` is not running", printable(&link.name, 60)),
+                        )
+                        .evidence(format!("no process is called `{}`", printable(comm, 32)))
+                        .remedy("start it, then apply again"),
+                    );
+                }
+            }
+        }
+        found.push(one);
+    }
+    Ok(found)
+}
+
+fn irq_link<'a>(
+    machine: &'a Machine,
+    name: &str,
+    source: &IrqSource,
+    findings: &mut Vec<Finding>,
+) -> Vec<&'a Irq> {
+    let found = irqs(machine, source);
+    if found.is_empty() {
+        findings.push(
+            warning("plan.link-absent", format!("link `{}` has no interrupt", printable(name, 60)))
+                .evidence(format!("nothing on this machine is {}", describe(source)))
+                .remedy("plug the device in, or see `quietcores inspect` for the names"),
+        );
+    }
+    found
+}
+
+fn describe(source: &IrqSource) -> String {
+    match source {
+        IrqSource::Net(name) => format!("the network card `{}`", printable(name, 40)),
+        IrqSource::Card(name) => format!("the sound card `{}`", printable(name, 40)),
+        IrqSource::Number(number) => format!("IRQ {number}"),
+        IrqSource::Action(name) => format!("an IRQ with action `{}`", printable(name, 40)),
+    }
+}
+
+fn process<'a>(machine: &'a Machine, comm: &str, threads: &[String]) -> Vec<&'a Task> {
+    // The kernel keeps 15 characters of a name.
+    let cut = |name: &str| name.chars().take(15).collect::<String>();
+    let leaders: Vec<u32> = machine
+        .tasks
+        .iter()
+        .filter(|task| task.kernel.is_none() && task.pid == task.tid)
+        .filter(|task| cut(&task.comm) == cut(comm))
+        .map(|task| task.pid)
+        .collect();
+    machine
+        .tasks
+        .iter()
+        .filter(|task| leaders.contains(&task.pid))
+        .filter(|task| threads.is_empty() || threads.iter().any(|t| cut(t) == cut(&task.comm)))
+        .collect()
+}

@@ -1,0 +1,514 @@
+//! The steps to a shield, in the order that works: what is born, then who may run, then what
+//! interrupts, then the chain itself.
+
+use crate::{Mode, REST_GROUP, SHIELD_GROUP, links::Found, note, say, warning};
+use quiet_types::{
+    CpuSet, Finding, Machine,
+    machine::{Policy, Scheduling, Task},
+    plan::{Action, Form, GroupFile, GroupValue, Need, Step, Thread, Who},
+    shield::{Mechanism, Shield},
+};
+
+const WORKQUEUES: &str = "/sys/devices/virtual/workqueue";
+
+pub(crate) fn steps(
+    machine: &Machine,
+    shield: &Shield,
+    links: &[Found<'_>],
+    mode: Mode,
+    findings: &mut Vec<Finding>,
+) -> Vec<Step> {
+    let mut list = List { machine, shield, steps: Vec::new(), findings };
+    list.new_interrupts();
+    match shield.mechanism {
+        Mechanism::PartitionV2 => list.partition(),
+        Mechanism::SetsV1 => list.sets(),
+        Mechanism::Affinity => {}
+    }
+    list.workqueues();
+    list.threads(links);
+    list.interrupts(links);
+    for link in links {
+        list.link(link);
+    }
+    match mode {
+        Mode::Sleeping => list.guards_stay(),
+        Mode::NeverSleep => list.guards_go(),
+    }
+    list.latency();
+    list.steps
+}
+
+struct List<'a> {
+    machine: &'a Machine,
+    shield: &'a Shield,
+    steps: Vec<Step>,
+    findings: &'a mut Vec<Finding>,
+}
+
+impl List<'_> {
+    fn push(&mut self, need: Need, action: Action, old: Option<String>, why: impl Into<String>) {
+        self.steps.push(Step { action, old, why: why.into(), need });
+    }
+
+    /// What is left of `cpus` off the shield; all housekeeping CPUs where nothing is.
+    fn outside(&self, cpus: &CpuSet) -> CpuSet {
+        let left = cpus.difference(&self.shield.cpus);
+        if left.is_empty() { self.shield.housekeeping.clone() } else { left }
+    }
+
+    fn new_interrupts(&mut self) {
+        let Some(old) = self.machine.default_irq_affinity.clone() else { return };
+        if old.intersects(&self.shield.cpus) {
+            self.push(
+                Need::BestEffort,
+                Action::Write {
+                    path: "/proc/irq/default_smp_affinity".into(),
+                    request: None,
+                    value: self.outside(&old).to_mask(),
+                    form: Form::Mask,
+                },
+                Some(old.to_mask()),
+                "interrupts of devices that come later start off the shield",
+            );
+        }
+    }
+
+    fn partition(&mut self) {
+        let Some(mount) = self.machine.cgroups.v2.clone() else { return };
+        self.push(
+            Need::Essential,
+            Action::Write {
+                path: format!("{mount}/cgroup.subtree_control"),
+                request: None,
+                value: "+cpuset".into(),
+                form: Form::Word,
+            },
+            None,
+            "groups below the root get cpuset files",
+        );
+        self.narrow_groups(&mount, "cpuset.cpus", |path| path.matches('/').count() == 1);
+        let cpus = self.shield.cpus.to_string();
+        let file = |name: &str, value: &str, form, need| GroupFile {
+            name: name.into(),
+            value: GroupValue::Is(value.into()),
+            form,
+            need,
+        };
+        self.push(
+            Need::Essential,
+            Action::Group {
+                path: format!("{mount}/{SHIELD_GROUP}"),
+                files: vec![
+                    file("cpuset.cpus", &cpus, Form::List, Need::Essential),
+                    // Linux 6.7 and newer: the CPUs are claimed even where siblings name them too.
+                    file("cpuset.cpus.exclusive", &cpus, Form::List, Need::BestEffort),
+                    file("cpuset.cpus.partition", "isolated", Form::Partition, Need::Essential),
+                ],
+            },
+            None,
+            "the kernel takes these CPUs from every other group and balances nothing onto them",
+        );
+    }
+
+    fn sets(&mut self) {
+        let Some(mount) = self.machine.cgroups.v1_cpuset.clone() else { return };
+        let prefix = if self.machine.cgroups.v1_prefix { "cpuset." } else { "" };
+        let set = |cpus: &CpuSet, balance: Option<&str>| {
+            let mut files = vec![
+                GroupFile {
+                    name: format!("{prefix}cpus"),
+                    value: GroupValue::Is(cpus.to_string()),
+                    form: Form::List,
+                    need: Need::Essential,
+                },
+                GroupFile {
+                    name: format!("{prefix}mems"),
+                    value: GroupValue::SameAs(format!("{mount}/{prefix}mems")),
+                    form: Form::List,
+                    need: Need::Essential,
+                },
+            ];
+            files.extend(balance.map(|value| GroupFile {
+                name: format!("{prefix}sched_load_balance"),
+                value: GroupValue::Is(value.into()),
+                form: Form::Text,
+                need: Need::BestEffort,
+            }));
+            files
+        };
+        self.push(
+            Need::Essential,
+            Action::Group {
+                path: format!("{mount}/{REST_GROUP}"),
+                files: set(&self.shield.housekeeping, None),
+            },
+            None,
+            "everybody else lives here: its tasks and their children cannot reach the shield",
+        );
+        self.push(
+            Need::Essential,
+            Action::Group {
+                path: format!("{mount}/{SHIELD_GROUP}"),
+                files: set(&self.shield.cpus, Some("0")),
+            },
+            None,
+            "the chain lives here, and the kernel balances nothing among its CPUs",
+        );
+        self.push(
+            Need::BestEffort,
+            Action::MoveTasks {
+                from: format!("{mount}/tasks"),
+                to: format!("{mount}/{REST_GROUP}/tasks"),
+            },
+            self.user_tasks_of_root(),
+            "user tasks leave the shielded CPUs, and what they start stays off them",
+        );
+        self.narrow_groups(&mount, &format!("{prefix}cpus"), |_| true);
+        let root = self.machine.cgroups.groups.iter().find(|group| group.path == "/");
+        if root.is_none_or(|root| root.load_balance != Some(false)) {
+            self.push(
+                Need::BestEffort,
+                Action::Write {
+                    path: format!("{mount}/{prefix}sched_load_balance"),
+                    request: None,
+                    value: "0".into(),
+                    form: Form::Text,
+                },
+                Some("1".into()),
+                "the scheduler stops balancing between the shield and the rest",
+            );
+        }
+    }
+
+    fn user_tasks_of_root(&self) -> Option<String> {
+        let count = self
+            .machine
+            .tasks
+            .iter()
+            .filter(|task| task.kernel.is_none() && task.cgroup.as_deref() == Some("/"))
+            .count();
+        (count > 0).then(|| format!("{count} user threads in the root set"))
+    }
+
+    /// Takes the shield's CPUs from groups of others that name them, children first.
+    fn narrow_groups(&mut self, mount: &str, file: &str, which: impl Fn(&str) -> bool) {
+        let machine = self.machine;
+        for group in machine.cgroups.groups.iter().rev() {
+            let name = group.path.trim_matches('/');
+            let Some(cpus) = &group.cpus else { continue };
+            if name.is_empty()
+                || !which(&group.path)
+                || [SHIELD_GROUP, REST_GROUP].contains(&name)
+                || !cpus.intersects(&self.shield.cpus)
+            {
+                continue;
+            }
+            let left = cpus.difference(&self.shield.cpus);
+            if left.is_empty() {
+                self.findings.push(
+                    warning(
+                        "plan.group-on-shield",
+                        format!("group {} has no CPU outside the shield", group.path),
+                    )
+                    .evidence(format!("{mount}/{name}/{file} is {cpus}"))
+                    .effect("its tasks keep running on the shielded CPUs")
+                    .remedy("give it other CPUs, or shield others"),
+                );
+                continue;
+            }
+            self.push(
+                Need::BestEffort,
+                Action::Write {
+                    path: format!("{mount}/{name}/{file}"),
+                    request: None,
+                    value: left.to_string(),
+                    form: Form::List,
+                },
+                Some(cpus.to_string()),
+                format!("group {} is kept to CPUs off the shield", group.path),
+            );
+        }
+    }
+
+    fn workqueues(&mut self) {
+        let queues = &self.machine.workqueues;
+        // From Linux 6.8 the kernel takes the CPUs of partitions away by itself.
+        if self.shield.mechanism == Mechanism::PartitionV2 && queues.isolated.is_some() {
+            return;
+        }
+        let old = queues.requested.as_ref().or(queues.effective.as_ref());
+        let Some(old) = old.filter(|old| old.intersects(&self.shield.cpus)).cloned() else {
+            return;
+        };
+        self.push(
+            Need::BestEffort,
+            Action::Write {
+                path: format!("{WORKQUEUES}/cpumask"),
+                request: Some(format!("{WORKQUEUES}/cpumask_requested")),
+                value: self.outside(&old).to_mask(),
+                form: Form::Mask,
+            },
+            Some(old.to_mask()),
+            "the kernel's unbound workers stay off the shield",
+        );
+        self.push(
+            Need::BestEffort,
+            Action::Write {
+                path: format!("{WORKQUEUES}/writeback/cpumask"),
+                request: None,
+                value: self.outside(&old).to_mask(),
+                form: Form::Mask,
+            },
+            None,
+            "writing back of files stays off the shield",
+        );
+    }
+
+    fn threads(&mut self, links: &[Found<'_>]) {
+        let spare: Vec<String> = links
+            .iter()
+            .flat_map(|link| &link.irqs)
+            .map(|irq| format!("irq/{}-", irq.number))
+            .collect();
+        let everybody = self.shield.mechanism == Mechanism::Affinity;
+        let movable: Vec<&Task> = self
+            .machine
+            .tasks
+            .iter()
+            .filter(|task| task.movable() && (everybody || task.kernel.is_some()))
+            .filter(|task| task.allowed.intersects(&self.shield.cpus))
+            .filter(|task| !spare.iter().any(|begin| task.comm.starts_with(begin)))
+            .collect();
+        if movable.is_empty() && !self.machine.tasks.is_empty() {
+            return;
+        }
+        let names: Vec<&str> = movable.iter().take(6).map(|task| task.comm.as_str()).collect();
+        let more = if movable.len() > names.len() { " ..." } else { "" };
+        let old = format!(
+            "{} may run on {}: {}{more}",
+            movable.len(),
+            say(&self.shield.cpus),
+            names.join(", ")
+        );
+        self.push(
+            Need::BestEffort,
+            Action::Confine {
+                who: if everybody { Who::Everybody } else { Who::KernelThreads },
+                off: self.shield.cpus.clone(),
+                to: self.shield.housekeeping.clone(),
+                spare,
+            },
+            (!movable.is_empty()).then_some(old),
+            if everybody {
+                "every thread that may be moved leaves the shielded CPUs; its children inherit that"
+            } else {
+                "kernel threads that may be moved leave the shielded CPUs"
+            },
+        );
+    }
+
+    fn interrupts(&mut self, links: &[Found<'_>]) {
+        let machine = self.machine;
+        let own = |number| links.iter().any(|link| link.irqs.iter().any(|i| i.number == number));
+        let mut stuck = Vec::new();
+        for irq in machine.irqs.iter().filter(|irq| !own(irq.number)) {
+            let Some(old) = irq.requested.as_ref() else { continue };
+            if !old.intersects(&self.shield.cpus) {
+                continue;
+            }
+            if irq.immovable.is_some() {
+                stuck.push(irq);
+                continue;
+            }
+            let at = match irq.effective.as_ref().filter(|cpus| !cpus.is_empty()) {
+                Some(at) => format!("CPU {old}, delivered to CPU {at}"),
+                None => format!("CPU {old}"),
+            };
+            self.push(
+                Need::BestEffort,
+                Action::Irq {
+                    number: irq.number,
+                    name: irq.actions.join(", "),
+                    cpus: self.outside(old),
+                },
+                Some(at),
+                "its handler runs off the shield",
+            );
+        }
+        for irq in stuck {
+            let effective = irq.effective.as_ref().or(irq.requested.as_ref());
+            if !effective.is_some_and(|at| at.intersects(&self.shield.cpus)) {
+                continue;
+            }
+            self.findings.push(
+                warning(
+                    "plan.irq-immovable",
+                    format!("IRQ {} ({}) stays on the shield", irq.number, irq.actions.join(", ")),
+                )
+                .evidence(irq.immovable.clone().unwrap_or_default())
+                .effect("its handler interrupts the chain whenever the device asks")
+                .remedy("keep the device quiet, or shield another CPU"),
+            );
+        }
+    }
+
+    fn link(&mut self, link: &Found<'_>) {
+        let machine = self.machine;
+        for irq in &link.irqs {
+            self.push(
+                Need::BestEffort,
+                Action::Irq {
+                    number: irq.number,
+                    name: irq.actions.join(", "),
+                    cpus: link.cpus.clone(),
+                },
+                irq.requested.as_ref().map(|old| format!("CPU {old}")),
+                format!("link `{}`: its interrupt is served on {}", link.name, say(&link.cpus)),
+            );
+            let handler = format!("irq/{}-", irq.number);
+            let handlers = machine.tasks.iter().filter(|task| task.comm.starts_with(&handler));
+            for task in handlers {
+                self.priority(link, task);
+            }
+        }
+        for task in &link.tasks {
+            if let (Some(entry), Some(mount)) = (&self.shield.entry, self.mount())
+                && (!entry.whole_process || task.pid == task.tid)
+            {
+                self.push(
+                    Need::BestEffort,
+                    Action::Enter { thread: thread(task), file: entry.file.clone(), mount },
+                    task.cgroup.clone(),
+                    format!("link `{}` enters the shield", link.name),
+                );
+            }
+            self.push(
+                Need::BestEffort,
+                Action::Pin { thread: thread(task), cpus: link.cpus.clone() },
+                Some(format!("CPU {}", task.allowed)),
+                format!(
+                    "link `{}`: nothing is balanced in a shield, each thread is put",
+                    link.name
+                ),
+            );
+            self.priority(link, task);
+        }
+    }
+
+    fn mount(&self) -> Option<String> {
+        match self.shield.mechanism {
+            Mechanism::PartitionV2 => self.machine.cgroups.v2.clone(),
+            Mechanism::SetsV1 => self.machine.cgroups.v1_cpuset.clone(),
+            Mechanism::Affinity => None,
+        }
+    }
+
+    fn priority(&mut self, link: &Found<'_>, task: &Task) {
+        let Some(priority) = link.priority else { return };
+        let to = Scheduling { policy: Policy::Fifo, priority, nice: 0 };
+        if (task.scheduling.policy, task.scheduling.priority) == (Policy::Fifo, priority) {
+            return;
+        }
+        self.push(
+            Need::BestEffort,
+            Action::Schedule { thread: thread(task), to },
+            Some(task.scheduling.to_string()),
+            format!("link `{}`: priorities rise down the chain", link.name),
+        );
+    }
+
+    /// A chain that sleeps lets the kernel's guards be.
+    fn guards_stay(&mut self) {
+        let setting = |name: &str| self.machine.settings.get(name).map(|text| text.trim());
+        let runtime = setting("proc/sys/kernel/sched_rt_runtime_us").and_then(|t| t.parse().ok());
+        let period = setting("proc/sys/kernel/sched_rt_period_us").and_then(|t| t.parse().ok());
+        let (Some(runtime), Some(period)): (Option<i64>, Option<i64>) = (runtime, period) else {
+            return;
+        };
+        if runtime < 0 {
+            return;
+        }
+        let released = &self.machine.kernel.release;
+        let effect = if since(released, 6, 12) {
+            "a real-time thread that never sleeps gives up to 50 ms of each second to a waiting \
+             ordinary thread (the fair server)"
+                .to_owned()
+        } else {
+            format!(
+                "real-time threads that never sleep are stopped for {} ms of each {} ms",
+                (period - runtime) / 1000,
+                period / 1000
+            )
+        };
+        self.findings.push(
+            note("plan.guards-stay", "the kernel's guard against starvation stays in force")
+                .evidence(format!("sched_rt_runtime_us is {runtime} of {period}; Linux {released}"))
+                .effect(format!("{effect}; a chain that sleeps between periods never meets it"))
+                .remedy("for a loop that never sleeps: --never-sleep"),
+        );
+    }
+
+    /// A loop that never sleeps must not be stopped for the sake of others.
+    fn guards_go(&mut self) {
+        self.findings.push(
+            warning("plan.guards-go", "the kernel's guards against starvation are taken away")
+                .effect(
+                    "a real-time thread that never sleeps is not stopped any more; kernel threads \
+                     of its CPU wait for ever, and a thread gone wild cannot be stopped from that \
+                     CPU",
+                )
+                .remedy("use it only with a loop that ends by itself; `revert` puts them back"),
+        );
+        let setting = self.machine.settings.get("proc/sys/kernel/sched_rt_runtime_us").cloned();
+        if setting.as_deref().map(str::trim) != Some("-1") {
+            self.push(
+                Need::BestEffort,
+                Action::Write {
+                    path: "/proc/sys/kernel/sched_rt_runtime_us".into(),
+                    request: None,
+                    value: "-1".into(),
+                    form: Form::Text,
+                },
+                setting.map(|text| text.trim().to_owned()),
+                "real-time threads are not throttled (all CPUs: there is one value)",
+            );
+        }
+        for cpu in self.shield.cpus.clone().iter() {
+            self.push(
+                Need::BestEffort,
+                Action::Write {
+                    path: format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime"),
+                    request: None,
+                    value: "0".into(),
+                    form: Form::Text,
+                },
+                None,
+                "ordinary threads of this CPU get no time of their own (Linux 6.12 and newer)",
+            );
+        }
+    }
+
+    fn latency(&mut self) {
+        self.push(
+            Need::BestEffort,
+            Action::HoldLatency,
+            None,
+            "idle CPUs stay in the state that they leave at once",
+        );
+    }
+}
+
+fn thread(task: &Task) -> Thread {
+    Thread { tid: task.tid, start: task.start, comm: task.comm.clone() }
+}
+
+/// Whether a release such as `6.18.44` is at least `major.minor`; only for words, never for
+/// choosing what to do.
+fn since(release: &str, major: u32, minor: u32) -> bool {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().ok());
+    match (parts.next().flatten(), parts.next().flatten()) {
+        (Some(a), Some(b)) => (a, b) >= (major, minor),
+        _ => false,
+    }
+}

@@ -1,0 +1,265 @@
+//! A plan, what became of it, and the shield as it is: as text.
+
+use quiet_types::{
+    Finding, Plan, Severity,
+    plan::{
+        Applied, Need, Outcome, Resident, ResidentKind, Return, Reverted, Standing, Status, Step,
+    },
+    printable,
+    shield::{Mechanism, Shield},
+};
+use std::fmt::Write;
+
+/// More lines of one kind than this are counted, not told.
+const TOLD: usize = 16;
+
+/// The steps of a plan, old and new, and why each.
+pub fn plan_text(plan: &Plan) -> String {
+    let mut out = head(&plan.shield, plan.chain.as_deref());
+    for reason in &plan.reasons {
+        line(&mut out, &format!("  {}", clean(reason)));
+    }
+    line(&mut out, "");
+    line(&mut out, &format!("{} steps, in this order; `revert` undoes them:", plan.steps.len()));
+    for (at, step) in plan.steps.iter().enumerate() {
+        line(&mut out, &format!("{:3}. {}", at + 1, clean(&step.action.what())));
+        let old = step.old.as_deref().unwrap_or("(read when it is done)");
+        line(&mut out, &format!("       {} -> {}", clean(old), clean(&step.action.new_value())));
+        let need = match step.need {
+            Need::Essential => "; without it nothing is done",
+            Need::BestEffort => "",
+        };
+        line(&mut out, &format!("       {}{need}", clean(&step.why)));
+        line(&mut out, &format!("       verified: {}", step.action.verified_by()));
+    }
+    findings(&mut out, &plan.findings);
+    out
+}
+
+/// What became of every step, and what may still run on the shield.
+pub fn applied_text(applied: &Applied) -> String {
+    let mut out = String::new();
+    let done = applied.steps.iter().filter(|taken| taken.outcome.holds()).count();
+    let all = applied.steps.len();
+    line(&mut out, &format!("{} is up: {done} of {all} steps hold.", shield(&applied.shield)));
+    for taken in &applied.steps {
+        if let Some(text) = outcome(&taken.step, &taken.outcome) {
+            line(&mut out, &format!("  {text}"));
+        }
+    }
+    residents(&mut out, &applied.residents);
+    findings(&mut out, &applied.findings);
+    line(&mut out, "");
+    line(&mut out, "`quietcores status` shows it; `quietcores revert` puts the machine back.");
+    out
+}
+
+/// What a step came to, where that is more than "done".
+fn outcome(step: &Step, outcome: &Outcome) -> Option<String> {
+    let what = clean(&step.action.what());
+    Some(match outcome {
+        Outcome::Done { .. } | Outcome::Already => return None,
+        Outcome::Pending { seen } => {
+            format!("accepted, not yet delivered: {what}: {}", clean(seen))
+        }
+        Outcome::Partly { seen, refused } => {
+            format!("in part: {what}: {}; not: {}", clean(seen), clean(&refused.join("; ")))
+        }
+        Outcome::Refused { reason } => format!("refused: {what}: {}", clean(reason)),
+        Outcome::Ignored { seen } => {
+            format!("accepted and ignored: {what}: it still is {}", clean(seen))
+        }
+        Outcome::Absent => format!("not there: {what}"),
+    })
+}
+
+/// What was put back, and what was not.
+pub fn reverted_text(done: &Reverted) -> String {
+    let mut out = String::new();
+    if done.rebooted {
+        line(
+            &mut out,
+            "The journal was of an earlier boot: its changes went with the reboot. It is closed.",
+        );
+    }
+    let count = |test: fn(&Return) -> bool| done.items.iter().filter(|i| test(&i.outcome)).count();
+    let restored = count(|r| matches!(r, Return::Restored));
+    if done.is_exact() && !done.rebooted {
+        line(
+            &mut out,
+            &format!(
+                "The machine is as it was before: {restored} changes put back, each compared with \
+                 the old value."
+            ),
+        );
+    } else if !done.rebooted {
+        line(&mut out, &format!("{restored} changes put back; not all:"));
+    }
+    for item in &done.items {
+        let what = clean(&item.what);
+        match &item.outcome {
+            Return::Restored | Return::Untouched => {}
+            Return::Left { now } => line(
+                &mut out,
+                &format!("  changed since by somebody else, left: {what}: {}", clean(now)),
+            ),
+            Return::Gone => line(&mut out, &format!("  not there any more: {what}")),
+            Return::Refused { reason } => {
+                line(&mut out, &format!("  refused: {what}: {}", clean(reason)));
+            }
+        }
+    }
+    if !done.is_complete() {
+        line(&mut out, "The journal is kept: remove the cause and run `quietcores revert` again.");
+    }
+    if let Some(history) = &done.history {
+        line(&mut out, &format!("The journal is kept as {}.", clean(history)));
+    }
+    out
+}
+
+/// The shield as it is.
+pub fn status_text(status: &Status) -> String {
+    let mut out = String::new();
+    let since = status.since.as_deref().unwrap_or("an unknown time");
+    match (status.state, &status.shield) {
+        (Standing::None, _) => {
+            line(&mut out, "No shield is up, and nothing is left of an earlier one.");
+            return out;
+        }
+        (Standing::Rebooted, _) => {
+            line(
+                &mut out,
+                "A shield of an earlier boot: it went with the reboot. `quietcores revert` closes \
+                 its journal.",
+            );
+            return out;
+        }
+        (Standing::Leftover, _) => line(
+            &mut out,
+            &format!(
+                "An apply or revert begun at {since} did not come to its end: run `quietcores \
+                 revert`, it puts the machine back."
+            ),
+        ),
+        (Standing::Up, Some(up)) => {
+            line(&mut out, &format!("{} is up since {since}.", shield(up)));
+        }
+        (Standing::Up, None) => line(&mut out, &format!("A shield is up since {since}.")),
+    }
+    match status.holder {
+        Some(pid) => line(&mut out, &format!("Process {pid} holds /dev/cpu_dma_latency at 0 us.")),
+        None => line(&mut out, "Nobody holds /dev/cpu_dma_latency."),
+    }
+    if !status.drift.is_empty() {
+        line(&mut out, "Changed since:");
+        for drift in status.drift.iter().take(TOLD) {
+            let now = drift.now.as_deref().unwrap_or("gone");
+            line(
+                &mut out,
+                &format!("  {}: {} -> {}", clean(&drift.what), clean(&drift.ours), clean(now)),
+            );
+        }
+        more(&mut out, status.drift.len());
+    }
+    if !status.refused.is_empty() {
+        line(&mut out, "Not taken when it was put up:");
+        for text in status.refused.iter().take(TOLD) {
+            line(&mut out, &format!("  {}", clean(text)));
+        }
+        more(&mut out, status.refused.len());
+    }
+    residents(&mut out, &status.residents);
+    out
+}
+
+fn head(up: &Shield, chain: Option<&str>) -> String {
+    let mut out = String::new();
+    let chain = chain.map(|name| format!(" for chain `{}`", clean(name))).unwrap_or_default();
+    line(&mut out, &format!("Plan{chain}: {}.", shield(up)));
+    out
+}
+
+fn shield(shield: &Shield) -> String {
+    let by = match shield.mechanism {
+        Mechanism::PartitionV2 => "an isolated partition of cgroup v2",
+        Mechanism::SetsV1 => "cpusets of cgroup v1",
+        Mechanism::Affinity => "the affinity of threads",
+    };
+    format!("a shield of CPU {} by {by}, housekeeping on CPU {}", shield.cpus, shield.housekeeping)
+}
+
+fn residents(out: &mut String, found: &[Resident]) {
+    for (kind, title) in [
+        (ResidentKind::Chain, "On the shield, as planned:"),
+        (ResidentKind::Foreign, "On the shield, and should not be:"),
+        (ResidentKind::Irq, "Interrupts that are still delivered to the shield:"),
+        (ResidentKind::Kernel, "Kernel threads that may still run on the shield:"),
+    ] {
+        let these: Vec<&Resident> = found.iter().filter(|r| r.kind == kind).collect();
+        if these.is_empty() {
+            continue;
+        }
+        line(out, title);
+        for one in these.iter().take(TOLD) {
+            let since = one.since.map(|n| format!(", {n} times since")).unwrap_or_default();
+            let who = if kind == ResidentKind::Irq { "IRQ" } else { "thread" };
+            line(
+                out,
+                &format!(
+                    "  CPU {}: {who} {} ({}){since}: {}",
+                    one.cpus,
+                    one.number,
+                    clean(&one.name),
+                    clean(&one.why)
+                ),
+            );
+        }
+        more(out, these.len());
+    }
+    let fixed: Vec<&Resident> = found.iter().filter(|r| r.kind == ResidentKind::Fixed).collect();
+    if !fixed.is_empty() {
+        let names: Vec<String> = fixed.iter().take(TOLD).map(|r| clean(&r.name)).collect();
+        let rest = if fixed.len() > TOLD { " ..." } else { "" };
+        line(
+            out,
+            &format!(
+                "{} kernel threads cannot leave the shield: {}{rest}",
+                fixed.len(),
+                names.join(", ")
+            ),
+        );
+    }
+}
+
+fn findings(out: &mut String, findings: &[Finding]) {
+    for finding in findings {
+        let severity = match finding.severity {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Problem => "problem",
+        };
+        line(out, "");
+        line(out, &format!("{severity}: {}", clean(&finding.title)));
+        for text in [&finding.evidence, &finding.effect, &finding.remedy] {
+            if !text.is_empty() {
+                line(out, &format!("  {}", clean(text)));
+            }
+        }
+    }
+}
+
+fn more(out: &mut String, all: usize) {
+    if all > TOLD {
+        line(out, &format!("  and {} more", all - TOLD));
+    }
+}
+
+fn line(out: &mut String, text: &str) {
+    // Writing to a String does not fail.
+    let _ = writeln!(out, "{text}");
+}
+
+fn clean(text: &str) -> String {
+    printable(text, 400)
+}

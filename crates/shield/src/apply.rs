@@ -1,0 +1,461 @@
+//! Takes the steps of a plan, one by one: note, change, read back.
+
+use crate::{
+    change::{Change, Confined, effective_file, irq_file, outside, same},
+    error::{Error, Kind, Result, irq_reason, is_gone, plain, task_reason, write_reason},
+    fault, hold,
+    journal::{Journal, Record},
+    state::State,
+    tasks,
+};
+use quiet_linux::Kernel;
+use quiet_types::{
+    CpuSet,
+    machine::Scheduling,
+    plan::{Action, Form, GroupFile, GroupValue, Need, Outcome, Step, Taken, Thread, Who},
+    printable,
+    shield::Shield,
+};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+/// Passes over a group or the machine until no thread is left to move: new ones are born while
+/// the others are moved.
+const PASSES: usize = 30;
+/// Names of refusing threads that are told one by one.
+const TOLD: usize = 12;
+
+/// What takes the steps.
+pub(crate) struct Hand<'a> {
+    pub kernel: &'a dyn Kernel,
+    pub journal: &'a mut Journal,
+    pub state: &'a State,
+    pub shield: &'a Shield,
+    pub holder: Option<&'a Path>,
+    pub interrupt: &'a AtomicBool,
+}
+
+impl Hand<'_> {
+    /// Takes every step in order.
+    pub fn take_all(&mut self, steps: &[Step]) -> Result<Vec<Taken>> {
+        self.remember()?;
+        let mut taken = Vec::new();
+        for step in steps {
+            if self.interrupt.load(Ordering::Relaxed) {
+                return Err(Error::new(Kind::Interrupted, "stopped by a signal"));
+            }
+            let outcome = self.take(step)?;
+            self.journal.tell(&Record::Outcome { step: step.clone(), outcome: outcome.clone() })?;
+            if step.need == Need::Essential && !outcome.holds() {
+                return Err(Error::new(Kind::Step, failed(step, &outcome)));
+            }
+            taken.push(Taken { step: step.clone(), outcome });
+        }
+        Ok(taken)
+    }
+
+    fn take(&mut self, step: &Step) -> Result<Outcome> {
+        match &step.action {
+            Action::Write { path, request, value, form } => {
+                self.write(path, request.as_deref(), value, *form)
+            }
+            Action::Group { path, files } => self.group(path, files),
+            Action::MoveTasks { from, to } => self.move_tasks(from, to),
+            Action::Confine { who, off, to, spare } => self.confine(*who, off, to, spare),
+            Action::Irq { number, cpus, .. } => self.irq(*number, cpus),
+            Action::Enter { thread, file, mount } => self.enter(thread, file, mount),
+            Action::Pin { thread, cpus } => self.pin(thread, cpus),
+            Action::Schedule { thread, to } => self.schedule(thread, *to),
+            Action::HoldLatency => self.hold(),
+        }
+    }
+
+    /// Making and removing groups changes affinities in ways that differ between kernels: what
+    /// they were is noted once, before everything.
+    fn remember(&mut self) -> Result<()> {
+        let all = tasks::all(self.kernel)
+            .map_err(|e| Error::new(Kind::Step, format!("cannot list /proc: {}", plain(&e))))?;
+        let threads = all
+            .into_iter()
+            .filter(|found| found.movable)
+            .filter_map(|found| {
+                let allowed = self.kernel.affinity(found.thread.tid).ok()?;
+                Some((found.thread, allowed))
+            })
+            .collect();
+        self.journal.note(Change::Remember { threads })
+    }
+
+    fn write(
+        &mut self,
+        path: &str,
+        request: Option<&str>,
+        value: &str,
+        form: Form,
+    ) -> Result<Outcome> {
+        let request = match request {
+            Some(file) if self.kernel.read(file).is_ok() => file,
+            _ => path,
+        };
+        let old = match self.kernel.read(request) {
+            Ok(text) => text.trim_end_matches('\n').to_owned(),
+            Err(error) if is_gone(&error) => return Ok(Outcome::Absent),
+            Err(error) => return Ok(Outcome::Refused { reason: write_reason(&error) }),
+        };
+        if same(form, &old, value) {
+            return Ok(Outcome::Already);
+        }
+        self.journal.note(Change::Write {
+            path: path.to_owned(),
+            request: request.to_owned(),
+            old,
+            new: value.to_owned(),
+            form,
+        })?;
+        match self.act(|kernel| kernel.write(path, value)) {
+            Ok(()) => Ok(self.seen(request, value, form)),
+            Err(error) if is_gone(&error) => Ok(Outcome::Absent),
+            Err(error) => Ok(Outcome::Refused { reason: write_reason(&error) }),
+        }
+    }
+
+    fn seen(&self, path: &str, value: &str, form: Form) -> Outcome {
+        match self.kernel.read(path) {
+            Ok(now) if same(form, &now, value) => Outcome::Done { seen: shown(&now) },
+            Ok(now) => Outcome::Ignored { seen: shown(&now) },
+            Err(error) => Outcome::Refused { reason: write_reason(&error) },
+        }
+    }
+
+    fn group(&mut self, path: &str, files: &[GroupFile]) -> Result<Outcome> {
+        if self.kernel.list(path).is_ok() {
+            return Ok(Outcome::Refused {
+                reason: format!(
+                    "a group of that name is there, and no journal tells of it; move its tasks \
+                     out and remove it with `rmdir {path}`"
+                ),
+            });
+        }
+        self.journal.note(Change::Make { path: path.to_owned() })?;
+        if let Err(error) = self.act(|kernel| kernel.make_dir(path)) {
+            return Ok(Outcome::Refused { reason: write_reason(&error) });
+        }
+        let mut seen = Vec::new();
+        for file in files {
+            match self.group_file(path, file) {
+                Outcome::Done { seen: now } => seen.push(format!("{} {now}", file.name)),
+                _ if file.need == Need::BestEffort => {}
+                Outcome::Refused { reason } => {
+                    return Ok(Outcome::Refused { reason: format!("{}: {reason}", file.name) });
+                }
+                Outcome::Ignored { seen } => {
+                    return Ok(Outcome::Ignored { seen: format!("{}: {seen}", file.name) });
+                }
+                _ => {
+                    let reason = format!("this kernel has no {}", file.name);
+                    return Ok(Outcome::Refused { reason });
+                }
+            }
+        }
+        Ok(Outcome::Done { seen: seen.join(", ") })
+    }
+
+    fn group_file(&mut self, path: &str, file: &GroupFile) -> Outcome {
+        let whole = format!("{path}/{}", file.name);
+        let value = match &file.value {
+            GroupValue::Is(value) => value.clone(),
+            GroupValue::SameAs(source) => match self.kernel.read(source) {
+                Ok(text) => text.trim().to_owned(),
+                Err(error) => return Outcome::Refused { reason: write_reason(&error) },
+            },
+        };
+        match self.act(|kernel| kernel.write(&whole, &value)) {
+            Ok(()) => self.seen(&whole, &value, file.form),
+            Err(error) if is_gone(&error) => Outcome::Absent,
+            Err(error) => Outcome::Refused { reason: write_reason(&error) },
+        }
+    }
+
+    fn move_tasks(&mut self, from: &str, to: &str) -> Result<Outcome> {
+        let mut refused = BTreeMap::new();
+        let mut moved = 0;
+        for _ in 0..PASSES {
+            let batch = match self.movable_in(from, &refused) {
+                Ok(batch) => batch,
+                Err(error) => return Ok(Outcome::Refused { reason: plain(&error) }),
+            };
+            if batch.is_empty() {
+                return Ok(many(moved, "moved", refused.into_values().collect()));
+            }
+            self.journal.note(Change::Move {
+                from: from.to_owned(),
+                to: to.to_owned(),
+                threads: batch.clone(),
+            })?;
+            for (thread, allowed) in &batch {
+                match self.move_one(thread, allowed, to) {
+                    Ok(()) => moved += 1,
+                    Err(error) if is_gone(&error) => {}
+                    Err(error) => {
+                        let why = format!("{thread}: {}", task_reason(&error));
+                        refused.insert(thread.tid, why);
+                    }
+                }
+            }
+        }
+        refused.insert(0, format!("new tasks are born in {from} faster than they can be moved"));
+        Ok(many(moved, "moved", refused.into_values().collect()))
+    }
+
+    fn movable_in(
+        &self,
+        from: &str,
+        refused: &BTreeMap<u32, String>,
+    ) -> io::Result<Vec<(Thread, CpuSet)>> {
+        Ok(tasks::listed(self.kernel, from)?
+            .into_iter()
+            .filter(|tid| !refused.contains_key(tid))
+            .filter_map(|tid| tasks::identity(self.kernel, tid).ok())
+            .filter(|found| !found.kernel && !found.dead)
+            .filter_map(|found| {
+                let allowed = self.kernel.affinity(found.thread.tid).ok()?;
+                Some((found.thread, allowed))
+            })
+            .collect())
+    }
+
+    /// Kernels before 6.2 forget a thread's own narrower affinity when it enters a group.
+    fn move_one(&self, thread: &Thread, allowed: &CpuSet, to: &str) -> io::Result<()> {
+        self.act(|kernel| kernel.write(to, &thread.tid.to_string()))?;
+        let rest = &self.shield.housekeeping;
+        let own = allowed.intersection(rest);
+        if !own.is_empty() && own != *rest && self.kernel.affinity(thread.tid)? == *rest {
+            self.kernel.set_affinity(thread.tid, &own)?;
+        }
+        Ok(())
+    }
+
+    fn confine(
+        &mut self,
+        who: Who,
+        off: &CpuSet,
+        to: &CpuSet,
+        spare: &[String],
+    ) -> Result<Outcome> {
+        let mut refused = BTreeMap::new();
+        let mut confined = 0;
+        for _ in 0..PASSES {
+            let batch = match self.to_confine(who, off, to, spare, &refused) {
+                Ok(batch) => batch,
+                Err(error) => return Ok(Outcome::Refused { reason: plain(&error) }),
+            };
+            if batch.is_empty() {
+                break;
+            }
+            let inherited = who == Who::Everybody;
+            self.journal.note(Change::Affinity { threads: batch.clone(), inherited })?;
+            for one in &batch {
+                let tid = one.thread.tid;
+                let done = self.act(|kernel| kernel.set_affinity(tid, &one.new));
+                match done.and_then(|()| self.kernel.affinity(tid)) {
+                    Ok(now) if now == one.new => confined += 1,
+                    Ok(now) => {
+                        let why = format!("{}: accepted, and still on CPU {now}", one.thread);
+                        refused.insert(tid, why);
+                    }
+                    Err(error) if is_gone(&error) => {}
+                    Err(error) => {
+                        refused.insert(tid, format!("{}: {}", one.thread, task_reason(&error)));
+                    }
+                }
+            }
+        }
+        Ok(many(confined, "confined", refused.into_values().collect()))
+    }
+
+    fn to_confine(
+        &self,
+        who: Who,
+        off: &CpuSet,
+        to: &CpuSet,
+        spare: &[String],
+        refused: &BTreeMap<u32, String>,
+    ) -> io::Result<Vec<Confined>> {
+        Ok(tasks::all(self.kernel)?
+            .into_iter()
+            .filter(|found| found.movable && (found.kernel || who == Who::Everybody))
+            .filter(|found| !refused.contains_key(&found.thread.tid))
+            .filter(|found| !spare.iter().any(|begin| found.thread.comm.starts_with(begin)))
+            .filter_map(|found| {
+                let old = self.kernel.affinity(found.thread.tid).ok()?;
+                let new = outside(&old, off, to);
+                old.intersects(off).then_some(Confined { thread: found.thread, old, new })
+            })
+            .collect())
+    }
+
+    fn irq(&mut self, number: u32, cpus: &CpuSet) -> Result<Outcome> {
+        let file = irq_file(number);
+        let old = match self.cpus(&file) {
+            Ok(old) => old,
+            Err(error) if is_gone(&error) => return Ok(Outcome::Absent),
+            Err(error) => return Ok(Outcome::Refused { reason: irq_reason(&error) }),
+        };
+        if old == *cpus {
+            return Ok(Outcome::Already);
+        }
+        let effective = self.cpus(&effective_file(number)).ok();
+        self.journal.note(Change::Irq { number, old, effective, new: cpus.clone() })?;
+        match self.act(|kernel| kernel.write(&file, &cpus.to_string())) {
+            Err(error) if is_gone(&error) => return Ok(Outcome::Absent),
+            Err(error) => return Ok(Outcome::Refused { reason: irq_reason(&error) }),
+            Ok(()) => {}
+        }
+        let asked = match self.cpus(&file) {
+            Ok(asked) => asked,
+            Err(error) if is_gone(&error) => return Ok(Outcome::Absent),
+            Err(error) => return Ok(Outcome::Refused { reason: irq_reason(&error) }),
+        };
+        if asked != *cpus {
+            return Ok(Outcome::Ignored { seen: format!("CPU {asked}") });
+        }
+        Ok(match self.cpus(&effective_file(number)) {
+            Ok(now) if !now.is_subset(cpus) => Outcome::Pending {
+                seen: format!("asked for CPU {asked}, delivered to CPU {now} until it next fires"),
+            },
+            Ok(now) if !now.is_empty() => {
+                Outcome::Done { seen: format!("CPU {asked}, delivered to CPU {now}") }
+            }
+            _ => Outcome::Done { seen: format!("CPU {asked}") },
+        })
+    }
+
+    fn cpus(&self, file: &str) -> io::Result<CpuSet> {
+        self.kernel.read(file)?.parse().map_err(io::Error::other)
+    }
+
+    fn enter(&mut self, thread: &Thread, file: &str, mount: &str) -> Result<Outcome> {
+        if !tasks::lives(self.kernel, thread) {
+            return Ok(Outcome::Absent);
+        }
+        let name = file.rsplit('/').next().unwrap_or("tasks");
+        let Some(from) = tasks::group_file(self.kernel, thread.tid, mount, name) else {
+            let reason = format!("the kernel does not tell the group of {thread}");
+            return Ok(Outcome::Refused { reason });
+        };
+        if from == file {
+            return Ok(Outcome::Already);
+        }
+        let Ok(allowed) = self.kernel.affinity(thread.tid) else { return Ok(Outcome::Absent) };
+        self.journal.note(Change::Move {
+            from,
+            to: file.to_owned(),
+            threads: vec![(thread.clone(), allowed)],
+        })?;
+        match self.act(|kernel| kernel.write(file, &thread.tid.to_string())) {
+            Ok(()) => {}
+            Err(error) if is_gone(&error) => return Ok(Outcome::Absent),
+            Err(error) => return Ok(Outcome::Refused { reason: task_reason(&error) }),
+        }
+        match tasks::group_file(self.kernel, thread.tid, mount, name) {
+            Some(now) if now == file => Ok(Outcome::Done { seen: now }),
+            Some(now) => Ok(Outcome::Ignored { seen: now }),
+            None => Ok(Outcome::Absent),
+        }
+    }
+
+    fn pin(&mut self, thread: &Thread, cpus: &CpuSet) -> Result<Outcome> {
+        let old = match self.kernel.affinity(thread.tid) {
+            Ok(old) if tasks::lives(self.kernel, thread) => old,
+            _ => return Ok(Outcome::Absent),
+        };
+        if old == *cpus {
+            return Ok(Outcome::Already);
+        }
+        let one = Confined { thread: thread.clone(), old, new: cpus.clone() };
+        self.journal.note(Change::Affinity { threads: vec![one], inherited: false })?;
+        let done = self.act(|kernel| kernel.set_affinity(thread.tid, cpus));
+        Ok(match done.and_then(|()| self.kernel.affinity(thread.tid)) {
+            Ok(now) if now == *cpus => Outcome::Done { seen: format!("CPU {now}") },
+            Ok(now) => Outcome::Ignored { seen: format!("CPU {now}") },
+            Err(error) if is_gone(&error) => Outcome::Absent,
+            Err(error) => Outcome::Refused { reason: task_reason(&error) },
+        })
+    }
+
+    fn schedule(&mut self, thread: &Thread, to: Scheduling) -> Result<Outcome> {
+        let old = match self.kernel.scheduling(thread.tid) {
+            Ok(old) if tasks::lives(self.kernel, thread) => old,
+            _ => return Ok(Outcome::Absent),
+        };
+        if old == to {
+            return Ok(Outcome::Already);
+        }
+        self.journal.note(Change::Scheduling { thread: thread.clone(), old, new: to })?;
+        let done = self.act(|kernel| kernel.set_scheduling(thread.tid, to));
+        Ok(match done.and_then(|()| self.kernel.scheduling(thread.tid)) {
+            Ok(now) if now.policy == to.policy && now.priority == to.priority => {
+                Outcome::Done { seen: now.to_string() }
+            }
+            Ok(now) => Outcome::Ignored { seen: now.to_string() },
+            Err(error) if is_gone(&error) => Outcome::Absent,
+            Err(error) => Outcome::Refused { reason: task_reason(&error) },
+        })
+    }
+
+    fn hold(&mut self) -> Result<Outcome> {
+        let Some(program) = self.holder else { return Ok(Outcome::Absent) };
+        self.journal.note(Change::Hold)?;
+        let started = hold::start(program, self.state);
+        fault::point();
+        Ok(match started {
+            Ok(pid) => Outcome::Done { seen: format!("0 us, held by process {pid}") },
+            Err(reason) => Outcome::Refused { reason },
+        })
+    }
+
+    /// One act on the machine.
+    fn act<T>(&self, act: impl FnOnce(&dyn Kernel) -> io::Result<T>) -> io::Result<T> {
+        let done = act(self.kernel);
+        fault::point();
+        done
+    }
+}
+
+fn many(done: usize, verb: &str, mut refused: Vec<String>) -> Outcome {
+    let seen = format!("{done} threads {verb}");
+    let more = refused.len().saturating_sub(TOLD);
+    refused.truncate(TOLD);
+    if more > 0 {
+        refused.push(format!("and {more} more"));
+    }
+    match (done, refused.is_empty()) {
+        (0, true) => Outcome::Already,
+        (_, true) => Outcome::Done { seen },
+        (_, false) => Outcome::Partly { seen, refused },
+    }
+}
+
+fn failed(step: &Step, outcome: &Outcome) -> String {
+    let what = step.action.what();
+    let new = step.action.new_value();
+    match outcome {
+        Outcome::Refused { reason } => format!("cannot change {what} ({new}): {reason}"),
+        Outcome::Ignored { seen } => {
+            format!("cannot change {what} ({new}): the kernel accepted it and answers `{seen}`")
+        }
+        Outcome::Absent => format!("cannot change {what} ({new}): it is not there"),
+        Outcome::Partly { refused, .. } => {
+            format!("cannot change {what} ({new}): {}", refused.join("; "))
+        }
+        _ => format!("cannot change {what}"),
+    }
+}
+
+fn shown(text: &str) -> String {
+    printable(text.trim(), 200)
+}

@@ -1,0 +1,121 @@
+//! What is noted in the journal: each change with the whole old value.
+
+use quiet_types::{
+    CpuSet,
+    machine::Scheduling,
+    plan::{Form, Thread},
+};
+use serde::{Deserialize, Serialize};
+
+/// One reversible change, as it stands in the journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "change", rename_all = "snake_case")]
+pub(crate) enum Change {
+    /// Nothing yet: the affinity of every thread, which groups change on their own.
+    Remember { threads: Vec<(Thread, CpuSet)> },
+    /// A kernel file.
+    Write {
+        path: String,
+        /// Where the value that was asked for is read.
+        request: String,
+        old: String,
+        new: String,
+        form: Form,
+    },
+    /// A group is made, and removed whole.
+    Make { path: String },
+    /// Threads go from one group to another; the files that list and take them.
+    Move { from: String, to: String, threads: Vec<(Thread, CpuSet)> },
+    /// An interrupt's CPUs.
+    Irq { number: u32, old: CpuSet, effective: Option<CpuSet>, new: CpuSet },
+    /// Threads' own CPUs.
+    Affinity { threads: Vec<Confined>, inherited: bool },
+    /// A thread's policy and priority.
+    Scheduling { thread: Thread, old: Scheduling, new: Scheduling },
+    /// A process is started that holds `/dev/cpu_dma_latency`.
+    Hold,
+}
+
+/// A thread whose CPUs are changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Confined {
+    pub thread: Thread,
+    pub old: CpuSet,
+    pub new: CpuSet,
+}
+
+impl Change {
+    /// What is changed, for people.
+    pub fn what(&self) -> String {
+        match self {
+            Change::Remember { threads } => format!("CPUs of {} threads", threads.len()),
+            Change::Write { path, .. } => path.clone(),
+            Change::Make { path } => format!("group {path}"),
+            Change::Move { from, threads, .. } => {
+                format!("group of {} threads from {from}", threads.len())
+            }
+            Change::Irq { number, .. } => format!("IRQ {number}"),
+            Change::Affinity { threads, .. } => match threads.as_slice() {
+                [one] => format!("CPUs of {}", one.thread),
+                many => format!("CPUs of {} threads", many.len()),
+            },
+            Change::Scheduling { thread, .. } => format!("scheduling of {thread}"),
+            Change::Hold => "hold of /dev/cpu_dma_latency".into(),
+        }
+    }
+}
+
+/// Whether the text of a kernel file, `now`, has the meaning of `value` that was written to it.
+pub(crate) fn same(form: Form, now: &str, value: &str) -> bool {
+    let (now, value) = (now.trim(), value.trim());
+    match form {
+        Form::Text | Form::Partition => now == value,
+        Form::List => match (now.parse::<CpuSet>(), value.parse::<CpuSet>()) {
+            (Ok(a), Ok(b)) => a == b,
+            _ => now == value,
+        },
+        Form::Mask => match (CpuSet::from_mask(now), CpuSet::from_mask(value)) {
+            (Ok(a), Ok(b)) => a == b,
+            _ => now == value,
+        },
+        Form::Word => now.split_ascii_whitespace().any(|word| word == word_of(value)),
+    }
+}
+
+/// `cpuset` of `+cpuset`.
+pub(crate) fn word_of(value: &str) -> &str {
+    value.trim().trim_start_matches(['+', '-'])
+}
+
+/// Where an interrupt's CPUs are asked for.
+pub(crate) fn irq_file(number: u32) -> String {
+    format!("/proc/irq/{number}/smp_affinity_list")
+}
+
+/// Where an interrupt is really delivered.
+pub(crate) fn effective_file(number: u32) -> String {
+    format!("/proc/irq/{number}/effective_affinity_list")
+}
+
+/// What is left of `allowed` off the shield; all of `rest` where nothing is.
+pub(crate) fn outside(allowed: &CpuSet, off: &CpuSet, rest: &CpuSet) -> CpuSet {
+    let left = allowed.difference(off);
+    if left.is_empty() { rest.clone() } else { left }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_compared_by_meaning() {
+        assert!(same(Form::List, "0-1\n", "0,1"));
+        assert!(same(Form::List, "\n", ""));
+        assert!(!same(Form::List, "0-1", "0"));
+        assert!(same(Form::Mask, "00000000,00000003\n", "3"));
+        assert!(same(Form::Word, "cpu cpuset io\n", "+cpuset"));
+        assert!(!same(Form::Word, "cpu io\n", "+cpuset"));
+        assert!(!same(Form::Partition, "isolated invalid (cpuset.cpus is empty)", "isolated"));
+        assert!(same(Form::Text, "950000\n", "950000"));
+    }
+}

@@ -1,0 +1,147 @@
+//! The process that keeps `/dev/cpu_dma_latency` at 0 while a shield is up.
+//!
+//! The kernel forgets the constraint when the file is closed, so somebody must live as long as the
+//! shield. That process is found by its lock on `hold` in the state directory, never by a number
+//! that was written down: it cannot be mistaken for another one.
+
+use crate::{
+    error::{is_gone, plain},
+    state::State,
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec},
+    fs::{FlockOperation, OFlags},
+    io::Errno,
+    process::{Flock, FlockType, Pid, PidfdFlags, Signal, WaitOptions},
+};
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::MetadataExt,
+    path::Path,
+    process::{Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+const DEVICE: &str = "/dev/cpu_dma_latency";
+const FILE: &str = "hold";
+/// Longer than any machine needs to start a program.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Starts the holder and waits until it holds.
+pub(crate) fn start(program: &Path, state: &State) -> Result<u32, String> {
+    if !Path::new(DEVICE).exists() {
+        return Err(format!("this kernel has no {DEVICE} (no CPU idle states to forbid)"));
+    }
+    let mut child = Command::new(program)
+        .arg("hold")
+        .arg("--state")
+        .arg(state.path())
+        .current_dir("/")
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|e| format!("cannot start {}: {}", program.display(), plain(&e)))?;
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        if find(state) == Some(child.id()) {
+            return Ok(child.id());
+        }
+        if let Ok(Some(status)) = child.try_wait() {
+            return Err(format!("the holder could not take {DEVICE} ({status})"));
+        }
+        sleep(Duration::from_millis(1));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    Err(format!("the holder did not take {DEVICE} within {} s", PATIENCE.as_secs()))
+}
+
+/// The process that holds the lock now.
+pub(crate) fn find(state: &State) -> Option<u32> {
+    let file = state.open_file(FILE, OFlags::RDWR).ok()?;
+    let whole = Flock::from(FlockType::WriteLock);
+    let held = rustix::process::fcntl_getlk(&file, &whole).ok()??;
+    u32::try_from(held.pid?.as_raw_nonzero().get()).ok()
+}
+
+/// Ends the holder, and waits for its end. `false` where there was none.
+pub(crate) fn stop(state: &State) -> Result<bool, String> {
+    let Some(pid) = find(state) else { return Ok(false) };
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(false) };
+    let told = |e: Errno| format!("cannot end the holder, process {pid:?}: {e}");
+    let handle = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(handle) => handle,
+        Err(Errno::SRCH) => return Ok(true),
+        Err(error) => return Err(told(error)),
+    };
+    // The number may have changed hands before the handle was taken.
+    if find(state) != u32::try_from(pid.as_raw_nonzero().get()).ok() {
+        return Ok(false);
+    }
+    match rustix::process::pidfd_send_signal(&handle, Signal::TERM) {
+        Ok(()) | Err(Errno::SRCH) => {}
+        Err(error) => return Err(told(error)),
+    }
+    let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+    let mut ended = [PollFd::new(&handle, PollFlags::IN)];
+    if rustix::event::poll(&mut ended, Some(&patience)) == Ok(0) {
+        return Err(format!("the holder, process {pid:?}, does not end"));
+    }
+    // It is our child where one process puts the shield up and takes it down.
+    let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
+    Ok(true)
+}
+
+/// What the holder does: holds, until the journal that it serves is gone.
+///
+/// # Errors
+/// When the device cannot be opened or does not hold, or another holder is there already.
+pub fn hold(state: &Path) -> crate::Result<()> {
+    let failed = |why: String| crate::Error::new(crate::Kind::State, why);
+    let state = State::open(state)?
+        .ok_or_else(|| failed(format!("there is no shield in {}", state.display())))?;
+    let journal = identity(&state.journal())
+        .map_err(|e| failed(format!("there is no journal to serve: {}", plain(&e))))?;
+    let device = take().map_err(|e| failed(format!("cannot hold {DEVICE}: {}", plain(&e))))?;
+    // A session of its own: the terminal's hang-up and Ctrl-C are not for it.
+    let _ = rustix::process::setsid();
+    let lock = state
+        .open_file(FILE, OFlags::RDWR | OFlags::CREATE)
+        .map_err(|e| failed(format!("cannot open {FILE}: {}", plain(&e))))?;
+    rustix::fs::fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|e| failed(format!("another holder is there: {}", plain(&e.into()))))?;
+    loop {
+        match identity(&state.journal()) {
+            Ok(now) if now == journal => {}
+            Err(error) if !is_gone(&error) => {}
+            _ => break,
+        }
+        sleep(Duration::from_secs(1));
+    }
+    drop((device, lock));
+    Ok(())
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let meta = std::fs::symlink_metadata(path)?;
+    Ok((meta.dev(), meta.ino()))
+}
+
+/// Opens the device, asks for 0 us and reads the value in force.
+///
+/// # Source
+/// "From user space" in pm_qos_interface of the kernel's documentation.
+fn take() -> io::Result<File> {
+    let mut device = OpenOptions::new().read(true).write(true).open(DEVICE)?;
+    device.write_all(&0i32.to_ne_bytes())?;
+    let mut now = [0u8; 4];
+    device.read_exact(&mut now)?;
+    match i32::from_ne_bytes(now) {
+        0 => Ok(device),
+        other => Err(io::Error::other(format!("{other} us stay in force"))),
+    }
+}

@@ -1,0 +1,174 @@
+//! What may still run on the shielded CPUs, by a fresh look at the machine.
+
+use crate::{
+    change::{Change, effective_file, irq_file},
+    journal::Past,
+    tasks,
+};
+use quiet_linux::Kernel;
+use quiet_types::{
+    CpuSet,
+    plan::{Resident, ResidentKind},
+    printable,
+    shield::Shield,
+};
+use std::collections::{HashMap, HashSet};
+
+/// Threads and interrupts that may run on the shield, intruders first.
+pub(crate) fn residents(kernel: &dyn Kernel, shield: &Shield, past: &Past) -> Vec<Resident> {
+    let mut found = threads(kernel, shield, past);
+    found.extend(interrupts(kernel, shield, past));
+    found.sort_by(|a, b| (a.kind, &a.name, a.number).cmp(&(b.kind, &b.name, b.number)));
+    found
+}
+
+fn threads(kernel: &dyn Kernel, shield: &Shield, past: &Past) -> Vec<Resident> {
+    let inside: HashSet<u32> = match &shield.entry {
+        Some(entry) => {
+            let file = if entry.whole_process {
+                entry.file.replace("cgroup.procs", "cgroup.threads")
+            } else {
+                entry.file.clone()
+            };
+            tasks::listed(kernel, &file).unwrap_or_default().into_iter().collect()
+        }
+        None => HashSet::new(),
+    };
+    let placed = placed(shield, past);
+    let mut found = Vec::new();
+    for task in tasks::all(kernel).unwrap_or_default() {
+        let Ok(allowed) = kernel.affinity(task.thread.tid) else { continue };
+        let cpus = allowed.intersection(&shield.cpus);
+        if cpus.is_empty() {
+            continue;
+        }
+        let (kind, why) = if inside.contains(&task.thread.tid)
+            || placed.contains(&(task.thread.tid, task.thread.start))
+        {
+            (ResidentKind::Chain, "placed on the shield".to_owned())
+        } else if task.kernel {
+            kernel_thread(&task.thread.comm, task.movable, &allowed)
+        } else {
+            (ResidentKind::Foreign, format!("it may run on CPU {allowed}: placed so since"))
+        };
+        found.push(Resident {
+            cpus,
+            kind,
+            name: printable(&task.thread.comm, 32),
+            number: task.thread.tid,
+            why,
+            since: None,
+        });
+    }
+    found
+}
+
+fn kernel_thread(comm: &str, movable: bool, allowed: &CpuSet) -> (ResidentKind, String) {
+    let why = match comm {
+        _ if comm.starts_with("irq/") => "it follows its interrupt",
+        _ if comm.starts_with("kworker/u") => {
+            "worker of the unbound workqueues; woken where their mask allows"
+        }
+        _ if comm.starts_with("kworker/R-") => "rescue worker, for times without memory",
+        _ if !movable && allowed.len() == 1 => "the kernel has one for this CPU",
+        _ if !movable => "the kernel forbids moving it",
+        _ => return (ResidentKind::Kernel, format!("it may run on CPU {allowed}")),
+    };
+    (ResidentKind::Fixed, why.to_owned())
+}
+
+/// Threads that the plan itself pinned onto the shield.
+fn placed(shield: &Shield, past: &Past) -> HashSet<(u32, u64)> {
+    let mut placed = HashSet::new();
+    for (_, change) in &past.changes {
+        if let Change::Affinity { threads, .. } = change {
+            for one in threads.iter().filter(|one| one.new.intersects(&shield.cpus)) {
+                placed.insert((one.thread.tid, one.thread.start));
+            }
+        }
+    }
+    placed
+}
+
+fn interrupts(kernel: &dyn Kernel, shield: &Shield, past: &Past) -> Vec<Resident> {
+    let counts = counts(kernel, &shield.cpus);
+    let before: HashMap<u32, u64> = past.irqs.iter().copied().collect();
+    let refused: HashSet<u32> = past
+        .outcomes
+        .iter()
+        .filter(|(_, outcome)| !outcome.holds())
+        .filter_map(|(step, _)| match step.action {
+            quiet_types::plan::Action::Irq { number, .. } => Some(number),
+            _ => None,
+        })
+        .collect();
+    let ours: HashSet<u32> = past
+        .changes
+        .iter()
+        .filter_map(|(_, change)| match change {
+            Change::Irq { number, new, .. } if new.is_subset(&shield.cpus) => Some(*number),
+            _ => None,
+        })
+        .collect();
+    let names = kernel.list("/proc/irq").unwrap_or_default();
+    let mut found = Vec::new();
+    for number in names.iter().filter_map(|name| name.parse::<u32>().ok()) {
+        let read = |file: String| kernel.read(&file).ok()?.parse::<CpuSet>().ok();
+        let delivered = read(effective_file(number)).filter(|cpus| !cpus.is_empty());
+        let Some(at) = delivered.or_else(|| read(irq_file(number))) else { continue };
+        let cpus = at.intersection(&shield.cpus);
+        if cpus.is_empty() {
+            continue;
+        }
+        let (kind, why) = if refused.contains(&number) {
+            (ResidentKind::Irq, "the kernel refused to move it")
+        } else if ours.contains(&number) {
+            (ResidentKind::Chain, "an interrupt of the chain")
+        } else {
+            (ResidentKind::Irq, "it is delivered here until it next fires, or was put here since")
+        };
+        let now = counts.get(&number).copied();
+        found.push(Resident {
+            cpus,
+            kind,
+            name: actions(kernel, number),
+            number,
+            why: why.into(),
+            since: now.and_then(|now| Some(now.saturating_sub(*before.get(&number)?))),
+        });
+    }
+    found
+}
+
+fn actions(kernel: &dyn Kernel, number: u32) -> String {
+    let text = kernel.read(&format!("/sys/kernel/irq/{number}/actions")).unwrap_or_default();
+    printable(text.trim(), 60)
+}
+
+/// Deliveries of every numbered interrupt on `cpus`, since boot.
+pub(crate) fn counts(kernel: &dyn Kernel, cpus: &CpuSet) -> HashMap<u32, u64> {
+    let text = kernel.read("/proc/interrupts").unwrap_or_default();
+    let mut lines = text.lines();
+    let columns: Vec<bool> = lines
+        .next()
+        .unwrap_or_default()
+        .split_ascii_whitespace()
+        .map(|name| {
+            let cpu = name.strip_prefix("CPU").and_then(|n| n.parse().ok());
+            cpu.is_some_and(|cpu| cpus.contains(quiet_types::CpuId(cpu)))
+        })
+        .collect();
+    lines
+        .filter_map(|line| {
+            let (number, rest) = line.split_once(':')?;
+            let number = number.trim().parse().ok()?;
+            let sum = rest
+                .split_ascii_whitespace()
+                .zip(&columns)
+                .filter(|(_, ours)| **ours)
+                .filter_map(|(count, _)| count.parse::<u64>().ok())
+                .sum();
+            Some((number, sum))
+        })
+        .collect()
+}

@@ -1,0 +1,445 @@
+//! Puts a machine back: the last change first, each only where its value still is ours.
+
+use crate::{
+    change::{Change, Confined, effective_file, irq_file, outside, same, word_of},
+    error::{irq_reason, is_gone, plain, task_reason, write_reason},
+    fault, hold,
+    journal::{Journal, Past, Record},
+    state::State,
+    tasks,
+};
+use quiet_linux::Kernel;
+use quiet_types::{
+    CpuSet,
+    machine::Scheduling,
+    plan::{Form, PutBack, REVERTED_SCHEMA, Return, Reverted, Thread},
+    printable,
+    shield::{Mechanism, Shield},
+};
+use std::{collections::HashMap, io, thread::sleep, time::Duration};
+
+/// As many passes as it may take until a group stays empty.
+const PASSES: usize = 30;
+/// A group whose last task is just ending refuses to go for some milliseconds.
+const REMOVALS: u32 = 40;
+
+/// Puts back what a journal tells, and closes it unless something was refused.
+pub(crate) fn put_back(kernel: &dyn Kernel, state: &State, past: &Past) -> Reverted {
+    let mut done = Reverted {
+        schema: REVERTED_SCHEMA.into(),
+        rebooted: false,
+        items: Vec::new(),
+        history: None,
+    };
+    // A journal that cannot be written any more (a full disk) still can be followed.
+    let mut journal = Journal::reopen(state).ok();
+    let Some(shield) = &past.shield else {
+        close(state, &mut done);
+        return done;
+    };
+    let hand = Hand { kernel, state, shield, past };
+    for (seq, change) in past.changes.iter().rev() {
+        let items = hand.undo(change);
+        if let (Some(journal), Some(item)) = (journal.as_mut(), items.first()) {
+            let _ = journal.tell(&Record::Back { seq: *seq, outcome: item.outcome.clone() });
+        }
+        done.items.extend(items);
+    }
+    hand.verify(&mut done);
+    done.items.extend(past.unread.iter().map(|line| PutBack {
+        what: state.journal().display().to_string(),
+        outcome: Return::Refused { reason: format!("not understood: {line}") },
+    }));
+    if done.is_complete() {
+        close(state, &mut done);
+    }
+    done
+}
+
+/// Closes the journal.
+pub(crate) fn close(state: &State, done: &mut Reverted) {
+    fault::point();
+    match state.archive() {
+        Ok(path) => done.history = Some(path.display().to_string()),
+        Err(error) => done.items.push(PutBack {
+            what: state.journal().display().to_string(),
+            outcome: Return::Refused { reason: format!("cannot be closed: {}", plain(&error)) },
+        }),
+    }
+}
+
+struct Hand<'a> {
+    kernel: &'a dyn Kernel,
+    state: &'a State,
+    shield: &'a Shield,
+    past: &'a Past,
+}
+
+impl Hand<'_> {
+    fn undo(&self, change: &Change) -> Vec<PutBack> {
+        let what = change.what();
+        let one = |outcome| vec![PutBack { what: what.clone(), outcome }];
+        match change {
+            Change::Hold => one(match hold::stop(self.state) {
+                Ok(true) => Return::Restored,
+                Ok(false) => Return::Untouched,
+                Err(reason) => Return::Refused { reason },
+            }),
+            Change::Write { path, request, old, new, form } => {
+                one(self.write(path, request, old, new, *form))
+            }
+            Change::Irq { number, old, effective, new } => {
+                one(self.irq(*number, old, effective.as_ref(), new))
+            }
+            Change::Scheduling { thread, old, new } => one(self.scheduling(thread, *old, *new)),
+            Change::Affinity { threads, inherited } => {
+                let mut items = self.affinities(&what, threads);
+                if *inherited {
+                    items.extend(self.newborn(threads));
+                }
+                items
+            }
+            Change::Remember { threads } => self.remembered(&what, threads),
+            Change::Move { from, to, threads } => self.moved(&what, from, to, threads),
+            Change::Make { path } => one(self.group(path)),
+        }
+    }
+
+    fn write(&self, path: &str, request: &str, old: &str, new: &str, form: Form) -> Return {
+        let now = match self.kernel.read(request) {
+            Ok(now) => now,
+            Err(error) if is_gone(&error) => return Return::Gone,
+            Err(error) => return Return::Refused { reason: write_reason(&error) },
+        };
+        let back = if form == Form::Word {
+            if !same(form, &now, new) {
+                return Return::Untouched;
+            }
+            format!("-{}", word_of(new))
+        } else if same(form, &now, old) {
+            return Return::Untouched;
+        } else if !same(form, &now, new) {
+            return Return::Left { now: printable(now.trim(), 200) };
+        } else {
+            old.to_owned()
+        };
+        match self.act(|kernel| kernel.write(path, &back)) {
+            Err(error) if is_gone(&error) => Return::Gone,
+            Err(error) => Return::Refused { reason: write_reason(&error) },
+            Ok(()) => match self.kernel.read(request) {
+                Ok(now) if form == Form::Word && !same(form, &now, new) => Return::Restored,
+                Ok(now) if form != Form::Word && same(form, &now, old) => Return::Restored,
+                Ok(now) => Return::Refused {
+                    reason: format!(
+                        "the kernel accepted it and answers `{}`",
+                        printable(now.trim(), 200)
+                    ),
+                },
+                Err(error) => Return::Refused { reason: write_reason(&error) },
+            },
+        }
+    }
+
+    /// The CPU that it was delivered to comes first: opening the mask alone would leave the
+    /// interrupt where the shield had put it.
+    fn irq(&self, number: u32, old: &CpuSet, effective: Option<&CpuSet>, new: &CpuSet) -> Return {
+        let file = irq_file(number);
+        let now = match self.cpus(&file) {
+            Ok(now) => now,
+            Err(error) if is_gone(&error) => return Return::Gone,
+            Err(error) => return Return::Refused { reason: irq_reason(&error) },
+        };
+        let home = effective.filter(|cpus| !cpus.is_empty() && cpus.is_subset(old));
+        let halfway = home.is_some_and(|home| now == *home);
+        if now == *old {
+            return Return::Untouched;
+        }
+        if now != *new && !halfway {
+            return Return::Left { now: format!("CPU {now}") };
+        }
+        let away = self.cpus(&effective_file(number)).ok();
+        if let Some(home) = home
+            && !halfway
+            && away.is_some_and(|away| away != *home)
+        {
+            // Refused or not: the mask itself is what counts.
+            let _ = self.act(|kernel| kernel.write(&file, &home.to_string()));
+        }
+        match self.act(|kernel| kernel.write(&file, &old.to_string())) {
+            Err(error) if is_gone(&error) => return Return::Gone,
+            Err(error) => return Return::Refused { reason: irq_reason(&error) },
+            Ok(()) => {}
+        }
+        match self.cpus(&file) {
+            Ok(now) if now == *old => Return::Restored,
+            Ok(now) => {
+                Return::Refused { reason: format!("the kernel accepted it and answers CPU {now}") }
+            }
+            Err(error) if is_gone(&error) => Return::Gone,
+            Err(error) => Return::Refused { reason: irq_reason(&error) },
+        }
+    }
+
+    fn scheduling(&self, thread: &Thread, old: Scheduling, new: Scheduling) -> Return {
+        let now = match self.kernel.scheduling(thread.tid) {
+            Ok(now) if tasks::lives(self.kernel, thread) => now,
+            _ => return Return::Gone,
+        };
+        if now == old {
+            return Return::Untouched;
+        }
+        if (now.policy, now.priority) != (new.policy, new.priority) {
+            return Return::Left { now: now.to_string() };
+        }
+        match self.act(|kernel| kernel.set_scheduling(thread.tid, old)) {
+            Ok(()) => Return::Restored,
+            Err(error) if is_gone(&error) => Return::Gone,
+            Err(error) => Return::Refused { reason: task_reason(&error) },
+        }
+    }
+
+    fn affinities(&self, what: &str, threads: &[Confined]) -> Vec<PutBack> {
+        let mut tally = Tally::new(what);
+        for one in threads {
+            if !tasks::lives(self.kernel, &one.thread) {
+                continue;
+            }
+            let outcome = match self.kernel.affinity(one.thread.tid) {
+                Ok(now) if now == one.old => Return::Untouched,
+                Ok(now) if now == one.new => self.set_affinity(one.thread.tid, &one.old),
+                // The thread of an interrupt follows it on its own.
+                Ok(_) if one.thread.comm.starts_with("irq/") => {
+                    self.set_affinity(one.thread.tid, &one.old)
+                }
+                Ok(now) => Return::Left { now: format!("CPU {now}") },
+                Err(_) => Return::Gone,
+            };
+            tally.add(&one.thread, outcome);
+        }
+        tally.items()
+    }
+
+    fn set_affinity(&self, tid: u32, cpus: &CpuSet) -> Return {
+        match self.act(|kernel| kernel.set_affinity(tid, cpus)) {
+            Ok(()) => Return::Restored,
+            Err(error) if is_gone(&error) => Return::Gone,
+            Err(error) => Return::Refused { reason: task_reason(&error) },
+        }
+    }
+
+    /// Threads born since from confined ones inherited their CPUs.
+    fn newborn(&self, confined: &[Confined]) -> Vec<PutBack> {
+        let mut tally = Tally::new("CPUs of threads born since");
+        let known: HashMap<u32, &Confined> = confined.iter().map(|c| (c.thread.tid, c)).collect();
+        let noted = |thread: &Thread| {
+            self.past.changes.iter().any(|(_, change)| match change {
+                Change::Remember { threads } => {
+                    threads.iter().any(|(t, _)| (t.tid, t.start) == (thread.tid, thread.start))
+                }
+                _ => false,
+            })
+        };
+        for found in tasks::all(self.kernel).unwrap_or_default() {
+            if found.kernel || !found.movable || noted(&found.thread) {
+                continue;
+            }
+            let Ok(now) = self.kernel.affinity(found.thread.tid) else { continue };
+            let parents = tasks::parents(self.kernel, found.thread.tid);
+            let from = parents.iter().find_map(|pid| known.get(pid)).or(known.get(&1));
+            if let Some(from) = from.filter(|from| now == from.new) {
+                tally.add(&found.thread, self.set_affinity(found.thread.tid, &from.old));
+            }
+        }
+        tally.items()
+    }
+
+    /// What is still not as it was, after every group is gone, and looks like our doing.
+    fn remembered(&self, what: &str, threads: &[(Thread, CpuSet)]) -> Vec<PutBack> {
+        let mut tally = Tally::new(what);
+        for (thread, old) in threads {
+            // Another one is the thread's own choice since: never ours, so nothing to put back.
+            let Ok(now) = self.kernel.affinity(thread.tid) else { continue };
+            if now == *old || !self.is_ours(&now, old) || !tasks::lives(self.kernel, thread) {
+                continue;
+            }
+            let outcome = self.set_affinity(thread.tid, old);
+            tally.add(thread, outcome);
+        }
+        tally.items()
+    }
+
+    /// Whether a shield gives a thread that was allowed `old` the CPUs `now`.
+    fn is_ours(&self, now: &CpuSet, old: &CpuSet) -> bool {
+        let rest = &self.shield.housekeeping;
+        let confined = outside(old, &self.shield.cpus, rest);
+        // Kernels before 6.2 forget narrower affinities when a partition ends.
+        let reset = self.shield.mechanism == Mechanism::PartitionV2
+            && *now == rest.union(&self.shield.cpus);
+        *now == confined || now == rest || reset
+    }
+
+    fn moved(
+        &self,
+        what: &str,
+        from: &str,
+        to: &str,
+        threads: &[(Thread, CpuSet)],
+    ) -> Vec<PutBack> {
+        let mut tally = Tally::new(what);
+        let listed = |file| -> std::collections::HashSet<u32> {
+            tasks::listed(self.kernel, file).unwrap_or_default().into_iter().collect()
+        };
+        let (ours, theirs) = (listed(to), listed(from));
+        for (thread, old) in threads {
+            if !tasks::lives(self.kernel, thread) {
+                continue;
+            }
+            let outcome = if ours.contains(&thread.tid) {
+                self.move_one(thread, old, from)
+            } else if theirs.contains(&thread.tid) {
+                Return::Untouched
+            } else {
+                Return::Left { now: "in a group of somebody else's".into() }
+            };
+            tally.add(thread, outcome);
+        }
+        tally.items()
+    }
+
+    fn move_one(&self, thread: &Thread, old: &CpuSet, to: &str) -> Return {
+        let before = self.kernel.affinity(thread.tid).ok();
+        match self.act(|kernel| kernel.write(to, &thread.tid.to_string())) {
+            Ok(()) => {}
+            Err(error) if is_gone(&error) => return Return::Gone,
+            Err(error) => return Return::Refused { reason: task_reason(&error) },
+        }
+        let (Some(before), Ok(now)) = (before, self.kernel.affinity(thread.tid)) else {
+            return Return::Gone;
+        };
+        // What somebody has chosen meanwhile stays chosen.
+        let wanted = if self.is_ours(&before, old) { old } else { &before };
+        if now == *wanted { Return::Restored } else { self.set_affinity(thread.tid, wanted) }
+    }
+
+    fn group(&self, path: &str) -> Return {
+        let Ok(files) = self.kernel.list(path) else { return Return::Untouched };
+        let has = |name: &str| files.iter().any(|file| file == name);
+        if has("cpuset.cpus.partition") {
+            let partition = format!("{path}/cpuset.cpus.partition");
+            if self.kernel.read(&partition).is_ok_and(|now| now.trim() != "member") {
+                let written = self.act(|kernel| kernel.write(&partition, "member"));
+                if let Err(error) = written {
+                    return Return::Refused { reason: write_reason(&error) };
+                }
+            }
+        }
+        let file = if has("cpuset.cpus.partition") { "cgroup.procs" } else { "tasks" };
+        let home = tasks::parent_file(path, file);
+        for attempt in 0..REMOVALS {
+            if let Err(reason) = self.empty(&format!("{path}/{file}"), &home) {
+                return Return::Refused { reason };
+            }
+            match self.act(|kernel| kernel.remove_dir(path)) {
+                Ok(()) => return Return::Restored,
+                Err(error) if is_gone(&error) => return Return::Gone,
+                Err(_) if attempt + 1 < REMOVALS => {
+                    sleep(Duration::from_millis(u64::from(attempt.min(10))));
+                }
+                Err(error) => {
+                    return Return::Refused {
+                        reason: format!(
+                            "cannot remove it: {}; somebody may have made a group inside",
+                            write_reason(&error)
+                        ),
+                    };
+                }
+            }
+        }
+        Return::Refused { reason: "tasks keep being born in it".into() }
+    }
+
+    /// Tasks that were born in a group of ours go to its parent.
+    fn empty(&self, from: &str, to: &str) -> Result<(), String> {
+        for _ in 0..PASSES {
+            let inside = tasks::listed(self.kernel, from).unwrap_or_default();
+            if inside.is_empty() {
+                return Ok(());
+            }
+            for tid in inside {
+                let moved = self.act(|kernel| kernel.write(to, &tid.to_string()));
+                if let Err(error) = moved
+                    && !is_gone(&error)
+                {
+                    return Err(format!("thread {tid} does not leave: {}", task_reason(&error)));
+                }
+            }
+        }
+        Err("tasks are born in it faster than they can be moved out".into())
+    }
+
+    /// A last look at every value that was put back, after all of them were.
+    fn verify(&self, done: &mut Reverted) {
+        for (_, change) in &self.past.changes {
+            let (now, fine) = match change {
+                Change::Write { request, old, form, .. } if *form != Form::Word => {
+                    let Ok(now) = self.kernel.read(request) else { continue };
+                    let fine = same(*form, &now, old);
+                    (printable(now.trim(), 200), fine)
+                }
+                Change::Irq { number, old, .. } => {
+                    let Ok(now) = self.cpus(&irq_file(*number)) else { continue };
+                    (format!("CPU {now}"), now == *old)
+                }
+                Change::Make { path } => ("still there".into(), self.kernel.list(path).is_err()),
+                _ => continue,
+            };
+            let what = change.what();
+            for item in done.items.iter_mut().filter(|item| !fine && item.what == what) {
+                if item.outcome == Return::Restored {
+                    let reason = format!("it was put back, and is {now} again");
+                    item.outcome = Return::Refused { reason };
+                }
+            }
+        }
+    }
+
+    fn cpus(&self, file: &str) -> io::Result<CpuSet> {
+        self.kernel.read(file)?.parse().map_err(io::Error::other)
+    }
+
+    fn act<T>(&self, act: impl FnOnce(&dyn Kernel) -> io::Result<T>) -> io::Result<T> {
+        let done = act(self.kernel);
+        fault::point();
+        done
+    }
+}
+
+/// Many threads as one line, and a line for each that is not as it was.
+struct Tally {
+    what: String,
+    restored: bool,
+    odd: Vec<PutBack>,
+}
+
+impl Tally {
+    fn new(what: &str) -> Tally {
+        Tally { what: what.to_owned(), restored: false, odd: Vec::new() }
+    }
+
+    fn add(&mut self, thread: &Thread, outcome: Return) {
+        match outcome {
+            Return::Restored => self.restored = true,
+            Return::Untouched | Return::Gone => {}
+            Return::Left { .. } | Return::Refused { .. } => {
+                self.odd.push(PutBack { what: format!("CPUs of {thread}"), outcome });
+            }
+        }
+    }
+
+    fn items(self) -> Vec<PutBack> {
+        let outcome = if self.restored { Return::Restored } else { Return::Untouched };
+        let mut items = vec![PutBack { what: self.what, outcome }];
+        items.extend(self.odd);
+        items
+    }
+}

@@ -1,0 +1,175 @@
+//! The shield as it is: what drifted, what still runs on it.
+
+use crate::{
+    Kernel, Result, boot_id,
+    change::{Change, irq_file, same},
+    hold,
+    journal::{self, Past},
+    residents::residents,
+    state::State,
+    tasks,
+};
+use quiet_types::{
+    CpuSet,
+    plan::{Action, Drift, GroupValue, Need, Outcome, STATUS_SCHEMA, Standing, Status, Step},
+    printable,
+    shield::Shield,
+};
+use std::path::Path;
+
+/// The shield that is up, and nothing else; `None` where there is none, or only leftovers.
+///
+/// # Errors
+/// When the state directory or the journal cannot be read.
+pub fn current(kernel: &dyn Kernel, state: &Path) -> Result<Option<Shield>> {
+    let Some(state) = State::open(state)? else { return Ok(None) };
+    let Some(past) = journal::read(&state)? else { return Ok(None) };
+    Ok((standing(&past, &boot_id(kernel)) == Standing::Up).then_some(past.shield).flatten())
+}
+
+/// Compares the machine with what the journal tells.
+///
+/// # Errors
+/// When the state directory or the journal cannot be read.
+pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
+    let mut status = Status {
+        schema: STATUS_SCHEMA.into(),
+        state: Standing::None,
+        shield: None,
+        since: None,
+        drift: Vec::new(),
+        residents: Vec::new(),
+        holder: None,
+        refused: Vec::new(),
+    };
+    let Some(state) = State::open(state)? else { return Ok(status) };
+    let Some(past) = journal::read(&state)? else { return Ok(status) };
+    status.state = standing(&past, &boot_id(kernel));
+    status.since = past.up.clone().or(past.began.clone());
+    status.shield = past.shield.clone();
+    status.refused = past
+        .outcomes
+        .iter()
+        .filter(|(_, outcome)| !outcome.holds())
+        .map(|(step, outcome)| format!("{}: {}", step.action.what(), said(outcome)))
+        .collect();
+    if status.state == Standing::Rebooted {
+        return Ok(status);
+    }
+    status.holder = hold::find(&state);
+    if let Some(shield) = &past.shield {
+        status.residents = residents(kernel, shield, &past);
+    }
+    if status.state == Standing::Up {
+        status.drift = drift(kernel, &past, status.holder);
+    }
+    Ok(status)
+}
+
+fn standing(past: &Past, boot: &str) -> Standing {
+    match (&past.boot_id, &past.up) {
+        (Some(id), _) if id != boot => Standing::Rebooted,
+        (_, Some(_)) if !past.reverting => Standing::Up,
+        _ => Standing::Leftover,
+    }
+}
+
+fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
+    let held = |step: &Step| step.action.what();
+    let done: Vec<String> =
+        past.outcomes.iter().filter(|(_, o)| o.holds()).map(|(step, _)| held(step)).collect();
+    let mut found = groups(kernel, past);
+    for (_, change) in &past.changes {
+        let drifted = match change {
+            Change::Write { path, .. } if !done.contains(path) => None,
+            Change::Write { request, new, form, .. } => {
+                drifted(kernel.read(request).ok(), new, |now| same(*form, now, new))
+            }
+            Change::Irq { number, new, .. } => {
+                let refused = past.outcomes.iter().any(|(step, outcome)| {
+                    matches!(step.action, Action::Irq { number: n, .. } if n == *number)
+                        && !outcome.holds()
+                });
+                let now = kernel.read(&irq_file(*number)).ok();
+                if refused {
+                    None
+                } else {
+                    drifted(now, &format!("CPU {new}"), |now| {
+                        now.parse::<CpuSet>().is_ok_and(|now| now == *new)
+                    })
+                }
+            }
+            Change::Make { path } => match kernel.list(path) {
+                Ok(_) => None,
+                Err(_) => Some(("made".into(), None)),
+            },
+            Change::Affinity { threads, .. } => {
+                found.extend(threads.iter().filter_map(|one| {
+                    if !tasks::lives(kernel, &one.thread) || one.thread.comm.starts_with("irq/") {
+                        return None;
+                    }
+                    let now = kernel.affinity(one.thread.tid).ok()?;
+                    (now != one.new && now != one.old).then(|| Drift {
+                        what: format!("CPUs of {}", one.thread),
+                        ours: format!("CPU {}", one.new),
+                        now: Some(format!("CPU {now}")),
+                    })
+                }));
+                None
+            }
+            Change::Scheduling { thread, new, .. } => kernel
+                .scheduling(thread.tid)
+                .ok()
+                .filter(|now| now != new && tasks::lives(kernel, thread))
+                .map(|now| (new.to_string(), Some(now.to_string()))),
+            Change::Hold => {
+                let took = done.iter().any(|what| what == "/dev/cpu_dma_latency");
+                (took && holder.is_none()).then(|| ("a process holds it".into(), None))
+            }
+            Change::Move { .. } | Change::Remember { .. } => None,
+        };
+        if let Some((ours, now)) = drifted {
+            found.push(Drift { what: change.what(), ours, now });
+        }
+    }
+    found
+}
+
+/// Files of our groups: a partition may become invalid by what others do.
+fn groups(kernel: &dyn Kernel, past: &Past) -> Vec<Drift> {
+    let mut found = Vec::new();
+    for (step, outcome) in &past.outcomes {
+        let Action::Group { path, files } = &step.action else { continue };
+        for file in files.iter().filter(|file| outcome.holds() && file.need == Need::Essential) {
+            let GroupValue::Is(value) = &file.value else { continue };
+            let whole = format!("{path}/{}", file.name);
+            let now = kernel.read(&whole).ok();
+            if let Some((ours, now)) = drifted(now, value, |now| same(file.form, now, value)) {
+                found.push(Drift { what: whole, ours, now });
+            }
+        }
+    }
+    found
+}
+
+fn drifted(
+    now: Option<String>,
+    ours: &str,
+    same: impl Fn(&str) -> bool,
+) -> Option<(String, Option<String>)> {
+    match now {
+        Some(now) if same(&now) => None,
+        Some(now) => Some((ours.to_owned(), Some(printable(now.trim(), 200)))),
+        None => Some((ours.to_owned(), None)),
+    }
+}
+
+fn said(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Refused { reason } => reason.clone(),
+        Outcome::Ignored { seen } => format!("accepted and ignored: it is {seen}"),
+        Outcome::Absent => "not there".into(),
+        Outcome::Partly { seen, refused } => format!("{seen}; not {}", refused.join("; not ")),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,153 @@
+//! Threads, as the kernel's files name them.
+
+use quiet_linux::Kernel;
+use quiet_types::plan::Thread;
+use std::{io, path::Path};
+
+const PF_KTHREAD: u64 = 0x0020_0000;
+const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
+
+/// Who a thread is, and what kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub thread: Thread,
+    /// Belongs to the kernel.
+    pub kernel: bool,
+    /// Its affinity may be set.
+    pub movable: bool,
+    /// It has ended, and only its number is left.
+    pub dead: bool,
+}
+
+/// Who `tid` is now.
+///
+/// # Errors
+/// `ENOENT` and `ESRCH` when it is gone.
+pub(crate) fn identity(kernel: &dyn Kernel, tid: u32) -> io::Result<Identity> {
+    let text = kernel.read(&format!("/proc/{tid}/stat"))?;
+    parse(tid, &text).ok_or_else(|| io::Error::other(format!("/proc/{tid}/stat makes no sense")))
+}
+
+/// `/proc/PID/stat`, of which the name may hold blanks and brackets.
+///
+/// # Source
+/// proc_pid_stat(5): fields 3 (state), 9 (flags) and 22 (starttime).
+fn parse(tid: u32, text: &str) -> Option<Identity> {
+    let (open, close) = (text.find('(')?, text.rfind(')')?);
+    let comm = text.get(open + 1..close)?.to_owned();
+    let mut fields = text.get(close + 1..)?.split_ascii_whitespace();
+    let state = fields.next()?;
+    let flags: u64 = fields.nth(5)?.parse().ok()?;
+    let start: u64 = fields.nth(12)?.parse().ok()?;
+    Some(Identity {
+        thread: Thread { tid, start, comm },
+        kernel: flags & PF_KTHREAD != 0,
+        movable: flags & PF_NO_SETAFFINITY == 0,
+        dead: matches!(state, "Z" | "X"),
+    })
+}
+
+/// Whether the thread that was noted still lives.
+pub(crate) fn lives(kernel: &dyn Kernel, thread: &Thread) -> bool {
+    identity(kernel, thread.tid).is_ok_and(|now| now.thread.start == thread.start && !now.dead)
+}
+
+/// Every living thread. Those that end meanwhile are passed over.
+///
+/// # Errors
+/// When `/proc` cannot be listed.
+pub(crate) fn all(kernel: &dyn Kernel) -> io::Result<Vec<Identity>> {
+    let mut found = Vec::new();
+    for pid in kernel.list("/proc")?.iter().filter_map(|name| name.parse::<u32>().ok()) {
+        let Ok(leader) = identity(kernel, pid) else { continue };
+        // A kernel thread is alone in its process.
+        if leader.kernel {
+            found.push(leader);
+            continue;
+        }
+        for tid in kernel.list(&format!("/proc/{pid}/task")).unwrap_or_default() {
+            let Ok(tid) = tid.parse::<u32>() else { continue };
+            if tid == pid {
+                found.push(leader.clone());
+            } else if let Ok(thread) = identity(kernel, tid) {
+                found.push(thread);
+            }
+        }
+    }
+    found.retain(|thread| !thread.dead);
+    Ok(found)
+}
+
+/// The process of `tid`, its parent, and so on up to the first process; nearest first.
+pub(crate) fn parents(kernel: &dyn Kernel, tid: u32) -> Vec<u32> {
+    let mut chain = Vec::new();
+    let mut next = tid;
+    while chain.len() < 64 {
+        let Ok(text) = kernel.read(&format!("/proc/{next}/status")) else { break };
+        let number = |key: &str| -> Option<u32> {
+            text.lines().find_map(|line| line.strip_prefix(key))?.trim().parse().ok()
+        };
+        let (process, parent) = (number("Tgid:"), number("PPid:"));
+        if let Some(process) = process.filter(|p| *p != next) {
+            chain.push(process);
+        }
+        match parent {
+            Some(parent) if parent > 0 => chain.push(parent),
+            _ => break,
+        }
+        next = chain[chain.len() - 1];
+    }
+    chain
+}
+
+/// The numbers that a group's file lists.
+///
+/// # Errors
+/// As the kernel says; `ENOENT` when the group is gone.
+pub(crate) fn listed(kernel: &dyn Kernel, file: &str) -> io::Result<Vec<u32>> {
+    Ok(kernel.read(file)?.lines().filter_map(|line| line.trim().parse().ok()).collect())
+}
+
+/// The file of the group that `tid` is in now, in the hierarchy mounted at `mount`; `name` is
+/// `tasks` (v1) or `cgroup.procs` (v2).
+pub(crate) fn group_file(kernel: &dyn Kernel, tid: u32, mount: &str, name: &str) -> Option<String> {
+    let text = kernel.read(&format!("/proc/{tid}/cgroup")).ok()?;
+    let path = text.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let ours = if name == "tasks" {
+            controllers.split(',').any(|c| c == "cpuset")
+        } else {
+            number == "0" && controllers.is_empty()
+        };
+        ours.then_some(path)
+    })?;
+    let path = path.trim_matches('/');
+    Some(if path.is_empty() { format!("{mount}/{name}") } else { format!("{mount}/{path}/{name}") })
+}
+
+/// The same file of the parent group.
+pub(crate) fn parent_file(group: &str, file: &str) -> String {
+    let parent = Path::new(group).parent().unwrap_or(Path::new("/"));
+    parent.join(file).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_and_blanks_hides_nothing() {
+        let text = "77 (a) R (b) S 2 0 0 0 -1 69238880 0 0 0 0 0 0 0 0 20 0 1 0 4321 0 0";
+        let found = parse(77, text).unwrap();
+        assert_eq!(found.thread, Thread { tid: 77, start: 4321, comm: "a) R (b".into() });
+        assert!(found.kernel && !found.movable && !found.dead);
+    }
+
+    #[test]
+    fn nonsense_is_nobody() {
+        for text in ["", "1 (", "1 (x", "1 (x)", "1 (x) S 1 2", ")1(", "1 (x) S a b c d e f g h"] {
+            assert_eq!(parse(1, text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! A chain: the audio path from input to output, as its owner wrote it.
+
+use crate::CpuSet;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The audio path, in the order of its links from input to output.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Chain {
+    /// What its owner calls it; `None` where only CPUs were named.
+    pub name: Option<String>,
+    /// Which CPUs get shielded.
+    pub cpus: Choice,
+    /// From input to output. Priorities rise along it.
+    pub links: Vec<Link>,
+}
+
+/// Who chooses the CPUs to shield.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Choice {
+    /// The plan does.
+    #[default]
+    Auto,
+    /// The owner did.
+    These(CpuSet),
+}
+
+/// One element of a chain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Link {
+    /// Unique within the chain.
+    pub name: String,
+    /// What it is on the machine.
+    pub target: Target,
+    /// Where it is put; within the shield. `None`: the plan chooses.
+    pub cpus: Option<CpuSet>,
+    /// SCHED_FIFO priority, 1 to 99. `None` leaves the scheduling as it is.
+    pub priority: Option<u8>,
+}
+
+/// What a link is on the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Target {
+    /// Interrupts and their threads.
+    Irq(IrqSource),
+    /// The threads of a running program.
+    Process {
+        /// Name of its first thread (`comm`), at most 15 characters.
+        comm: String,
+        /// Names of the threads that are placed; empty for all.
+        threads: Vec<String>,
+    },
+}
+
+/// How a chain names interrupts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum IrqSource {
+    /// Those of a network card: `eth0`.
+    Net(String),
+    /// Those of a sound card, by id, name or `cardN`: `USB`.
+    Card(String),
+    /// One, by number. Numbers may change when a device comes back.
+    Number(u32),
+    /// Those with an action of that name: `xhci_hcd`.
+    Action(String),
+}

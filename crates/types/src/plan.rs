@@ -1,0 +1,498 @@
+//! A plan: ordered, reversible steps from a machine to a shield; and what became of them.
+
+use crate::{CpuId, CpuSet, Finding, machine::Scheduling, shield::Shield};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The schema of [`Plan`] in JSON.
+pub const PLAN_SCHEMA: &str = "quietcores.plan/1";
+/// The schema of [`Applied`] in JSON.
+pub const APPLIED_SCHEMA: &str = "quietcores.applied/1";
+/// The schema of [`Reverted`] in JSON.
+pub const REVERTED_SCHEMA: &str = "quietcores.reverted/1";
+/// The schema of [`Status`] in JSON.
+pub const STATUS_SCHEMA: &str = "quietcores.status/1";
+
+/// What would be done to a machine, in order. Nothing is done yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Plan {
+    /// [`PLAN_SCHEMA`].
+    pub schema: String,
+    /// Name of the chain, where there is one.
+    pub chain: Option<String>,
+    /// The shield that the steps lead to.
+    pub shield: Shield,
+    /// Why these CPUs and this mechanism, in sentences.
+    pub reasons: Vec<String>,
+    /// In the order in which they are done; undone in reverse.
+    pub steps: Vec<Step>,
+    /// What the steps cannot do, and what to know.
+    pub findings: Vec<Finding>,
+}
+
+/// One reversible change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Step {
+    /// What is done.
+    pub action: Action,
+    /// The value before, whole, where the machine told it; read again when the step is done.
+    pub old: Option<String>,
+    /// What it is good for.
+    pub why: String,
+    /// Whether the shield can stand without it.
+    pub need: Need,
+}
+
+/// Whether a shield can stand without a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Need {
+    /// Without it everything is rolled back.
+    Essential,
+    /// Its refusal is named, and the shield stands.
+    BestEffort,
+}
+
+/// How two texts of a kernel file are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// As text, without white space around.
+    Text,
+    /// As CPU lists: `0,1` is `0-1`.
+    List,
+    /// As CPU masks: `3` is `00000003`.
+    Mask,
+    /// Written as `+word`, read as a list of words that holds `word` (`cgroup.subtree_control`).
+    Word,
+    /// `cpuset.cpus.partition`: `isolated invalid (reason)` is a refusal with its reason.
+    Partition,
+}
+
+/// What a step does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Action {
+    /// Writes a value to a kernel file.
+    Write {
+        /// The file.
+        path: String,
+        /// Where the value asked for is read, when not in the same file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<String>,
+        /// The value.
+        value: String,
+        /// How it is compared.
+        form: Form,
+    },
+    /// Makes a cgroup and sets it up; removed whole when undone.
+    Group {
+        /// Its directory.
+        path: String,
+        /// Files within it and their values, in order.
+        files: Vec<GroupFile>,
+    },
+    /// Moves every user task of a group into another.
+    MoveTasks {
+        /// The file that lists them: `tasks` (v1).
+        from: String,
+        /// The file that takes them.
+        to: String,
+    },
+    /// Takes CPUs from the affinity of threads; a thread left with none gets `to`.
+    Confine {
+        /// Which threads.
+        who: Who,
+        /// CPUs taken away.
+        off: CpuSet,
+        /// Given to those that would have none left.
+        to: CpuSet,
+        /// Names that begin so are spared: threads of the chain's own interrupts.
+        spare: Vec<String>,
+    },
+    /// Lets an interrupt be delivered to these CPUs only.
+    Irq {
+        /// Its number.
+        number: u32,
+        /// What it serves, for people.
+        name: String,
+        /// The CPUs.
+        cpus: CpuSet,
+    },
+    /// Puts one thread into the shield's group.
+    Enter {
+        /// The thread.
+        thread: Thread,
+        /// The file that takes it.
+        file: String,
+        /// Mount point of the hierarchy, to find the group that it comes from.
+        mount: String,
+    },
+    /// Pins one thread.
+    Pin {
+        /// The thread.
+        thread: Thread,
+        /// Where it may run.
+        cpus: CpuSet,
+    },
+    /// Sets how one thread is scheduled.
+    Schedule {
+        /// The thread.
+        thread: Thread,
+        /// How.
+        to: Scheduling,
+    },
+    /// Keeps `/dev/cpu_dma_latency` open with 0 us while the shield is up.
+    HoldLatency,
+}
+
+/// A file of a group that a step makes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GroupFile {
+    /// Its name: `cpuset.cpus`.
+    pub name: String,
+    /// What is written.
+    pub value: GroupValue,
+    /// How it is compared when read back.
+    pub form: Form,
+    /// What to do where this kernel has no such file, or refuses.
+    pub need: Need,
+}
+
+/// A value for a file of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupValue {
+    /// This text.
+    Is(String),
+    /// What that file holds.
+    SameAs(String),
+}
+
+/// Which threads a step confines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Who {
+    /// Kernel threads that may be moved.
+    KernelThreads,
+    /// Every thread that may be moved.
+    Everybody,
+}
+
+/// One thread, for ever: a number that was given anew has another start time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Thread {
+    /// Its number.
+    pub tid: u32,
+    /// Start time in clock ticks since boot.
+    pub start: u64,
+    /// Its name.
+    pub comm: String,
+}
+
+/// What became of a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Outcome {
+    /// Done, and read back.
+    Done {
+        /// What was read back.
+        seen: String,
+    },
+    /// It was so already; nothing was changed.
+    Already,
+    /// The request stands, its effect is still to come: an interrupt moves when it next fires.
+    Pending {
+        /// What was read back.
+        seen: String,
+    },
+    /// Done for some of several threads.
+    Partly {
+        /// How many took it.
+        seen: String,
+        /// Who did not, and why.
+        refused: Vec<String>,
+    },
+    /// The kernel refused.
+    Refused {
+        /// Its reason, in words.
+        reason: String,
+    },
+    /// The kernel accepted the write and did not do it.
+    Ignored {
+        /// What was read back.
+        seen: String,
+    },
+    /// What was to be changed is not there.
+    Absent,
+}
+
+impl Outcome {
+    /// Whether the step's aim is reached, now or at the next interrupt.
+    pub fn holds(&self) -> bool {
+        matches!(self, Outcome::Done { .. } | Outcome::Already | Outcome::Pending { .. })
+    }
+}
+
+/// A step and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Taken {
+    /// The step.
+    pub step: Step,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// A shield that was put up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Applied {
+    /// [`APPLIED_SCHEMA`].
+    pub schema: String,
+    /// What stands now.
+    pub shield: Shield,
+    /// Every step, in order.
+    pub steps: Vec<Taken>,
+    /// What may still run on the shielded CPUs, by a fresh look.
+    pub residents: Vec<Resident>,
+    /// What to know.
+    pub findings: Vec<Finding>,
+}
+
+/// What may still run on a shielded CPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Resident {
+    /// Which of the shielded CPUs.
+    pub cpus: CpuSet,
+    /// What it is.
+    pub kind: ResidentKind,
+    /// Its name.
+    pub name: String,
+    /// TID or IRQ number.
+    pub number: u32,
+    /// Why it is there.
+    pub why: String,
+    /// Interrupts: deliveries on these CPUs since the shield was put up.
+    pub since: Option<u64>,
+}
+
+/// What a resident is.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ResidentKind {
+    /// A thread inside the shield's group, or pinned there by the plan: the chain.
+    Chain,
+    /// A user thread that the shield should have kept off.
+    Foreign,
+    /// An interrupt.
+    Irq,
+    /// A kernel thread that may be moved and was not.
+    Kernel,
+    /// A kernel thread that belongs to the CPU or may not be moved.
+    Fixed,
+}
+
+impl ResidentKind {
+    /// Whether the shield should have kept it off.
+    pub fn is_intruder(self) -> bool {
+        matches!(self, ResidentKind::Foreign | ResidentKind::Kernel)
+    }
+}
+
+/// What a revert did to one change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PutBack {
+    /// What was changed.
+    pub what: String,
+    /// What became of it.
+    pub outcome: Return,
+}
+
+/// What became of one change when it was reverted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Return {
+    /// The old value is back, and was read back.
+    Restored,
+    /// It had the old value: never done, or put back before.
+    Untouched,
+    /// Somebody else has changed it since: left as it is.
+    Left {
+        /// What it is now.
+        now: String,
+    },
+    /// It is not there any more: nothing to put back.
+    Gone,
+    /// The kernel refused; the journal is kept, and revert can be tried again.
+    Refused {
+        /// The kernel's reason.
+        reason: String,
+    },
+}
+
+/// A machine that was put back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Reverted {
+    /// [`REVERTED_SCHEMA`].
+    pub schema: String,
+    /// The journal was of an earlier boot: its run-time values went with the reboot.
+    pub rebooted: bool,
+    /// Every change, last one first.
+    pub items: Vec<PutBack>,
+    /// Where the journal is kept now.
+    pub history: Option<String>,
+}
+
+impl Reverted {
+    /// Whether nothing was refused: the journal is closed.
+    pub fn is_complete(&self) -> bool {
+        !self.items.iter().any(|item| matches!(item.outcome, Return::Refused { .. }))
+    }
+
+    /// Whether every value is as it was before.
+    pub fn is_exact(&self) -> bool {
+        self.is_complete()
+            && !self.items.iter().any(|item| matches!(item.outcome, Return::Left { .. }))
+    }
+}
+
+/// The shield as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Status {
+    /// [`STATUS_SCHEMA`].
+    pub schema: String,
+    /// What is there.
+    pub state: Standing,
+    /// The shield; `None` where there is none.
+    pub shield: Option<Shield>,
+    /// When it was put up, UTC.
+    pub since: Option<String>,
+    /// Changes that are not any more as they were made.
+    pub drift: Vec<Drift>,
+    /// What may still run on the shielded CPUs.
+    pub residents: Vec<Resident>,
+    /// The process that holds `/dev/cpu_dma_latency`.
+    pub holder: Option<u32>,
+    /// Steps that were refused when the shield was put up.
+    pub refused: Vec<String>,
+}
+
+/// What `status` finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// No shield, no leftovers.
+    None,
+    /// A shield is up.
+    Up,
+    /// An `apply` or `revert` did not come to its end: `revert` puts the machine back.
+    Leftover,
+    /// A journal of an earlier boot.
+    Rebooted,
+}
+
+/// A change that is not any more as it was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Drift {
+    /// What was changed.
+    pub what: String,
+    /// As the shield made it.
+    pub ours: String,
+    /// As it is now; `None` where it is gone.
+    pub now: Option<String>,
+}
+
+impl Status {
+    /// Whether a shield is up and as it was made, with nothing on it that should not be there.
+    pub fn is_good(&self) -> bool {
+        self.state == Standing::None
+            || (self.state == Standing::Up
+                && self.drift.is_empty()
+                && !self.residents.iter().any(|r| r.kind.is_intruder()))
+    }
+}
+
+impl Action {
+    /// What is changed, for people: a file, an interrupt, some threads.
+    pub fn what(&self) -> String {
+        match self {
+            Action::Write { path, .. } | Action::Group { path, .. } => path.clone(),
+            Action::MoveTasks { from, .. } => format!("user tasks in {from}"),
+            Action::Confine { who: Who::KernelThreads, .. } => "movable kernel threads".into(),
+            Action::Confine { who: Who::Everybody, .. } => "every movable thread".into(),
+            Action::Irq { number, name, .. } if name.is_empty() => format!("IRQ {number}"),
+            Action::Irq { number, name, .. } => format!("IRQ {number} ({name})"),
+            Action::Enter { thread, .. } => format!("group of {thread}"),
+            Action::Pin { thread, .. } => format!("CPUs of {thread}"),
+            Action::Schedule { thread, .. } => format!("scheduling of {thread}"),
+            Action::HoldLatency => "/dev/cpu_dma_latency".into(),
+        }
+    }
+
+    /// The new value, for people.
+    pub fn new_value(&self) -> String {
+        match self {
+            Action::Write { value, .. } => value.clone(),
+            Action::Group { files, .. } => {
+                let values: Vec<String> = files
+                    .iter()
+                    .filter_map(|file| match &file.value {
+                        GroupValue::Is(value) => Some(format!("{} {value}", file.name)),
+                        GroupValue::SameAs(_) => None,
+                    })
+                    .collect();
+                format!("made, with {}", values.join(", "))
+            }
+            Action::MoveTasks { to, .. } => format!("moved to {to}"),
+            Action::Confine { off, .. } => format!("off CPU {off}"),
+            Action::Irq { cpus, .. } | Action::Pin { cpus, .. } => format!("CPU {cpus}"),
+            Action::Enter { file, .. } => file.clone(),
+            Action::Schedule { to, .. } => to.to_string(),
+            Action::HoldLatency => "held at 0 us while the shield is up".into(),
+        }
+    }
+
+    /// How it is verified, in words.
+    pub fn verified_by(&self) -> &'static str {
+        match self {
+            Action::Write { form: Form::Partition, .. } => {
+                "read back: the state, and its reason when invalid"
+            }
+            Action::Write { .. } => "read back and compared by meaning",
+            Action::Group { .. } => "every file read back",
+            Action::MoveTasks { .. } => "the group is read again until no user task is left",
+            Action::Confine { .. } => "affinity of every thread read back",
+            Action::Irq { .. } => "requested and effective CPUs read back",
+            Action::Enter { .. } => "the group's list read back",
+            Action::Pin { .. } => "affinity read back",
+            Action::Schedule { .. } => "policy and priority read back",
+            Action::HoldLatency => "the holder reads the value in force from the device",
+        }
+    }
+}
+
+impl std::fmt::Display for Thread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "thread {} ({})", self.tid, crate::printable(&self.comm, 32))
+    }
+}
+
+impl Plan {
+    /// The lowest shielded CPU.
+    pub fn first_cpu(&self) -> Option<CpuId> {
+        self.shield.cpus.first()
+    }
+}
+
+/// `FIFO 80`, `OTHER nice -5`, `OTHER`.
+impl std::fmt::Display for Scheduling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let policy = format!("{:?}", self.policy).to_uppercase();
+        match (self.priority, self.nice) {
+            (0, 0) => f.pad(&policy),
+            (0, nice) => f.pad(&format!("{policy} nice {nice}")),
+            (priority, _) => f.pad(&format!("{policy} {priority}")),
+        }
+    }
+}
