@@ -341,6 +341,65 @@ fn against(asked: &Asked, other: &Foreign) -> Option<Finding> {
     )
 }
 
+/// What a boot entry says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// `/boot/loader/entries/debian.conf, line 5`.
+    pub place: String,
+    /// Its words.
+    pub words: Vec<String>,
+}
+
+/// What is asked, without what every entry has already, and what speaks against the rest.
+///
+/// `running` are the words of the running kernel: they may come from a place that is in no entry
+/// (a built-in command line, the firmware), or from a boot before the entries were changed.
+pub fn reconcile(
+    asked: &Asked,
+    entries: &[Line],
+    running: &[String],
+    longest: usize,
+) -> (Asked, Vec<Finding>) {
+    let mut left = Asked { parameters: Vec::new(), ..asked.clone() };
+    let mut findings = Vec::new();
+    for parameter in &asked.parameters {
+        let word = parameter.word();
+        let with: Vec<&Line> = entries.iter().filter(|line| line.words.contains(&word)).collect();
+        if with.is_empty() {
+            left.parameters.push(parameter.clone());
+        } else if with.len() == entries.len() {
+            let title = format!("{word} is set already: it stays its owner's, and is not added");
+            findings.push(
+                Finding::new(Severity::Note, "boot.present", title).evidence(with[0].place.clone()),
+            );
+        } else {
+            let title = format!("{word} is set in some boot entries and not in others");
+            findings.push(
+                Finding::new(Severity::Problem, "boot.duplicate", title)
+                    .evidence(with[0].place.clone())
+                    .remedy("remove it there, then persist again"),
+            );
+        }
+    }
+    let mut others: Vec<Foreign> = Vec::new();
+    for (place, word) in entries.iter().flat_map(|l| l.words.iter().map(|word| (&l.place, word))) {
+        if !others.iter().any(|other| other.word == *word) {
+            others.push(Foreign { word: word.clone(), place: place.clone() });
+        }
+    }
+    let length = longest + left.words().iter().map(|word| word.len() + 1).sum::<usize>();
+    findings.extend(contradictions(&left, &others, length));
+    for word in running.iter().filter(|word| !others.iter().any(|other| other.word == **word)) {
+        let other = Foreign { word: word.clone(), place: "/proc/cmdline".into() };
+        let id = "boot.elsewhere";
+        findings.extend(against(&left, &other).filter(|f| f.id != "boot.void").map(|finding| {
+            Finding { severity: Severity::Warning, id: id.into(), ..finding }
+                .remedy("if it is not of an earlier `persist`, look where it comes from")
+        }));
+    }
+    (left, findings)
+}
+
 /// What was asked of this boot against what is: empty when everything is in force.
 ///
 /// Looks at the effect where the kernel shows it (`/sys/devices/system/cpu/isolated`, `nohz_full`,
@@ -548,6 +607,27 @@ mod tests {
         }
         assert_eq!(contradictions(&asked, &[], LONGEST + 1)[0].id, "boot.too_long");
         assert!(contradictions(&asked, &[], LONGEST).is_empty());
+    }
+
+    #[test]
+    fn what_every_entry_has_is_left_to_its_owner() {
+        let (asked, _) = parameters(&machine("0-3"), &wish("2-3", Mode::SleepingChain)).unwrap();
+        let line = |words: &str| Line {
+            place: "/a, line 1".into(),
+            words: quiet_types::boot::split(words),
+        };
+        let both = [line("root=a skew_tick=1"), line("skew_tick=1")];
+        let (left, findings) = reconcile(&asked, &both, &[], 100);
+        assert_eq!(left.value("skew_tick"), None);
+        assert_eq!((findings.len(), findings[0].id.as_str()), (1, "boot.present"));
+        let one = [line("root=a skew_tick=1"), line("root=b")];
+        let (_, findings) = reconcile(&asked, &one, &[], 100);
+        assert_eq!((findings[0].id.as_str(), findings[0].severity), ("boot.duplicate", Severity::Problem));
+        let running = ["isolcpus=1".to_owned()];
+        let (_, findings) = reconcile(&asked, &[line("root=a")], &running, 100);
+        assert_eq!((findings[0].id.as_str(), findings[0].severity), ("boot.elsewhere", Severity::Warning));
+        let (_, findings) = reconcile(&asked, &[line("root=a")], &[], 2000);
+        assert_eq!(findings[0].id, "boot.too_long");
     }
 
     #[test]

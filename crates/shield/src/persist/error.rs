@@ -1,5 +1,6 @@
 //! Why something could not be made to last.
 
+pub(super) use crate::error::plain;
 use std::{fmt, io};
 
 /// What stood in the way, as a sentence with its remedy.
@@ -29,12 +30,12 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The kernel's text for an error, without std's ` (os error 5)`.
-pub(super) fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    let end = text.find(" (os error").unwrap_or(text.len());
-    text[..end].to_owned()
+impl From<crate::Error> for Error {
+    fn from(error: crate::Error) -> Error {
+        Error(error.to_string())
+    }
 }
+
 
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {

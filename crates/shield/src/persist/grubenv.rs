@@ -36,6 +36,21 @@ pub fn set(block: &[u8], name: &str, value: &str) -> Result<Vec<u8>, String> {
     repad(&new, block.len())
 }
 
+/// The block without a variable that is empty or has `value`; `None` where it is something else or
+/// not there. GRUB empties `next_entry` when it has followed it.
+///
+/// # Errors
+/// A sentence when this is no environment block.
+pub fn forget(block: &[u8], name: &str, value: &str) -> Result<Option<Vec<u8>>, String> {
+    let Some(range) = variable(block, name)? else { return Ok(None) };
+    if !range.is_empty() && &block[range.clone()] != value.as_bytes() {
+        return Ok(None);
+    }
+    let mut new = block.to_vec();
+    new.drain(range.start - name.len() - 1..range.end + 1);
+    repad(&new, block.len()).map(Some)
+}
+
 /// An empty block, as `grub-editenv create` makes it.
 pub fn empty() -> Vec<u8> {
     let mut block = HEAD.to_vec();
