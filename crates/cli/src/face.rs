@@ -61,3 +61,14 @@ pub fn interrupt() -> anyhow::Result<Arc<AtomicBool>> {
 pub fn raised(flag: &AtomicBool) -> bool {
     flag.load(Ordering::Relaxed)
 }
+
+/// Whether this process may change the machine.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Columns of the terminal; 100 where standard output is none.
+pub fn width() -> usize {
+    let columns = rustix::termios::tcgetwinsize(io::stdout()).map_or(100, |size| size.ws_col.into());
+    if columns < 40 { 100 } else { columns }
+}

@@ -1,4 +1,5 @@
 //! The house holds: who may depend on whom, where unsafe code lives, what the quiet core may use.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},

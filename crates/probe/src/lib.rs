@@ -1,1 +1,26 @@
-//! To be filled.
+//! Measures: runs a loop of `quiet_rt` in a process of its own, under stress if asked, and hands
+//! over a [`quiet_types::Run`] with the state of the machine before and after.
+//!
+//! [`run`] starts the program again as `worker`. There one thread a CPU is pinned, scheduled and
+//! locked in memory, what was refused becomes a finding, and the loop runs. A process of its own
+//! has its own page tables (what the rest of the program maps and frees does not interrupt the
+//! measured CPU) and can enter a cgroup v2 partition, which takes whole processes.
+#![forbid(unsafe_code)]
+
+mod clock;
+mod error;
+mod host;
+mod judge;
+mod request;
+mod run;
+mod state;
+pub mod stress;
+mod thread;
+pub mod worker;
+
+pub use error::{Error, Result};
+pub use host::{host, stamp};
+pub use request::{Request, Strictness};
+pub use run::{Progress, run};
+pub use state::read as state;
+pub use stress::Stress;

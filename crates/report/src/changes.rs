@@ -29,11 +29,7 @@ pub fn changes(before: &Machine, after: &Machine) -> Vec<String> {
     }
     let queues = (&before.workqueues, &after.workqueues);
     compare("the workqueue mask", mask(&queues.0.effective), mask(&queues.1.effective));
-    compare(
-        "the requested workqueue mask",
-        mask(&queues.0.requested),
-        mask(&queues.1.requested),
-    );
+    compare("the requested workqueue mask", mask(&queues.0.requested), mask(&queues.1.requested));
     let groups = (&before.cgroups.groups, &after.cgroups.groups);
     for (path, old, new) in by_key(groups.0, groups.1, |group: &Group| group.path.clone()) {
         let about = |group: Option<&Group>| {
@@ -51,7 +47,11 @@ pub fn changes(before: &Machine, after: &Machine) -> Vec<String> {
     let settings = before.settings.keys().chain(after.settings.keys());
     let mut seen = std::collections::BTreeSet::new();
     for key in settings.filter(|key| seen.insert(key.as_str())) {
-        compare(&format!("/{key}"), before.settings.get(key).cloned(), after.settings.get(key).cloned());
+        compare(
+            &format!("/{key}"),
+            before.settings.get(key).cloned(),
+            after.settings.get(key).cloned(),
+        );
     }
     let lived = |task: &Task| (task.tid, task.start);
     for (_, old, new) in by_key(&before.tasks, &after.tasks, lived) {
@@ -116,13 +116,22 @@ mod tests {
         };
         Machine {
             default_irq_affinity: Some("0-1".parse().unwrap()),
-            irqs: vec![Irq { number: 36, requested: Some("0-1".parse().unwrap()), ..Irq::default() }],
+            irqs: vec![Irq {
+                number: 36,
+                requested: Some("0-1".parse().unwrap()),
+                ..Irq::default()
+            }],
             tasks: vec![task(1, 5, "init"), task(9, 7, "mpd"), task(11, 8, "kworker/0:1")],
             cgroups: Cgroups {
-                groups: vec![Group { path: "/".to_owned(), load_balance: Some(true), ..Group::default() }],
+                groups: vec![Group {
+                    path: "/".to_owned(),
+                    load_balance: Some(true),
+                    ..Group::default()
+                }],
                 ..Cgroups::default()
             },
-            settings: [("proc/sys/kernel/sched_rt_runtime_us".to_owned(), "950000".to_owned())].into(),
+            settings: [("proc/sys/kernel/sched_rt_runtime_us".to_owned(), "950000".to_owned())]
+                .into(),
             ..Machine::default()
         }
     }

@@ -1,5 +1,23 @@
-//! Judgement and faces: what a run and a machine say, as text, data and pages. Pure.
+//! Judges runs, and shows them: as text for a terminal, as one HTML page. Pure: no file, no
+//! clock, no terminal.
+//!
+//! Judge and show are two steps with plain data between them: every face prints the same
+//! [`quiet_types::Finding`]s and the same [`quiet_types::proof::Figure`]s.
 #![forbid(unsafe_code)]
+
+mod changes;
+pub mod example;
+mod html;
+mod judge;
+pub mod stats;
+pub mod svg;
+mod text;
+pub mod words;
+
+pub use changes::changes;
+pub use html::{PAGE_MARK, proof_page, runs_page};
+pub use judge::{Judgement, judge_proof, judge_run};
+pub use text::{Column, Table, findings_text, proof_text, run_text, wrap};
 
 pub mod machine;
 pub mod plan;

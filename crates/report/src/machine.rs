@@ -4,7 +4,7 @@ mod tables;
 mod topology;
 
 use quiet_types::{
-    CpuSet, Machine,
+    CpuId, CpuSet, Machine,
     machine::{Cpu, Device, Preemption},
     printable,
 };
@@ -25,6 +25,21 @@ impl Default for Style {
         Style { width: 80, colour: Colour::Plain, tasks: Tasks::Summary }
     }
 }
+
+/// Options of the kernel's configuration that decide what isolation can do.
+const TOLD_OPTIONS: [&str; 11] = [
+    "CPUSETS",
+    "CPU_ISOLATION",
+    "HZ",
+    "IRQ_FORCED_THREADING",
+    "NO_HZ_FULL",
+    "OSNOISE_TRACER",
+    "PREEMPT_DYNAMIC",
+    "PREEMPT_RT",
+    "RCU_NOCB_CPU",
+    "RT_GROUP_SCHED",
+    "TIMERLAT_TRACER",
+];
 
 /// Whether escape sequences are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +77,8 @@ pub fn machine_text(machine: &Machine, style: Style) -> String {
     cards(&mut page, machine, &machine.network_cards);
     page.section("IRQs");
     tables::irqs(&mut page, machine);
+    page.section("Per-CPU interrupts");
+    tables::vectors(&mut page, machine);
     match style.tasks {
         Tasks::Summary => {
             page.section("Tasks, by the CPU they last ran on");
@@ -203,6 +220,32 @@ fn heading(page: &mut Page, machine: &Machine) {
     }
     if !kernel.boot_parameters.is_empty() {
         page.wrapped("Booted with ", kernel.boot_parameters.iter().map(|word| name(word)));
+    }
+    let options = kernel.config.iter().flatten();
+    let told: Vec<String> = options
+        .filter(|(option, _)| TOLD_OPTIONS.contains(&option.as_str()))
+        .map(|(option, value)| format!("{}={}", name(option), name(value)))
+        .collect();
+    if !told.is_empty() {
+        page.wrapped("Built with  ", told);
+    }
+    stolen(page, machine);
+}
+
+/// What the host of a virtual machine took.
+fn stolen(page: &mut Page, machine: &Machine) {
+    let stolen: Vec<(CpuId, u64)> = machine
+        .cpus
+        .iter()
+        .filter_map(|cpu| cpu.steal_ticks.filter(|ticks| *ticks > 0).map(|ticks| (cpu.id, ticks)))
+        .collect();
+    if machine.hypervisor.is_some() || !stolen.is_empty() {
+        let seconds = |ticks: u64| format!("{}.{:02} s", ticks / 100, ticks % 100);
+        let total = stolen.iter().map(|(_, ticks)| ticks).sum();
+        let most = stolen.iter().max_by_key(|(_, ticks)| *ticks);
+        let most = most.map(|(cpu, ticks)| format!(", most from CPU {cpu}: {}", seconds(*ticks)));
+        let total = seconds(total);
+        page.line(&format!("Stolen by the host since boot {total}{}", most.unwrap_or_default()));
     }
 }
 

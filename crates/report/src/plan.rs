@@ -3,7 +3,8 @@
 use quiet_types::{
     Finding, Plan, Severity,
     plan::{
-        Applied, Need, Outcome, Resident, ResidentKind, Return, Reverted, Standing, Status, Step,
+        Action, Applied, Need, Outcome, Resident, ResidentKind, Return, Reverted, Standing, Status,
+        Step,
     },
     printable,
     shield::{Mechanism, Shield},
@@ -21,19 +22,52 @@ pub fn plan_text(plan: &Plan) -> String {
     }
     line(&mut out, "");
     line(&mut out, &format!("{} steps, in this order; `revert` undoes them:", plan.steps.len()));
-    for (at, step) in plan.steps.iter().enumerate() {
-        line(&mut out, &format!("{:3}. {}", at + 1, clean(&step.action.what())));
-        let old = step.old.as_deref().unwrap_or("(read when it is done)");
-        line(&mut out, &format!("       {} -> {}", clean(old), clean(&step.action.new_value())));
-        let need = match step.need {
-            Need::Essential => "; without it nothing is done",
-            Need::BestEffort => "",
-        };
-        line(&mut out, &format!("       {}{need}", clean(&step.why)));
-        line(&mut out, &format!("       verified: {}", step.action.verified_by()));
+    let mut at = 0;
+    while at < plan.steps.len() {
+        let step = &plan.steps[at];
+        let alike = plan.steps[at..].iter().take_while(|next| is_alike(step, next)).count();
+        if alike > 1 {
+            irq_steps(&mut out, at, &plan.steps[at..at + alike]);
+        } else {
+            one_step(&mut out, at, step);
+        }
+        at += alike.max(1);
     }
     findings(&mut out, &plan.findings);
     out
+}
+
+fn one_step(out: &mut String, at: usize, step: &Step) {
+    line(out, &format!("{:3}. {}", at + 1, clean(&step.action.what())));
+    let old = step.old.as_deref().unwrap_or("(read when it is done)");
+    line(out, &format!("       {} -> {}", clean(old), clean(&step.action.new_value())));
+    let need = match step.need {
+        Need::Essential => "; without it nothing is done",
+        Need::BestEffort => "",
+    };
+    line(out, &format!("       {}{need}", clean(&step.why)));
+    line(out, &format!("       verified: {}", step.action.verified_by()));
+}
+
+/// Interrupts that go the same way for the same reason are told together.
+fn is_alike(step: &Step, next: &Step) -> bool {
+    let (Action::Irq { cpus: a, .. }, Action::Irq { cpus: b, .. }) = (&step.action, &next.action)
+    else {
+        return false;
+    };
+    a == b && step.why == next.why
+}
+
+fn irq_steps(out: &mut String, at: usize, steps: &[Step]) {
+    let (first, last) = (at + 1, at + steps.len());
+    let new = steps[0].action.new_value();
+    line(out, &format!("{first:3}. to {last}: {} interrupts -> {new}", steps.len()));
+    for step in steps {
+        let old = step.old.as_deref().unwrap_or("(read when it is done)");
+        line(out, &format!("       {}: {}", clean(&step.action.what()), clean(old)));
+    }
+    line(out, &format!("       {}", clean(&steps[0].why)));
+    line(out, &format!("       verified: {}", steps[0].action.verified_by()));
 }
 
 /// What became of every step, and what may still run on the shield.
@@ -42,10 +76,21 @@ pub fn applied_text(applied: &Applied) -> String {
     let done = applied.steps.iter().filter(|taken| taken.outcome.holds()).count();
     let all = applied.steps.len();
     line(&mut out, &format!("{} is up: {done} of {all} steps hold.", shield(&applied.shield)));
+    let mut pending = Vec::new();
     for taken in &applied.steps {
-        if let Some(text) = outcome(&taken.step, &taken.outcome) {
+        if let (Action::Irq { number, .. }, Outcome::Pending { .. }) =
+            (&taken.step.action, &taken.outcome)
+        {
+            pending.push(number.to_string());
+        } else if let Some(text) = outcome(&taken.step, &taken.outcome) {
             line(&mut out, &format!("  {text}"));
         }
+    }
+    if !pending.is_empty() {
+        line(
+            &mut out,
+            &format!("  accepted, and moved when they next fire: IRQs {}", pending.join(", ")),
+        );
     }
     residents(&mut out, &applied.residents);
     findings(&mut out, &applied.findings);
@@ -59,9 +104,7 @@ fn outcome(step: &Step, outcome: &Outcome) -> Option<String> {
     let what = clean(&step.action.what());
     Some(match outcome {
         Outcome::Done { .. } | Outcome::Already => return None,
-        Outcome::Pending { seen } => {
-            format!("accepted, not yet delivered: {what}: {}", clean(seen))
-        }
+        Outcome::Pending { seen } => format!("accepted, not yet so: {what}: {}", clean(seen)),
         Outcome::Partly { seen, refused } => {
             format!("in part: {what}: {}; not: {}", clean(seen), clean(&refused.join("; ")))
         }
@@ -196,7 +239,22 @@ fn residents(out: &mut String, found: &[Resident]) {
         (ResidentKind::Irq, "Interrupts that are still delivered to the shield:"),
         (ResidentKind::Kernel, "Kernel threads that may still run on the shield:"),
     ] {
-        let these: Vec<&Resident> = found.iter().filter(|r| r.kind == kind).collect();
+        let (silent, these): (Vec<&Resident>, Vec<&Resident>) = found
+            .iter()
+            .filter(|r| r.kind == kind)
+            .partition(|r| kind == ResidentKind::Irq && r.since == Some(0));
+        if !silent.is_empty() {
+            let numbers: Vec<String> = silent.iter().map(|r| r.number.to_string()).collect();
+            line(
+                out,
+                &format!(
+                    "{} interrupts would still be delivered to the shield, and have not fired \
+                     since: {}",
+                    silent.len(),
+                    numbers.join(", ")
+                ),
+            );
+        }
         if these.is_empty() {
             continue;
         }
@@ -262,4 +320,87 @@ fn line(out: &mut String, text: &str) {
 
 fn clean(text: &str) -> String {
     printable(text, 400)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quiet_types::{
+        CpuSet,
+        plan::{APPLIED_SCHEMA, PLAN_SCHEMA, PutBack, REVERTED_SCHEMA, Taken},
+    };
+
+    fn cpus(text: &str) -> CpuSet {
+        text.parse().unwrap()
+    }
+
+    fn example() -> Plan {
+        let irq = |number, old: &str| Step {
+            action: Action::Irq { number, name: format!("dev{number}"), cpus: cpus("0") },
+            old: Some(old.into()),
+            why: "its handler runs off the shield".into(),
+            need: Need::BestEffort,
+        };
+        Plan {
+            schema: PLAN_SCHEMA.into(),
+            chain: Some("living\u{1b}[31m room".into()),
+            shield: Shield {
+                cpus: cpus("1"),
+                housekeeping: cpus("0"),
+                mechanism: Mechanism::SetsV1,
+                entry: None,
+            },
+            reasons: vec!["CPU 1 to be shielded: asked for.".into()],
+            steps: vec![irq(24, "CPU 0-1, delivered to CPU 1"), irq(25, "CPU 0-1")],
+            findings: vec![Finding::new(Severity::Note, "plan.guards-stay", "a guard stays")],
+        }
+    }
+
+    #[test]
+    fn a_plan_tells_every_interrupt_with_its_old_value_and_no_escape_sequence() {
+        let text = plan_text(&example());
+        assert!(text.contains("  1. to 2: 2 interrupts -> CPU 0\n"), "{text}");
+        assert!(text.contains("IRQ 24 (dev24): CPU 0-1, delivered to CPU 1\n"), "{text}");
+        assert!(text.contains("note: a guard stays"), "{text}");
+        assert!(!text.contains('\u{1b}'), "{text}");
+    }
+
+    #[test]
+    fn a_refused_step_is_named_with_the_reason_and_not_counted() {
+        let plan = example();
+        let outcomes = [
+            Outcome::Refused { reason: "the kernel keeps it where it is".into() },
+            Outcome::Done { seen: "CPU 0".into() },
+        ];
+        let steps = plan.steps.iter().cloned().zip(outcomes);
+        let applied = Applied {
+            schema: APPLIED_SCHEMA.into(),
+            shield: plan.shield.clone(),
+            steps: steps.map(|(step, outcome)| Taken { step, outcome }).collect(),
+            residents: Vec::new(),
+            findings: Vec::new(),
+        };
+        let text = applied_text(&applied);
+        assert!(text.contains("is up: 1 of 2 steps hold"), "{text}");
+        assert!(
+            text.contains("refused: IRQ 24 (dev24): the kernel keeps it where it is"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_revert_that_is_not_exact_does_not_say_that_it_is() {
+        let mut done = Reverted {
+            schema: REVERTED_SCHEMA.into(),
+            rebooted: false,
+            items: vec![PutBack { what: "IRQ 24".into(), outcome: Return::Restored }],
+            history: None,
+        };
+        assert!(reverted_text(&done).contains("The machine is as it was before"));
+        let now = "CPU 1".into();
+        done.items.push(PutBack { what: "IRQ 25".into(), outcome: Return::Left { now } });
+        let text = reverted_text(&done);
+        assert!(!text.contains("as it was before"), "{text}");
+        assert!(text.contains("changed since by somebody else, left: IRQ 25: CPU 1"), "{text}");
+    }
 }

@@ -1,1 +1,49 @@
-//! To be filled.
+//! All that runs on the quiet core while it measures.
+//!
+//! `no_std` without `alloc`: nothing here can allocate, lock, log or read a file. The loops are
+//! generic over [`Clock`] and [`Timer`], so tests drive them with scripted time; the real ones
+//! are made of two system facilities, the processor's counter and one absolute sleep.
+//!
+//! - [`wakeup`]: timer expiry to thread running, every period accounted for;
+//! - [`gap`]: time between neighbouring clock reads of a spinning thread, without blind time;
+//! - [`Tally`]: what both write into, over memory that the caller lends and has made present.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+mod gap;
+mod live;
+mod tally;
+mod wakeup;
+
+pub use gap::{Gap, SMALL, gap};
+pub use live::Live;
+pub use tally::{Counts, Kept, Tally};
+pub use wakeup::{Periods, Wakeup, wakeup};
+
+/// A clock that is read without a system call.
+pub trait Clock {
+    /// The counter now. Never runs backwards on one CPU.
+    ///
+    /// # Real time
+    /// One instruction where the processor has a counter.
+    fn ticks(&self) -> u64;
+
+    /// A span of ticks in nanoseconds.
+    ///
+    /// # Real time
+    /// One multiplication and a shift.
+    fn nanos(&self, ticks: u64) -> u64;
+}
+
+/// A sleep that ends at a point in time.
+pub trait Timer {
+    /// Sleeps until `at`, in ns of the timer's own clock, and says when the thread ran again, in
+    /// ns of the same clock. Returns at once when `at` has passed.
+    ///
+    /// # Real time
+    /// One blocking system call; the stamp is the first thing taken after it.
+    fn sleep_until(&mut self, at: u64) -> u64;
+}

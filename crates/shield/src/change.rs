@@ -25,11 +25,11 @@ pub(crate) enum Change {
     /// A group is made, and removed whole.
     Make { path: String },
     /// Threads go from one group to another; the files that list and take them.
-    Move { from: String, to: String, threads: Vec<(Thread, CpuSet)> },
+    Move { mount: String, from: String, to: String, threads: Vec<(Thread, CpuSet)> },
     /// An interrupt's CPUs.
     Irq { number: u32, old: CpuSet, effective: Option<CpuSet>, new: CpuSet },
     /// Threads' own CPUs.
-    Affinity { threads: Vec<Confined>, inherited: bool },
+    Affinity { threads: Vec<Confined> },
     /// A thread's policy and priority.
     Scheduling { thread: Thread, old: Scheduling, new: Scheduling },
     /// A process is started that holds `/dev/cpu_dma_latency`.
@@ -55,7 +55,7 @@ impl Change {
                 format!("group of {} threads from {from}", threads.len())
             }
             Change::Irq { number, .. } => format!("IRQ {number}"),
-            Change::Affinity { threads, .. } => match threads.as_slice() {
+            Change::Affinity { threads } => match threads.as_slice() {
                 [one] => format!("CPUs of {}", one.thread),
                 many => format!("CPUs of {} threads", many.len()),
             },

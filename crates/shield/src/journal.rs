@@ -106,9 +106,9 @@ impl Journal {
     pub fn note(&mut self, change: Change) -> Result<()> {
         let seq = self.next;
         self.next += 1;
-        self.append(&Record::Note { seq, change })
-            .and_then(|()| self.file.sync_data())
-            .map_err(|e| unwritten(&self.path, &e))
+        let noted = self.append(&Record::Note { seq, change }).and_then(|()| self.file.sync_data());
+        fault::point();
+        noted.map_err(|e| unwritten(&self.path, &e))
     }
 
     /// Writes down what came of something. Not waited for: a revert looks at the machine itself.
@@ -129,12 +129,9 @@ impl Journal {
         if cfg!(debug_assertions) {
             // The knife falls within a line as well.
             let half = line.len() / 2;
-            fault::point();
             self.raw(&line[..half])?;
             fault::point();
-            self.raw(&line[half..])?;
-            fault::point();
-            return Ok(());
+            return self.raw(&line[half..]);
         }
         self.raw(&line)
     }

@@ -16,12 +16,17 @@ use quiet_types::{
     printable,
     shield::{Mechanism, Shield},
 };
-use std::{collections::HashMap, io, thread::sleep, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    io,
+    thread::sleep,
+    time::Duration,
+};
 
 /// As many passes as it may take until a group stays empty.
 const PASSES: usize = 30;
-/// A group whose last task is just ending refuses to go for some milliseconds.
-const REMOVALS: u32 = 40;
+/// A group whose last task is just ending refuses to go for some time: 2 s in all.
+const REMOVALS: u32 = 200;
 
 /// Puts back what a journal tells, and closes it unless something was refused.
 pub(crate) fn put_back(kernel: &dyn Kernel, state: &State, past: &Past) -> Reverted {
@@ -37,9 +42,16 @@ pub(crate) fn put_back(kernel: &dyn Kernel, state: &State, past: &Past) -> Rever
         close(state, &mut done);
         return done;
     };
-    let hand = Hand { kernel, state, shield, past };
+    let hand = Hand { kernel, state, shield, past, lives: Lives::of(past) };
     for (seq, change) in past.changes.iter().rev() {
-        let items = hand.undo(change);
+        // Without the controller the values below it cannot be put back any more.
+        let waits = matches!(change, Change::Write { form: Form::Word, .. });
+        let items = if waits && !done.is_complete() {
+            let reason = "it waits for what was refused before it".into();
+            vec![PutBack { what: change.what(), outcome: Return::Refused { reason } }]
+        } else {
+            hand.undo(change)
+        };
         if let (Some(journal), Some(item)) = (journal.as_mut(), items.first()) {
             let _ = journal.tell(&Record::Back { seq: *seq, outcome: item.outcome.clone() });
         }
@@ -73,9 +85,66 @@ struct Hand<'a> {
     state: &'a State,
     shield: &'a Shield,
     past: &'a Past,
+    lives: HashMap<(u32, u64), Life<'a>>,
+}
+
+/// What the journal knows of one thread: a revert may be the second one, and meet what the first
+/// one has put back already.
+#[derive(Default)]
+struct Life<'a> {
+    /// CPUs that it had before one of our changes.
+    before: Vec<&'a CpuSet>,
+    /// CPUs that we gave it.
+    given: Vec<&'a CpuSet>,
+    /// Files of the groups that it was taken from.
+    homes: Vec<&'a str>,
+}
+
+struct Lives;
+
+impl Lives {
+    fn of(past: &Past) -> HashMap<(u32, u64), Life<'_>> {
+        let mut lives: HashMap<(u32, u64), Life<'_>> = HashMap::new();
+        for (_, change) in &past.changes {
+            match change {
+                Change::Remember { threads } => {
+                    for (thread, old) in threads {
+                        lives.entry((thread.tid, thread.start)).or_default().before.push(old);
+                    }
+                }
+                Change::Move { from, threads, .. } => {
+                    for (thread, old) in threads {
+                        let life = lives.entry((thread.tid, thread.start)).or_default();
+                        life.before.push(old);
+                        life.homes.push(from);
+                    }
+                }
+                Change::Affinity { threads, .. } => {
+                    for one in threads {
+                        let life = lives.entry((one.thread.tid, one.thread.start)).or_default();
+                        life.before.push(&one.old);
+                        life.given.push(&one.new);
+                    }
+                }
+                _ => {}
+            }
+        }
+        lives
+    }
 }
 
 impl Hand<'_> {
+    /// Whether `thread` had `cpus` before one of our changes, or was given them by one; the kernel
+    /// itself gives all those of a group to a thread whose own are not within it.
+    fn had(&self, thread: &Thread, cpus: &CpuSet) -> bool {
+        if *cpus == self.shield.cpus || *cpus == self.shield.housekeeping {
+            return true;
+        }
+        self.lives
+            .get(&(thread.tid, thread.start))
+            .is_some_and(|life| life.before.contains(&cpus) || life.given.contains(&cpus))
+    }
+
     fn undo(&self, change: &Change) -> Vec<PutBack> {
         let what = change.what();
         let one = |outcome| vec![PutBack { what: what.clone(), outcome }];
@@ -92,15 +161,15 @@ impl Hand<'_> {
                 one(self.irq(*number, old, effective.as_ref(), new))
             }
             Change::Scheduling { thread, old, new } => one(self.scheduling(thread, *old, *new)),
-            Change::Affinity { threads, inherited } => {
-                let mut items = self.affinities(&what, threads);
-                if *inherited {
-                    items.extend(self.newborn(threads));
-                }
+            Change::Affinity { threads } => self.affinities(&what, threads),
+            Change::Remember { threads } => {
+                let mut items = self.remembered(&what, threads);
+                items.extend(self.newborn(threads));
                 items
             }
-            Change::Remember { threads } => self.remembered(&what, threads),
-            Change::Move { from, to, threads } => self.moved(&what, from, to, threads),
+            Change::Move { mount, from, to, threads } => {
+                self.moved(&what, mount, from, to, threads)
+            }
             Change::Make { path } => one(self.group(path)),
         }
     }
@@ -207,10 +276,12 @@ impl Hand<'_> {
             let outcome = match self.kernel.affinity(one.thread.tid) {
                 Ok(now) if now == one.old => Return::Untouched,
                 Ok(now) if now == one.new => self.set_affinity(one.thread.tid, &one.old),
+                Ok(now) if self.had(&one.thread, &now) => Return::Untouched,
                 // The thread of an interrupt follows it on its own.
                 Ok(_) if one.thread.comm.starts_with("irq/") => {
                     self.set_affinity(one.thread.tid, &one.old)
                 }
+                Ok(_) if tasks::became_bound(self.kernel, one.thread.tid) => Return::Gone,
                 Ok(now) => Return::Left { now: format!("CPU {now}") },
                 Err(_) => Return::Gone,
             };
@@ -223,31 +294,33 @@ impl Hand<'_> {
         match self.act(|kernel| kernel.set_affinity(tid, cpus)) {
             Ok(()) => Return::Restored,
             Err(error) if is_gone(&error) => Return::Gone,
+            Err(_) if tasks::became_bound(self.kernel, tid) => Return::Gone,
             Err(error) => Return::Refused { reason: task_reason(&error) },
         }
     }
 
-    /// Threads born since from confined ones inherited their CPUs.
-    fn newborn(&self, confined: &[Confined]) -> Vec<PutBack> {
+    /// Threads born since inherited the CPUs that we gave to their parents.
+    fn newborn(&self, remembered: &[(Thread, CpuSet)]) -> Vec<PutBack> {
         let mut tally = Tally::new("CPUs of threads born since");
-        let known: HashMap<u32, &Confined> = confined.iter().map(|c| (c.thread.tid, c)).collect();
-        let noted = |thread: &Thread| {
-            self.past.changes.iter().any(|(_, change)| match change {
-                Change::Remember { threads } => {
-                    threads.iter().any(|(t, _)| (t.tid, t.start) == (thread.tid, thread.start))
-                }
-                _ => false,
-            })
-        };
+        let then: HashMap<u32, (u64, &CpuSet)> =
+            remembered.iter().map(|(thread, old)| (thread.tid, (thread.start, old))).collect();
         for found in tasks::all(self.kernel).unwrap_or_default() {
-            if found.kernel || !found.movable || noted(&found.thread) {
+            let (tid, start) = (found.thread.tid, found.thread.start);
+            if found.kernel || then.get(&tid).is_some_and(|then| then.0 == start) {
                 continue;
             }
-            let Ok(now) = self.kernel.affinity(found.thread.tid) else { continue };
-            let parents = tasks::parents(self.kernel, found.thread.tid);
-            let from = parents.iter().find_map(|pid| known.get(pid)).or(known.get(&1));
-            if let Some(from) = from.filter(|from| now == from.new) {
-                tally.add(&found.thread, self.set_affinity(found.thread.tid, &from.old));
+            let Ok(now) = self.kernel.affinity(tid) else { continue };
+            let parents = tasks::parents(self.kernel, tid);
+            let Some((parent, (start, old))) =
+                parents.iter().find_map(|tid| Some((*tid, *then.get(tid)?)))
+            else {
+                continue;
+            };
+            let inherited = self.lives.get(&(parent, start)).is_some_and(|life| {
+                life.given.contains(&&now) || life.before.iter().any(|had| **had == now)
+            });
+            if now != *old && inherited {
+                tally.add(&found.thread, self.set_affinity(tid, old));
             }
         }
         tally.items()
@@ -259,7 +332,10 @@ impl Hand<'_> {
         for (thread, old) in threads {
             // Another one is the thread's own choice since: never ours, so nothing to put back.
             let Ok(now) = self.kernel.affinity(thread.tid) else { continue };
-            if now == *old || !self.is_ours(&now, old) || !tasks::lives(self.kernel, thread) {
+            if now == *old
+                || !(self.is_ours(&now, old) || self.had(thread, &now))
+                || !tasks::lives(self.kernel, thread)
+            {
                 continue;
             }
             let outcome = self.set_affinity(thread.tid, old);
@@ -281,22 +357,36 @@ impl Hand<'_> {
     fn moved(
         &self,
         what: &str,
+        mount: &str,
         from: &str,
         to: &str,
         threads: &[(Thread, CpuSet)],
     ) -> Vec<PutBack> {
         let mut tally = Tally::new(what);
-        let listed = |file| -> std::collections::HashSet<u32> {
-            tasks::listed(self.kernel, file).unwrap_or_default().into_iter().collect()
+        let members = |file| {
+            tasks::members(self.kernel, mount, file, threads.iter().map(|(thread, _)| thread.tid))
         };
-        let (ours, theirs) = (listed(to), listed(from));
+        let ours = members(to);
+        let homes: Vec<(&str, HashSet<u32>)> = self
+            .past
+            .changes
+            .iter()
+            .filter_map(|(_, change)| match change {
+                Change::Move { from, .. } => Some(from.as_str()),
+                _ => None,
+            })
+            .collect::<BTreeSet<&str>>()
+            .into_iter()
+            .map(|home| (home, members(home)))
+            .collect();
+        let leaves_shield = self.shield.entry.as_ref().is_some_and(|entry| entry.file == to);
         for (thread, old) in threads {
             if !tasks::lives(self.kernel, thread) {
                 continue;
             }
             let outcome = if ours.contains(&thread.tid) {
-                self.move_one(thread, old, from)
-            } else if theirs.contains(&thread.tid) {
+                self.move_one(thread, old, from, leaves_shield)
+            } else if self.is_home(thread, &homes) {
                 Return::Untouched
             } else {
                 Return::Left { now: "in a group of somebody else's".into() }
@@ -306,7 +396,14 @@ impl Hand<'_> {
         tally.items()
     }
 
-    fn move_one(&self, thread: &Thread, old: &CpuSet, to: &str) -> Return {
+    /// Whether a thread is in a group that we took it from.
+    fn is_home(&self, thread: &Thread, homes: &[(&str, HashSet<u32>)]) -> bool {
+        let life = self.lives.get(&(thread.tid, thread.start));
+        let known = life.map(|life| life.homes.as_slice()).unwrap_or_default();
+        homes.iter().any(|(home, inside)| known.contains(home) && inside.contains(&thread.tid))
+    }
+
+    fn move_one(&self, thread: &Thread, old: &CpuSet, to: &str, leaves_shield: bool) -> Return {
         let before = self.kernel.affinity(thread.tid).ok();
         match self.act(|kernel| kernel.write(to, &thread.tid.to_string())) {
             Ok(()) => {}
@@ -316,8 +413,9 @@ impl Hand<'_> {
         let (Some(before), Ok(now)) = (before, self.kernel.affinity(thread.tid)) else {
             return Return::Gone;
         };
-        // What somebody has chosen meanwhile stays chosen.
-        let wanted = if self.is_ours(&before, old) { old } else { &before };
+        // What somebody has chosen meanwhile stays chosen; not so CPUs that only the shield had.
+        let ours = leaves_shield || self.is_ours(&before, old) || self.had(thread, &before);
+        let wanted = if ours { old } else { &before };
         if now == *wanted { Return::Restored } else { self.set_affinity(thread.tid, wanted) }
     }
 
@@ -348,7 +446,8 @@ impl Hand<'_> {
                 Err(error) => {
                     return Return::Refused {
                         reason: format!(
-                            "cannot remove it: {}; somebody may have made a group inside",
+                            "cannot remove it: {}; tasks keep being born in it, or somebody has \
+                             made a group inside",
                             write_reason(&error)
                         ),
                     };
@@ -358,23 +457,28 @@ impl Hand<'_> {
         Return::Refused { reason: "tasks keep being born in it".into() }
     }
 
-    /// Tasks that were born in a group of ours go to its parent.
+    /// Tasks that were born in a group of ours go to its parent. Ending ones are listed for some
+    /// time and cannot be moved: they are no reason to wait here.
     fn empty(&self, from: &str, to: &str) -> Result<(), String> {
         for _ in 0..PASSES {
-            let inside = tasks::listed(self.kernel, from).unwrap_or_default();
-            if inside.is_empty() {
-                return Ok(());
-            }
-            for tid in inside {
-                let moved = self.act(|kernel| kernel.write(to, &tid.to_string()));
-                if let Err(error) = moved
-                    && !is_gone(&error)
-                {
-                    return Err(format!("thread {tid} does not leave: {}", task_reason(&error)));
+            let mut moved = 0;
+            for tid in tasks::listed(self.kernel, from).unwrap_or_default() {
+                match self.act(|kernel| kernel.write(to, &tid.to_string())) {
+                    Ok(()) => moved += 1,
+                    Err(error) if is_gone(&error) => {}
+                    Err(error) => {
+                        return Err(format!(
+                            "thread {tid} does not leave: {}",
+                            task_reason(&error)
+                        ));
+                    }
                 }
             }
+            if moved == 0 {
+                break;
+            }
         }
-        Err("tasks are born in it faster than they can be moved out".into())
+        Ok(())
     }
 
     /// A last look at every value that was put back, after all of them were.

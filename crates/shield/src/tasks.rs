@@ -2,7 +2,7 @@
 
 use quiet_linux::Kernel;
 use quiet_types::plan::Thread;
-use std::{io, path::Path};
+use std::{collections::HashSet, io, path::Path};
 
 const PF_KTHREAD: u64 = 0x0020_0000;
 const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
@@ -108,6 +108,29 @@ pub(crate) fn listed(kernel: &dyn Kernel, file: &str) -> io::Result<Vec<u32>> {
     Ok(kernel.read(file)?.lines().filter_map(|line| line.trim().parse().ok()).collect())
 }
 
+/// Whether the kernel has bound `tid` since: workers are born movable and bound a moment later.
+pub(crate) fn became_bound(kernel: &dyn Kernel, tid: u32) -> bool {
+    identity(kernel, tid).is_ok_and(|now| now.kernel && !now.movable)
+}
+
+/// Which of `tids` are in the group of `file`, in the hierarchy mounted at `mount`.
+///
+/// The list alone is not enough: the v1 kernel cuts it short when tasks are born meanwhile
+/// (`pidlist_array_load`), so that any of them may be missing.
+pub(crate) fn members(
+    kernel: &dyn Kernel,
+    mount: &str,
+    file: &str,
+    tids: impl Iterator<Item = u32>,
+) -> HashSet<u32> {
+    let list: HashSet<u32> = listed(kernel, file).unwrap_or_default().into_iter().collect();
+    let name = file.rsplit('/').next().unwrap_or("tasks");
+    tids.filter(|tid| {
+        list.contains(tid) || group_file(kernel, *tid, mount, name).is_some_and(|now| now == file)
+    })
+    .collect()
+}
+
 /// The file of the group that `tid` is in now, in the hierarchy mounted at `mount`; `name` is
 /// `tasks` (v1) or `cgroup.procs` (v2).
 pub(crate) fn group_file(kernel: &dyn Kernel, tid: u32, mount: &str, name: &str) -> Option<String> {
@@ -124,6 +147,11 @@ pub(crate) fn group_file(kernel: &dyn Kernel, tid: u32, mount: &str, name: &str)
     })?;
     let path = path.trim_matches('/');
     Some(if path.is_empty() { format!("{mount}/{name}") } else { format!("{mount}/{path}/{name}") })
+}
+
+/// The group that a file of it belongs to.
+pub(crate) fn group_of(file: &str) -> String {
+    Path::new(file).parent().unwrap_or(Path::new("/")).display().to_string()
 }
 
 /// The same file of the parent group.

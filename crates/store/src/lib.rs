@@ -1,1 +1,267 @@
-//! To be filled.
+//! Runs and proofs kept as files: `runs/ID.json` and `proofs/ID/{proof.json,report.html}`.
+//!
+//! Every file is written aside, synced and renamed: a reader sees all of it or nothing, also
+//! after a power cut. What is read is bounded and its schema is checked before it is believed.
+#![forbid(unsafe_code)]
+
+mod error;
+mod write;
+
+pub use error::Error;
+pub use write::{Replace, write_whole};
+
+use quiet_types::{Proof, Run, printable, proof, run};
+use rustix::fs::{Mode, OFlags};
+use serde::Deserialize;
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+/// A run with a histogram per CPU is some 100 KiB, a proof of eight pairs a few MiB.
+const LARGEST: u64 = 64 << 20;
+
+/// A directory that keeps runs and proofs. Made when the first is saved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    dir: PathBuf,
+}
+
+/// What is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kept {
+    /// One execution of a probe.
+    Run(Box<Run>),
+    /// Two settings compared.
+    Proof(Box<Proof>),
+}
+
+impl Kept {
+    /// Its id.
+    pub fn id(&self) -> &str {
+        match self {
+            Kept::Run(run) => &run.id,
+            Kept::Proof(proof) => &proof.id,
+        }
+    }
+}
+
+/// The two kinds of what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// One execution of a probe.
+    Run,
+    /// Two settings compared.
+    Proof,
+}
+
+/// One kept thing by name; nothing of it is read yet. Ids start with the UTC time of the start,
+/// so entries sort by age.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// Its id.
+    pub id: String,
+    /// What it is.
+    pub kind: Kind,
+    /// The JSON file.
+    pub path: PathBuf,
+}
+
+impl Store {
+    /// The store in `dir`, which need not exist.
+    pub fn at(dir: impl Into<PathBuf>) -> Store {
+        Store { dir: dir.into() }
+    }
+
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Keeps a run as `runs/ID.json` and gives the path.
+    ///
+    /// # Errors
+    /// When the id is no plain name or is taken, or the file cannot be written.
+    pub fn save_run(&self, run: &Run) -> Result<PathBuf, Error> {
+        let id = checked_id(&run.id)?;
+        let dir = self.dir.join("runs");
+        write::make_dir(&dir)?;
+        let path = dir.join(format!("{id}.json"));
+        write_whole(&path, &json(run, &path)?, Replace::Never)?;
+        Ok(path)
+    }
+
+    /// Keeps a proof and its page as `proofs/ID/proof.json` and `proofs/ID/report.html`, both or
+    /// neither, and gives the directory.
+    ///
+    /// # Errors
+    /// When the id is no plain name or is taken, or a file cannot be written.
+    pub fn save_proof(&self, proof: &Proof, page: &str) -> Result<PathBuf, Error> {
+        let id = checked_id(&proof.id)?;
+        let dir = self.dir.join("proofs");
+        write::make_dir(&dir)?;
+        let path = dir.join(id);
+        let json = json(proof, &path)?;
+        write::directory(&path, &[("proof.json", &json), ("report.html", page.as_bytes())])?;
+        Ok(path)
+    }
+
+    /// Everything that is kept, oldest first. Unfinished files are not listed.
+    ///
+    /// # Errors
+    /// When a directory is there and cannot be read.
+    pub fn list(&self) -> Result<Vec<Entry>, Error> {
+        let mut entries = Vec::new();
+        for name in names(&self.dir.join("runs"))? {
+            if let Some(id) = name.strip_suffix(".json").filter(|id| is_id(id)) {
+                let path = self.dir.join("runs").join(&name);
+                entries.push(Entry { id: id.to_owned(), kind: Kind::Run, path });
+            }
+        }
+        for id in names(&self.dir.join("proofs"))?.into_iter().filter(|name| is_id(name)) {
+            let path = self.dir.join("proofs").join(&id).join("proof.json");
+            if path.is_file() {
+                entries.push(Entry { id, kind: Kind::Proof, path });
+            }
+        }
+        entries.sort();
+        Ok(entries)
+    }
+
+    /// Reads what `name` means: `last`, an id, the beginning of exactly one id, or a path (a file,
+    /// or the directory of a proof).
+    ///
+    /// # Errors
+    /// When nothing or more than one thing is meant, or it cannot be read: see [`load`].
+    pub fn find(&self, name: &str) -> Result<Kept, Error> {
+        let path = Path::new(name);
+        if name.contains('/') || name.ends_with(".json") {
+            let inside = path.join("proof.json");
+            return load(if inside.is_file() { &inside } else { path });
+        }
+        let entries = self.list()?;
+        if name == "last" {
+            let last = entries.last().ok_or_else(|| {
+                let there = self.dir.display().to_string();
+                Error::text("find", "the last run", format!("nothing is kept in {there} yet"))
+            })?;
+            return load(&last.path);
+        }
+        if let Some(entry) = entries.iter().find(|entry| entry.id == name) {
+            return load(&entry.path);
+        }
+        let meant: Vec<&Entry> =
+            entries.iter().filter(|e| !name.is_empty() && e.id.starts_with(name)).collect();
+        match meant[..] {
+            [one] => load(&one.path),
+            [] if path.exists() => load(path),
+            [] => {
+                let known: Vec<&str> =
+                    entries.iter().rev().take(3).map(|entry| entry.id.as_str()).collect();
+                let known = match known[..] {
+                    [] => "nothing is kept there yet".to_owned(),
+                    _ => format!("the newest are {}", known.join(", ")),
+                };
+                let why = format!("no such id in {}; {known}", self.dir.display());
+                Err(Error::text("find", name, why))
+            }
+            _ => {
+                let ids: Vec<&str> = meant.iter().take(5).map(|entry| entry.id.as_str()).collect();
+                let why = format!("{} ids begin so: {}", meant.len(), ids.join(", "));
+                Err(Error::text("find", name, why))
+            }
+        }
+    }
+}
+
+/// The first field of every file of ours.
+#[derive(Deserialize)]
+struct Header {
+    schema: Option<String>,
+}
+
+/// Reads a run or a proof from a JSON file.
+///
+/// # Errors
+/// When the file cannot be read, is no regular file or larger than 64 MiB, is cut short, is no
+/// JSON, or holds something else or something newer: each in a sentence with the path, and with
+/// line and column where there are some.
+pub fn load(path: &Path) -> Result<Kept, Error> {
+    let bytes = read(path).map_err(|e| Error::io("read", path, e))?;
+    let header: Header =
+        serde_json::from_slice(&bytes).map_err(|e| Error::json(path, &e, &bytes))?;
+    let schema = header.schema.unwrap_or_default();
+    let kept = match schema.as_str() {
+        run::SCHEMA => serde_json::from_slice(&bytes).map(Kept::Run),
+        proof::SCHEMA => serde_json::from_slice(&bytes).map(Kept::Proof),
+        other => return Err(Error::text("use", path.display().to_string(), foreign(other))),
+    };
+    kept.map_err(|e| Error::json(path, &e, &bytes))
+}
+
+fn foreign(schema: &str) -> String {
+    let shown = printable(schema, 60);
+    let known = format!("this program reads {} and {}", run::SCHEMA, proof::SCHEMA);
+    let kind = |text: &str| text.rsplit_once('/').map(|(kind, _)| kind.to_owned());
+    let ours = [run::SCHEMA, proof::SCHEMA].iter().any(|ours| kind(ours) == kind(schema));
+    if schema.is_empty() {
+        format!("it names no schema, so it is no run or proof of quietcores; {known}")
+    } else if ours {
+        format!("it is written in {shown}; {known}: update quietcores")
+    } else {
+        format!("it holds {shown}; {known}")
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    // NONBLOCK: a pipe must not hang us.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why.to_owned());
+    if !file.metadata()?.is_file() {
+        return Err(wrong("not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(wrong("larger than 64 MiB"));
+    }
+    Ok(bytes)
+}
+
+fn names(dir: &Path) -> Result<Vec<String>, Error> {
+    let list = || -> io::Result<Vec<String>> {
+        std::fs::read_dir(dir)?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect()
+    };
+    match list() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other.map_err(|e| Error::io("list", dir, e)),
+    }
+}
+
+fn json(value: &impl serde::Serialize, path: &Path) -> Result<Vec<u8>, Error> {
+    let mut bytes = serde_json::to_vec(value)
+        .map_err(|e| Error::text("keep", path.display().to_string(), e.to_string()))?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// A plain name: letters, digits, `-`, `_` and `.`, not first a dot (unfinished files start so),
+/// at most 100 characters. No path can be climbed with it.
+fn is_id(id: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    !id.is_empty() && id.len() <= 100 && !id.starts_with('.') && id.bytes().all(plain)
+}
+
+fn checked_id(id: &str) -> Result<&str, Error> {
+    is_id(id).then_some(id).ok_or_else(|| {
+        let why = "an id has 1 to 100 letters, digits, `-`, `_` and `.`, and no dot first";
+        Error::text("keep", id, why)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,8 @@ pub struct Machine {
     pub processor: String,
     /// `/sys/class/dmi/id/{sys_vendor,product_name}` or `/proc/device-tree/model`.
     pub board: Option<String>,
-    /// The hypervisor, where this is a virtual machine: `kvm`, `xen`, or `unknown`.
+    /// The hypervisor, where this is a virtual machine: `kvm`, `xen`, `hyperv`, `vmware`,
+    /// `virtualbox`, or `unknown`.
     pub hypervisor: Option<String>,
     /// Current and available clock sources, current first.
     pub clock_sources: Vec<String>,
@@ -195,7 +196,7 @@ pub struct Irq {
 impl Irq {
     /// Interrupts on all CPUs since boot.
     pub fn total(&self) -> u64 {
-        self.counts.iter().map(|c| c.1).sum()
+        self.counts.iter().fold(0, |sum, count| sum.saturating_add(count.1))
     }
 }
 
@@ -309,7 +310,8 @@ pub struct Cgroups {
     pub v2: Option<String>,
     /// Whether the v2 root offers the cpuset controller (`cgroup.controllers`).
     pub v2_cpuset: bool,
-    /// Whether `cpuset.cpus.partition` exists or could (kernel 5.0 and newer with v2 cpuset).
+    /// CPUs in isolated partitions: `cpuset.cpus.isolated` of the v2 root. `None` where the kernel
+    /// (before 6.8) does not tell, or cpuset is not v2's.
     pub v2_isolated: Option<CpuSet>,
     /// Where the cgroup v1 cpuset hierarchy is mounted.
     pub v1_cpuset: Option<String>,
@@ -332,7 +334,8 @@ pub struct Group {
     pub partition: Option<String>,
     /// v1: `cpuset.sched_load_balance`.
     pub load_balance: Option<bool>,
-    /// Number of tasks directly inside.
+    /// Number of threads that it governs: those inside it, and those inside cgroups below it that
+    /// have no cpuset of their own.
     pub tasks: u64,
 }
 
@@ -366,9 +369,12 @@ impl Machine {
         cores
     }
 
-    /// The value of a boot parameter, `""` for a bare word, `None` when absent. The last one wins.
+    /// The value of a boot parameter, `""` for a bare word, `None` when absent. The last one wins;
+    /// what follows `--` is meant for init.
     pub fn boot_parameter(&self, name: &str) -> Option<&str> {
-        self.kernel.boot_parameters.iter().rev().find_map(|word| match word.split_once('=') {
+        let words = &self.kernel.boot_parameters;
+        let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+        words[..end].iter().rev().find_map(|word| match word.split_once('=') {
             Some((key, value)) if key == name => Some(value),
             None if word == name => Some(""),
             _ => None,

@@ -3,6 +3,7 @@
 use crate::{
     CpuId, CpuSet, Finding, Histogram, Nanos,
     machine::{Policy, Scheduling},
+    shield::Entry,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,21 @@ pub struct Spec {
     pub bucket: Nanos,
     /// Number of buckets of the linear histogram.
     pub buckets: u32,
+    /// What was done about the processor's idle states meanwhile.
+    #[serde(default)]
+    pub idle: Idle,
+}
+
+/// What to do about the processor's idle states while measuring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Idle {
+    /// Leave them as they are: the figures are those of the machine as it is set.
+    #[default]
+    AsIs,
+    /// Ask the kernel for none deeper than polling (`/dev/cpu_dma_latency` at 0), as cyclictest
+    /// does by itself.
+    Shallow,
 }
 
 /// What a probe measures.
@@ -59,6 +75,9 @@ pub struct Run {
     pub spec: Spec,
     /// Start, UTC, RFC 3339 with milliseconds.
     pub started: String,
+    /// The same moment on `CLOCK_MONOTONIC`: every `at` counts from it.
+    #[serde(default)]
+    pub monotonic: Nanos,
     /// How long it measured, by the clock.
     pub lasted: Nanos,
     /// Ended by a signal before its time; the figures are of what there is.
@@ -71,6 +90,9 @@ pub struct Run {
     pub threads: Vec<Thread>,
     /// The stress that ran meanwhile.
     pub stress: Option<Stress>,
+    /// The shield's door that the threads went through; `None` outside a shield.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<Entry>,
     /// Settings that the figures depend on, read before the first reading.
     pub before: State,
     /// The same, read after the last.
@@ -114,6 +136,10 @@ pub struct Clock {
     /// The instrument's own noise: median time of one turn of the measuring loop with nothing to
     /// measure. Readings below it are the instrument.
     pub floor: Nanos,
+    /// How far a stamp may lie from its place on `CLOCK_MONOTONIC`; zero where that clock itself
+    /// made it.
+    #[serde(default)]
+    pub placing: Nanos,
 }
 
 /// What one measuring thread found.
@@ -131,7 +157,7 @@ pub struct Thread {
     pub expected: u64,
     /// Readings taken: `expected` = `obtained` + `missed` for wakeup.
     pub obtained: u64,
-    /// Periods that passed without the thread running in them.
+    /// Periods that expired while the thread was still late from an earlier one.
     pub missed: u64,
     /// The readings as they were taken.
     pub readings: Histogram,
@@ -142,7 +168,7 @@ pub struct Thread {
     pub max_at: Nanos,
     /// Readings beyond the threshold.
     pub beyond: u64,
-    /// Time lost in them: the sum of what is beyond the threshold (gap).
+    /// Their sum: for gap, the time that was stolen from the thread.
     pub stolen: Nanos,
     /// The largest readings, largest first, at most 64.
     pub worst: Vec<Reading>,

@@ -36,7 +36,7 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = make(&args.wish, &machine(&Root::system()?)?)?;
-    if !rustix::process::geteuid().is_root() {
+    if !face::is_root() {
         bail!(
             "cannot apply a shield without root: {} steps change kernel settings; `quietcores \
              plan` shows them, `sudo quietcores apply` takes them",

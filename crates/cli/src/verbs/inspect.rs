@@ -57,17 +57,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         face::print_json(&machine)?;
     } else if args.capture.is_none() {
         let style = Style {
-            width: terminal_width(),
+            width: face::width(),
             colour: if face::colour() { Colour::Ansi } else { Colour::Plain },
             tasks: if args.tasks { Tasks::Every } else { Tasks::Summary },
         };
         face::print(&machine_text(&machine, style))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Columns of the terminal; 100 where standard output is none.
-fn terminal_width() -> usize {
-    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    columns.unwrap_or(100)
 }

@@ -1,16 +1,229 @@
 //! `measure`
 
-use std::process::ExitCode;
+use crate::{face, keep};
+use anyhow::Context;
+use clap::{Subcommand, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use quiet_linux::System;
+use quiet_probe::{Progress, Request, Strictness};
+use quiet_types::{
+    CpuSet, Nanos, Run,
+    machine::Policy,
+    run::{Idle, Probe, Spec},
+    shield::Entry,
+};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 /// Measure with one probe and write a run
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  quietcores measure wakeup --cpus 1 --policy fifo --priority 90 --interval 200us --for 5s
+  quietcores measure wakeup --cpus 1 --stress kernel --stress-cpus 0 --json
+  quietcores measure gap --cpus 1 --for 5s")]
 pub struct Args {
-    /// Print the result as JSON on standard output
+    #[command(subcommand)]
+    probe: Which,
+}
+
+#[derive(Subcommand)]
+enum Which {
+    /// How late a thread runs after its timer expired, every period accounted for
+    Wakeup {
+        /// Time between expiries, 10us to 1s
+        #[arg(long, default_value = "200us")]
+        interval: Nanos,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// How long a spinning thread is kept from reading the clock
+    Gap {
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+#[derive(clap::Args)]
+struct Common {
+    /// CPUs to measure on, one thread each; all expire at the same moments
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuSet>,
+    /// Scheduling policy of the measuring threads
+    #[arg(long, value_enum, default_value_t = Scheduled::Fifo)]
+    policy: Scheduled,
+    /// Priority under fifo and rr, 1 to 99 [default: 90]
+    #[arg(long, value_name = "N")]
+    priority: Option<u8>,
+    /// How long to measure
+    #[arg(long = "for", value_name = "LENGTH", default_value = "10s")]
+    length: Nanos,
+    /// Count readings above this one by one [default: 100us, for gap 5us]
+    #[arg(long, value_name = "TIME")]
+    threshold: Option<Nanos>,
+    /// Suites (kernel, classic, reach) or stressors to run meanwhile; see `quietcores stress --list`
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    stress: Vec<String>,
+    /// CPUs that the stress may use [default: all]
+    #[arg(long, value_name = "LIST", requires = "stress")]
+    stress_cpus: Option<CpuSet>,
+    /// Idle states of the processor meanwhile: none deeper than polling, or those of the machine
+    #[arg(long, value_enum, default_value_t = IdleStates::Shallow)]
+    idle: IdleStates,
+    /// Width of a bucket of the linear histogram
+    #[arg(long, value_name = "TIME", default_value = "1us")]
+    bucket: Nanos,
+    /// Number of buckets of the linear histogram
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    buckets: u32,
+    /// End with an error when the kernel refuses a setting, in place of measuring what was got
+    #[arg(long)]
+    strict: bool,
+    /// Free words, kept with the run
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    label: String,
+    /// Where the journal of a shield is looked for: threads on shielded CPUs run inside the shield
+    #[arg(long, value_name = "DIR", default_value = quiet_shield::DEFAULT_STATE)]
+    state: PathBuf,
+    /// Where runs are kept [default: ~/.local/share/quietcores]
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
+    /// Print the run as JSON on standard output
     #[arg(long)]
     json: bool,
+    /// Write the run as JSON to a file too
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Scheduled {
+    Fifo,
+    Rr,
+    Other,
+    Batch,
+    Deadline,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum IdleStates {
+    Shallow,
+    AsIs,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let _ = args.json;
-    anyhow::bail!("not built yet")
+    let (probe, common) = match args.probe {
+        Which::Wakeup { interval, common } => (Probe::Wakeup { interval }, common),
+        Which::Gap { common } => (Probe::Gap, common),
+    };
+    let request = request(probe, &common)?;
+    let stop = face::interrupt()?;
+    let bar = bar(&request);
+    let run = quiet_probe::run(&request, &stop, &mut |progress| show(&bar, progress));
+    bar.finish_and_clear();
+    let mut run = run?;
+    judge(&mut run);
+    if let Some(path) = &common.output {
+        write(&run, path)?;
+    }
+    let kept = keep::store(common.store.as_deref()).and_then(|store| Ok(store.save_run(&run)?));
+    if common.json {
+        face::print_json(&run)?;
+    } else {
+        face::print(&quiet_report::run_text(&run, face::width()))?;
+    }
+    match kept {
+        Ok(path) => face::say(&format!("kept as {}", path.display())),
+        // The figures are there: a full or read-only disk does not take them back.
+        Err(error) => face::say(&format!("quietcores: the run is not kept: {error:#}")),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Adds what the report sees in the run to what the probe knows, each kind once.
+fn judge(run: &mut Run) {
+    for finding in quiet_report::judge_run(run) {
+        if !run.findings.iter().any(|known| known.id == finding.id) {
+            run.findings.push(finding);
+        }
+    }
+}
+
+fn request(probe: Probe, common: &Common) -> anyhow::Result<Request> {
+    let cpus = match &common.cpus {
+        Some(cpus) => cpus.clone(),
+        None => last_online()?,
+    };
+    let (policy, usual) = match common.policy {
+        Scheduled::Fifo => (Policy::Fifo, 90),
+        Scheduled::Rr => (Policy::Rr, 90),
+        Scheduled::Other => (Policy::Other, 0),
+        Scheduled::Batch => (Policy::Batch, 0),
+        Scheduled::Deadline => (Policy::Deadline, 0),
+    };
+    let threshold = match probe {
+        Probe::Wakeup { .. } => Nanos::from_micros(100),
+        Probe::Gap => Nanos::from_micros(5),
+    };
+    let entry = door(&cpus, &common.state)?;
+    Ok(Request {
+        spec: Spec {
+            probe,
+            cpus,
+            policy,
+            priority: common.priority.unwrap_or(usual),
+            length: common.length,
+            threshold: common.threshold.unwrap_or(threshold),
+            bucket: common.bucket,
+            buckets: common.buckets,
+            idle: match common.idle {
+                IdleStates::Shallow => Idle::Shallow,
+                IdleStates::AsIs => Idle::AsIs,
+            },
+        },
+        label: common.label.clone(),
+        entry,
+        stress: common.stress.clone(),
+        stress_cpus: common.stress_cpus.clone().unwrap_or_default(),
+        strictness: if common.strict { Strictness::Strict } else { Strictness::GoOn },
+    })
+}
+
+/// The door into the shield that is up around these CPUs; a shield around others does not matter.
+fn door(cpus: &CpuSet, state: &Path) -> anyhow::Result<Option<Entry>> {
+    if !face::is_root() {
+        return Ok(None);
+    }
+    let shield = quiet_shield::current(&System, state)?;
+    Ok(shield.filter(|shield| cpus.is_subset(&shield.cpus)).and_then(|shield| shield.entry))
+}
+
+/// CPU 0 does most of the kernel's own work: the last one is the likelier choice.
+fn last_online() -> anyhow::Result<CpuSet> {
+    let path = "/sys/devices/system/cpu/online";
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    let online: CpuSet = text.parse().with_context(|| format!("cannot understand {path}"))?;
+    Ok(online.iter().last().into_iter().collect())
+}
+
+fn write(run: &Run, path: &PathBuf) -> anyhow::Result<()> {
+    let mut text = serde_json::to_string_pretty(run).context("cannot write the run as JSON")?;
+    text.push('\n');
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Drawn on a terminal only.
+fn bar(request: &Request) -> ProgressBar {
+    let target = ProgressDrawTarget::stderr_with_hz(10);
+    let bar = ProgressBar::with_draw_target(Some(request.spec.length.0 / 1_000_000), target);
+    let style = ProgressStyle::with_template("{bar:30} {eta_precise} left  {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+fn show(bar: &ProgressBar, now: &Progress) {
+    bar.set_position(now.elapsed.0.min(now.length.0) / 1_000_000);
+    bar.set_message(format!("{} readings, {} missed, max {}", now.obtained, now.missed, now.max));
 }

@@ -13,3 +13,4 @@ pub mod revert;
 pub mod status;
 pub mod stress;
 pub mod unpersist;
+pub mod worker;

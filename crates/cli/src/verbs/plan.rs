@@ -46,7 +46,7 @@ pub struct Args {
 }
 
 /// What is to be shielded.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct Wish {
     /// Chain file (TOML): the audio path, link by link
     pub chain: Option<PathBuf>,

@@ -1,16 +1,97 @@
 //! `stress`
 
-use std::process::ExitCode;
+use crate::face;
+use quiet_probe::{Stress, stress};
+use quiet_types::{CpuSet, Nanos};
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 /// Run named stresses alone
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  quietcores stress --list
+  quietcores stress kernel --cpus 0 --for 30s
+  quietcores stress fork=2 hdd")]
 pub struct Args {
+    /// Suites, and stressors of stress-ng as STRESSOR or STRESSOR=WORKERS
+    #[arg(value_name = "NAME", required_unless_present = "list")]
+    names: Vec<String>,
+    /// How long; without it, until Ctrl-C
+    #[arg(long = "for", value_name = "LENGTH")]
+    length: Option<Nanos>,
+    /// CPUs that the stress may use [default: all]
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuSet>,
+    /// List the suites
+    #[arg(long)]
+    list: bool,
     /// Print the result as JSON on standard output
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let _ = args.json;
-    anyhow::bail!("not built yet")
+    if args.list {
+        return list(args.json);
+    }
+    if args.length == Some(Nanos::ZERO) {
+        anyhow::bail!("a stress of no length stresses nothing; give --for a length such as 30s");
+    }
+    let stop = face::interrupt()?;
+    let mut stress = Stress::start(&args.names, &args.cpus.unwrap_or_default())?;
+    face::say(&format!("stress on CPU {}; Ctrl-C ends it", stress.cpus()));
+    let began = Instant::now();
+    let over = |length: Nanos| began.elapsed() >= Duration::from_nanos(length.0);
+    while !face::raised(&stop) && !args.length.is_some_and(over) && stress.runs() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let done = stress.stop()?;
+    if args.json {
+        face::print_json(&done)?;
+    } else {
+        let mut text = format!("{}\n", done.command.join(" "));
+        for one in &done.throughput {
+            text.push_str(&format!(
+                "{:<16} {:>12.0} operations {:>12.1} a second\n",
+                one.stressor, one.operations, one.per_second
+            ));
+        }
+        face::print(&text)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(json: bool) -> anyhow::Result<ExitCode> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let suites = stress::suites();
+    if json {
+        let all: Vec<serde_json::Value> = suites
+            .iter()
+            .map(|suite| {
+                let stressors: Vec<_> = suite.stressors(cpus);
+                serde_json::json!({"name": suite.name, "about": suite.about, "stressors": stressors})
+            })
+            .collect();
+        face::print_json(&all)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = String::new();
+    for suite in suites {
+        let stressors: Vec<String> =
+            suite.stressors(cpus).iter().map(|(name, n)| format!("{name}={n}")).collect();
+        text.push_str(&format!(
+            "{:<8} {}\n         {}\n",
+            suite.name,
+            stressors.join(" "),
+            suite.about
+        ));
+    }
+    text.push_str(
+        "Any other stressor of stress-ng goes by its own name: `stress-ng --stressors`.\n",
+    );
+    face::print(&text)?;
+    Ok(ExitCode::SUCCESS)
 }

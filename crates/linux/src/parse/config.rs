@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Options that decide what isolation can do, without `CONFIG_`.
-const OPTIONS: [&str; 48] = [
+const OPTIONS: [&str; 47] = [
     "64BIT",
     "CGROUPS",
     "CGROUP_SCHED",
@@ -48,7 +48,6 @@ const OPTIONS: [&str; 48] = [
     "SCHED_CLASS_EXT",
     "SCHED_CORE",
     "SCHED_DEBUG",
-    "SCHED_DEADLINE",
     "SMP",
     "TIMERLAT_TRACER",
     "TRANSPARENT_HUGEPAGE",

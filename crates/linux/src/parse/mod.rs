@@ -21,7 +21,23 @@ pub use pid::{PidStat, PidStatus, pid_stat, pid_status};
 pub use proc_stat::steal;
 pub use secret::{mask_arguments, mask_parameter};
 
+use quiet_types::CpuSet;
 use std::fmt;
+
+/// The list form of all 8192 CPUs is shorter.
+const LONGEST_CPUS: usize = 48 << 10;
+
+/// A CPU list or mask by `read`, if it is not absurdly long.
+pub(crate) fn cpus<E: fmt::Display>(
+    text: &str,
+    line: usize,
+    read: fn(&str) -> Result<CpuSet, E>,
+) -> Result<CpuSet, Wrong> {
+    if text.len() > LONGEST_CPUS {
+        return Err(Wrong::at(line, "it is longer than any set of CPUs"));
+    }
+    read(text).map_err(|error| Wrong::at(line, error.to_string()))
+}
 
 /// What could not be understood: the line, from 1, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]

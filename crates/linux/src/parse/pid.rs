@@ -121,8 +121,7 @@ pub fn pid_status(text: &str) -> Result<PidStatus, Wrong> {
             let real = uids.split_whitespace().next().and_then(|uid| uid.parse().ok());
             uid = Some(real.ok_or_else(|| Wrong::at(at, "Uid is not a number"))?);
         } else if let Some(list) = line.strip_prefix("Cpus_allowed_list:") {
-            let set = list.parse::<CpuSet>();
-            allowed = Some(set.map_err(|error| Wrong::at(at, error.to_string()))?);
+            allowed = Some(super::cpus(list, at, str::parse)?);
         }
     }
     let end = text.lines().count().max(1);
@@ -138,55 +137,63 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As the kernel prints it.
-    fn print(
+    struct Row<'a> {
         tid: u32,
-        comm: &str,
+        comm: &'a str,
         flags: u32,
         nice: i8,
         start: u64,
         cpu: u32,
-        rt: u8,
+        priority: u8,
         policy: u8,
-    ) -> String {
+    }
+
+    const ROW: Row<'static> =
+        Row { tid: 5, comm: "x", flags: 0, nice: 0, start: 7, cpu: 0, priority: 0, policy: 0 };
+
+    /// As the kernel prints it.
+    fn print(row: &Row<'_>) -> String {
+        let Row { tid, comm, flags, nice, start, cpu, priority, policy } = row;
         format!(
             "{tid} ({comm}) S 2 0 0 0 -1 {flags} 0 0 0 0 0 0 0 0 20 {nice} 1 0 {start} 0 0 \
-             18446744073709551615 0 0 0 0 0 0 0 2147483647 0 0 0 0 17 {cpu} {rt} {policy} 0 0 0\n"
+             18446744073709551615 0 0 0 0 0 0 0 2147483647 0 0 0 0 17 {cpu} {priority} {policy} \
+             0 0 0\n"
         )
     }
 
     #[test]
     fn a_kernel_thread_and_its_flags_are_read() {
-        let fixed = pid_stat(&print(14, "migration/0", 69_238_848, 0, 7, 2, 99, 1)).unwrap();
+        let row = Row { flags: 69_238_848, cpu: 2, priority: 99, policy: 1, ..ROW };
+        let fixed = pid_stat(&print(&row)).unwrap();
         assert_eq!(fixed.kernel, Some(KernelThread { movable: false }));
         assert_eq!((fixed.cpu, fixed.start), (CpuId(2), 7));
         let fifo = Scheduling { policy: Policy::Fifo, priority: 99, nice: 0 };
         assert_eq!(fixed.scheduling, fifo);
-        let movable = pid_stat(&print(8, "rcu_preempt", PF_KTHREAD as u32, 0, 7, 2, 0, 0)).unwrap();
+        let movable = pid_stat(&print(&Row { flags: PF_KTHREAD as u32, ..ROW })).unwrap();
         assert_eq!(movable.kernel, Some(KernelThread { movable: true }));
-        assert_eq!(pid_stat(&print(9, "mpd", 0x400_000, 0, 7, 2, 0, 0)).unwrap().kernel, None);
+        assert_eq!(pid_stat(&print(&Row { flags: 0x400_000, ..ROW })).unwrap().kernel, None);
     }
 
     #[test]
     fn names_that_imitate_the_format_are_read() {
         for comm in ["a) S (b", "x\ny", ")", "(", "1 (2) R 3", ""] {
-            assert_eq!(pid_stat(&print(5, comm, 0, -20, 7, 0, 0, 3)).unwrap().comm, comm);
+            assert_eq!(pid_stat(&print(&Row { comm, ..ROW })).unwrap().comm, comm);
         }
     }
 
     #[test]
     fn what_makes_no_sense_is_named_by_field() {
-        let text = print(5, "x", 0, 0, 7, 0, 0, 0);
+        let text = print(&ROW);
         for (text, why) in [
             (String::new(), "no name"),
             ("5 )x(".into(), "no name"),
             ("5 (x) S 2 0".into(), "ends before field 9 (flags)"),
             (text.replacen('5', "-5", 1), "thread's number"),
             (text.replacen(" S ", " SS ", 1), "one letter"),
-            (print(5, "x", 0, 0, 7, 9999, 0, 0), "field 39 (processor) is `9999`"),
-            (print(5, "x", 0, 0, 7, 0, 100, 1), "field 40"),
-            (print(5, "x", 0, 0, 7, 0, 0, 4), "policy 4 is unknown"),
-            (print(5, "x", 0, 20, 7, 0, 0, 0), "field 19 (nice)"),
+            (print(&Row { cpu: 9999, ..ROW }), "field 39 (processor) is `9999`"),
+            (print(&Row { priority: 100, ..ROW }), "field 40"),
+            (print(&Row { policy: 4, ..ROW }), "policy 4 is unknown"),
+            (print(&Row { nice: 20, ..ROW }), "field 19 (nice)"),
         ] {
             let error = pid_stat(&text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
@@ -199,27 +206,32 @@ mod tests {
         let status = pid_status(text).unwrap();
         assert_eq!((status.uid, status.allowed.to_string()), (1000, "0,2".to_owned()));
         assert_eq!(pid_status("Uid:\tx\n").unwrap_err().line, 1);
-        assert_eq!(
-            pid_status("a\nUid:\t0\n").unwrap_err().to_string(),
-            "line 2: there is no line Cpus_allowed_list"
-        );
+        let missing = pid_status("a\nUid:\t0\n").unwrap_err().to_string();
+        assert_eq!(missing, "line 2: there is no line Cpus_allowed_list");
         assert_eq!(pid_status("a\nCpus_allowed_list:\t3-1\n").unwrap_err().line, 2);
+        let endless = format!("Cpus_allowed_list:\t{}", "0-8191,".repeat(100_000));
+        assert!(pid_status(&endless).unwrap_err().why.contains("longer than any set"));
     }
 
     proptest! {
         #[test]
         fn a_stat_comes_back_as_it_was_printed(
-            tid: u32, comm in "(?s).{0,20}", flags: u32, nice in -20i8..20, start in 0..=i64::MAX as u64,
-            cpu in 0u32..8192, rt in 0u8..100, at in 0usize..7,
+            tid: u32, comm in "(?s).{0,20}", flags: u32, nice in -20i8..20,
+            start in 0..=i64::MAX as u64, cpu in 0u32..8192, priority in 0u8..100, at in 0usize..7,
         ) {
             let policy = [0, 1, 2, 3, 5, 6, 7][at];
-            let stat = pid_stat(&print(tid, &comm, flags, nice, start, cpu, rt, policy)).unwrap();
-            prop_assert_eq!((stat.tid, stat.comm, stat.start, stat.cpu), (tid, comm, start, CpuId(cpu)));
-            prop_assert_eq!((stat.scheduling.nice, stat.scheduling.priority), (nice, rt));
+            let row = Row { tid, comm: &comm, flags, nice, start, cpu, priority, policy };
+            let stat = pid_stat(&print(&row)).unwrap();
+            prop_assert_eq!((stat.tid, stat.start, stat.cpu), (tid, start, CpuId(cpu)));
+            prop_assert_eq!(&stat.comm, &comm);
+            prop_assert_eq!((stat.scheduling.nice, stat.scheduling.priority), (nice, priority));
         }
 
         #[test]
-        fn any_text_is_answered(text in "(?s)[0-9]{0,3} ?\\(?.{0,20}\\)?[ 0-9S-]{0,80}", status in "(?s)(Uid:|Cpus_allowed_list:)?.{0,20}") {
+        fn any_text_is_answered(
+            text in "(?s)[0-9]{0,3} ?\\(?.{0,20}\\)?[ 0-9S-]{0,80}",
+            status in "(?s)(Uid:|Cpus_allowed_list:)?.{0,20}",
+        ) {
             if let Err(wrong) = pid_stat(&text) {
                 prop_assert!(wrong.line >= 1);
             }

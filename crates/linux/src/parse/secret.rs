@@ -15,11 +15,20 @@ fn is_secret(name: &str) -> bool {
         .any(|word| name.contains(word))
 }
 
-/// `name=value` with the value masked where the name looks like one of a credential. A masked
-/// parameter stays as it is.
+/// `name=value` with the value masked where the name looks like one of a credential, and
+/// `scheme://user:password@host` without the user. A masked parameter stays as it is.
 pub fn mask_parameter(word: &str) -> String {
     match word.split_once('=') {
         Some((name, value)) if is_secret(name) && !value.is_empty() => format!("{name}={MASK}"),
+        _ => mask_login(word),
+    }
+}
+
+fn mask_login(word: &str) -> String {
+    let Some((scheme, rest)) = word.split_once("://") else { return word.to_owned() };
+    let host_end = rest.find('/').unwrap_or(rest.len());
+    match rest[..host_end].rfind('@') {
+        Some(at) if rest[..at].contains(':') => format!("{scheme}://{MASK}:{MASK}{}", &rest[at..]),
         _ => word.to_owned(),
     }
 }
@@ -54,6 +63,8 @@ mod tests {
             ("vconsole.keymap=de", "vconsole.keymap=de"),
             ("token", "token"),
             ("root=/dev/sda", "root=/dev/sda"),
+            ("url=http://me:pw@host/a@b", "url=http://***:***@host/a@b"),
+            ("http://host/a:b@c", "http://host/a:b@c"),
         ] {
             assert_eq!(mask_parameter(word), masked);
             assert_eq!(mask_parameter(&mask_parameter(word)), masked);

@@ -18,13 +18,13 @@ pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine) {
     }
     let present: CpuSet = present.into_iter().map(CpuId).collect();
     machine.online = reader.cpus(&format!("{CPUS}/online")).unwrap_or_default();
+    // Very small kernels have no cpuN directories for CPUs that they have.
+    let present = present.union(&machine.online);
     machine.possible = reader.cpus(&format!("{CPUS}/possible")).unwrap_or_else(|| present.clone());
     machine.isolated = reader.cpus(&format!("{CPUS}/isolated"));
     machine.nohz_full = reader.cpus(&format!("{CPUS}/nohz_full"));
     machine.smt_control = reader.text(&format!("{CPUS}/smt/control"));
     nodes(reader, machine);
-    // Very small kernels have no cpuN directories for CPUs that they have.
-    let present = present.union(&machine.online);
     machine.cpus = present.iter().map(|id| cpu(reader, machine, id)).collect();
     kinds(reader, machine);
     stolen(reader, machine);
@@ -130,7 +130,8 @@ fn kinds(reader: &Reader<'_>, machine: &mut Machine) {
         return;
     }
     let strongest = machine.cpus.iter().filter_map(|cpu| cpu.capacity).max().unwrap_or(0);
-    let is_thrifty = |capacity: u32| u64::from(capacity) * 4 <= u64::from(strongest) * 3;
+    let is_thrifty =
+        |capacity: u32| strongest > 0 && u64::from(capacity) * 4 <= u64::from(strongest) * 3;
     if machine.cpus.iter().filter_map(|cpu| cpu.capacity).any(is_thrifty) {
         for cpu in &mut machine.cpus {
             cpu.kind = cpu.capacity.map(|capacity| match is_thrifty(capacity) {

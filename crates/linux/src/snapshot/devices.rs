@@ -125,15 +125,17 @@ fn controller(reader: &Reader<'_>, irqs: &[Irq], card: &str, name: &str) -> Opti
             return None;
         }
         path = parent;
-        let own = own_irqs(reader, path);
-        let named = || handled(irqs, last(path), &buses, name);
-        let numbers = if own.is_empty() { named() } else { own };
+        let driver = reader.link_name(&format!("{path}/driver"));
+        let mut numbers = own_irqs(reader, path);
+        if numbers.is_empty() && driver.is_some() {
+            numbers = handled(irqs, last(path), &buses, name);
+        }
         if numbers.is_empty() && !is_pci_function(last(path)) {
             continue;
         }
         return Some(Controller {
             path: path.to_owned(),
-            driver: reader.link_name(&format!("{path}/driver")),
+            driver,
             irqs: numbers,
             children: reader.names(path, is_bus),
         });

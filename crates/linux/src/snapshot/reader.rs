@@ -1,7 +1,10 @@
 //! Reads through a [`Root`], keeps a note of what could not be read, and, for a capture, of all
 //! that was seen.
 
-use crate::{Error, Result, Root, parse::Wrong};
+use crate::{
+    Error, Result, Root,
+    parse::{self, Wrong},
+};
 use quiet_types::{CpuSet, Finding, Severity, printable};
 use rustix::fs::{FileType, Mode};
 use std::{
@@ -65,7 +68,9 @@ impl<'r> Reader<'r> {
 
     /// One that remembers all that it sees.
     pub(crate) fn recording(root: &'r Root) -> Result<Reader<'r>> {
-        Ok(Reader { record: Some(RefCell::default()), ..Reader::new(root)? })
+        let reader = Reader::new(root)?;
+        let record = Record { notes: reader.told.clone(), ..Record::default() };
+        Ok(Reader { record: Some(RefCell::new(record)), ..reader })
     }
 
     pub(crate) fn is_captured(&self) -> bool {
@@ -138,7 +143,7 @@ impl<'r> Reader<'r> {
 
     /// A file with a CPU list.
     pub(crate) fn cpus(&self, path: &str) -> Option<CpuSet> {
-        self.set(path, |text| text.parse())
+        self.set(path, str::parse)
     }
 
     /// A file with a CPU mask.
@@ -146,16 +151,14 @@ impl<'r> Reader<'r> {
         self.set(path, CpuSet::from_mask)
     }
 
-    fn set<E: ToString>(
+    fn set<E: std::fmt::Display>(
         &self,
         path: &str,
-        parse: fn(&str) -> std::result::Result<CpuSet, E>,
+        read: fn(&str) -> std::result::Result<CpuSet, E>,
     ) -> Option<CpuSet> {
         // `(null)` is how kernels print a mask that they do not have.
         let text = self.text(path).filter(|text| text != "(null)")?;
-        parse(&text)
-            .map_err(|error| self.complain(path, &Wrong { line: 1, why: error.to_string() }))
-            .ok()
+        parse::cpus(&text, 1, read).map_err(|wrong| self.complain(path, &wrong)).ok()
     }
 
     /// The numbers N of the entries `prefixN` of a directory, rising; empty where it is absent.

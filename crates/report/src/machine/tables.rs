@@ -65,6 +65,40 @@ pub(super) fn irqs(page: &mut Page, machine: &Machine) {
     }
 }
 
+/// Those that came at all.
+pub(super) fn vectors(page: &mut Page, machine: &Machine) {
+    let by_cpu = machine.online.len() <= MOST_COLUMNS;
+    let columns: Vec<CpuId> = machine.online.iter().collect();
+    let mut rows = Vec::new();
+    for vector in &machine.vectors {
+        let total: u64 = vector.counts.iter().map(|count| count.1).fold(0, u64::saturating_add);
+        if total == 0 {
+            continue;
+        }
+        let mut row = vec![name(&vector.name)];
+        let of = |cpu: &CpuId| vector.counts.iter().find(|count| count.0 == *cpu);
+        match by_cpu {
+            true => row.extend(
+                columns.iter().map(|cpu| of(cpu).map_or(String::new(), |c| c.1.to_string())),
+            ),
+            false => row.push(total.to_string()),
+        }
+        row.push(name(&vector.description));
+        rows.push(row);
+    }
+    if rows.is_empty() {
+        return page.line("  none");
+    }
+    let mut head = vec![String::new()];
+    match by_cpu {
+        true => head.extend(columns.iter().map(|cpu| format!("CPU{cpu}"))),
+        false => head.push("total".to_owned()),
+    }
+    rows.insert(0, head);
+    let numbers = rows[0].len();
+    page.table(&rows, &(0..numbers).collect::<Vec<_>>());
+}
+
 pub(super) fn task_summary(page: &mut Page, machine: &Machine) {
     let mut rows = vec![texts(["CPU", "user", "kernel", "fixed", "which are fixed there"])];
     let mut cpus: Vec<CpuId> = machine.online.iter().collect();
@@ -93,19 +127,19 @@ pub(super) fn task_summary(page: &mut Page, machine: &Machine) {
     );
 }
 
-/// `migration/2, kworker (4)`: names up to their slash where several share it.
+/// `migration, kworker x4`: names up to their CPU.
 fn families(tasks: &[&&Task]) -> String {
-    let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut found: Vec<(&str, usize)> = Vec::new();
     for task in tasks {
         let family = task.comm.split(['/', ':']).next().unwrap_or_default();
         match found.iter_mut().find(|(known, _)| *known == family) {
-            Some((_, members)) => members.push(&task.comm),
-            None => found.push((family, vec![&task.comm])),
+            Some((_, count)) => *count += 1,
+            None => found.push((family, 1)),
         }
     }
-    let texts = found.iter().map(|(family, members)| match members[..] {
-        [one] => name(one),
-        _ => format!("{} ({})", name(family), members.len()),
+    let texts = found.iter().map(|(family, count)| match count {
+        1 => name(family),
+        _ => format!("{} x{count}", name(family)),
     });
     texts.collect::<Vec<_>>().join(", ")
 }
@@ -128,7 +162,7 @@ pub(super) fn threads(page: &mut Page, machine: &Machine) {
             0 => "-".to_owned(),
             priority => priority.to_string(),
         };
-        let comm = printable_comm(&task.comm);
+        let comm = name(&task.comm);
         rows.push(vec![
             task.cpu.to_string(),
             task.pid.to_string(),
@@ -148,10 +182,6 @@ pub(super) fn threads(page: &mut Page, machine: &Machine) {
         ]);
     }
     page.table(&rows, &[0, 1, 2, 4]);
-}
-
-fn printable_comm(comm: &str) -> String {
-    name(comm)
 }
 
 pub(super) fn cgroups(page: &mut Page, machine: &Machine) {

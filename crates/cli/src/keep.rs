@@ -1,0 +1,33 @@
+//! Where runs and proofs are kept.
+
+use anyhow::Context;
+use quiet_linux::Root;
+use quiet_store::Store;
+use std::path::{Path, PathBuf};
+
+/// The store in `dir` where one is named, else `$XDG_DATA_HOME/quietcores`, else
+/// `~/.local/share/quietcores`.
+///
+/// # Errors
+/// When neither `XDG_DATA_HOME` nor `HOME` is an absolute path.
+///
+/// # Source
+/// XDG Base Directory Specification 0.8: a relative path in the variable is to be ignored.
+pub fn store(dir: Option<&Path>) -> anyhow::Result<Store> {
+    if let Some(dir) = dir {
+        return Ok(Store::at(dir));
+    }
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let data = absolute("XDG_DATA_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/share")))
+        .context(
+            "cannot tell where runs are kept: HOME is not set; name a directory: --store DIR",
+        )?;
+    Ok(Store::at(data.join("quietcores")))
+}
+
+/// A name for something that begins now: `20261121T213000Z-prove-3f9a`, and that moment in UTC.
+pub fn name(kind: &str) -> anyhow::Result<(String, String)> {
+    let (started, id) = quiet_probe::stamp(&Root::system()?, kind);
+    Ok((id, started))
+}

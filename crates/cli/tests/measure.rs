@@ -1,0 +1,382 @@
+//! `measure` and `stress` from the outside, on the machine that the test runs on.
+//!
+//! No test depends on speed: known stalls are injected and judged by time stamps taken around
+//! them, and deadlines only end a test that has failed already.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use quiet_types::{Nanos, Run, machine::Policy, run};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+fn quietcores() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quietcores"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// `measure` with its store in `dir`.
+fn measure(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = quietcores();
+    command.arg("measure").args(arguments).arg("--store").arg(dir).env("TMPDIR", dir);
+    command
+}
+
+fn run_of(output: &Output) -> Run {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}: {said}", output.status);
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn monotonic() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Waits until `what` answers; fails the test when it never does.
+fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Fields of `/proc/PID/stat` after the name: state, parent, ...
+fn stat(pid: u32) -> Option<Vec<String>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Some(text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
+}
+
+fn children(of: u32) -> Vec<u32> {
+    fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| stat(*pid).is_some_and(|fields| fields[1] == of.to_string()))
+        .collect()
+}
+
+fn descendants(of: u32) -> Vec<u32> {
+    children(of).into_iter().flat_map(|pid| [vec![pid], descendants(pid)].concat()).collect()
+}
+
+fn name(pid: u32) -> Vec<String> {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    bytes.split(|b| *b == 0).map(|w| String::from_utf8_lossy(w).into_owned()).collect()
+}
+
+/// The measuring process, once its thread goes from period to period.
+fn worker(child: &Child) -> u32 {
+    until("a worker that measures", || {
+        let pid = children(child.id())
+            .into_iter()
+            .find(|p| name(*p).get(1).is_some_and(|w| w == "worker"))?;
+        (wakes(pid) > 50).then_some(pid)
+    })
+}
+
+/// Voluntary switches of the threads beside the main one: one each time a thread falls asleep.
+fn wakes(pid: u32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads
+        .filter(|entry| entry.file_name().to_string_lossy() != pid.to_string())
+        .filter_map(|entry| {
+            let status = fs::read_to_string(entry.path().join("status")).ok()?;
+            let line = status.lines().find(|l| l.starts_with("voluntary_ctxt_switches"))?;
+            line.split_whitespace().nth(1)?.parse::<u64>().ok()
+        })
+        .sum()
+}
+
+fn signal(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
+}
+
+fn last_cpu() -> String {
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+    let online: quiet_types::CpuSet = online.parse().unwrap();
+    online.iter().last().unwrap().to_string()
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn stress_ng_is_missing() -> bool {
+    let missing = Command::new("stress-ng").arg("--version").output().is_err();
+    if missing {
+        eprintln!("skipped: stress-ng is not installed");
+    }
+    missing
+}
+
+#[test]
+fn every_expected_period_is_obtained_or_missed_and_the_json_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let cpu = last_cpu();
+    let output = measure(
+        dir.path(),
+        &[
+            "wakeup",
+            "--cpus",
+            &cpu,
+            "--interval",
+            "500us",
+            "--for",
+            "1s",
+            "--label",
+            "a b",
+            "--json",
+        ],
+    )
+    .output()
+    .unwrap();
+    let run = run_of(&output);
+    let thread = &run.threads[0];
+    assert_eq!(thread.expected, 2000);
+    assert_eq!(thread.obtained + thread.missed, 2000);
+    assert_eq!(thread.readings.count, thread.obtained);
+    assert_eq!(thread.corrected.as_ref().unwrap().count, 2000);
+    let linear = thread.readings.linear.as_ref().unwrap();
+    assert_eq!(linear.counts.iter().map(|c| c.1).sum::<u64>() + linear.over, thread.obtained);
+    assert_eq!(thread.allowed.to_string(), cpu);
+    assert_eq!(run.spec.cpus.to_string(), cpu);
+    assert!(run.lasted >= Nanos::from_secs(1) && !run.interrupted && run.label == "a b");
+    assert_eq!(thread.worst[0].value, thread.readings.max.unwrap());
+    assert_eq!(thread.worst[0].at, thread.max_at);
+    assert!(run.before.files.contains_key("proc/irq/default_smp_affinity"));
+    if is_root() {
+        assert_eq!(thread.scheduling.policy, Policy::Fifo);
+        assert_eq!(thread.scheduling.priority, 90);
+        assert!(thread.memory_locked);
+        assert_eq!(thread.counters["major_faults"], 0);
+        assert_eq!(thread.counters["minor_faults"], 0, "all memory was there before");
+    } else {
+        assert!(run.findings.iter().any(|f| f.id == "run.policy"));
+    }
+    let printed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(serde_json::to_value(&run).unwrap(), printed);
+    let kept = fs::read(dir.path().join(format!("runs/{}.json", run.id))).unwrap();
+    assert_eq!(serde_json::from_slice::<Run>(&kept).unwrap(), run);
+}
+
+#[test]
+fn a_gap_run_accounts_for_all_of_its_time() {
+    let dir = tempfile::tempdir().unwrap();
+    // As an ordinary thread: this test shall not take the CPU from others.
+    let arguments = ["gap", "--cpus", &last_cpu(), "--policy", "other", "--for", "300ms", "--json"];
+    let run = run_of(&measure(dir.path(), &arguments).output().unwrap());
+    let thread = &run.threads[0];
+    assert_eq!(thread.expected, thread.obtained);
+    assert_eq!(thread.readings.count, thread.obtained);
+    assert!(thread.corrected.is_none());
+    // The sum of the gaps is the time that the run was asked to last, and one gap at most.
+    let (sum, max) = (thread.readings.sum, thread.readings.max.unwrap());
+    assert!(sum.0 + 1 >= 300_000_000 && sum.0 <= 300_000_000 + max.0, "{sum:?} {max:?}");
+    assert!(thread.stolen <= sum);
+    assert!(run.clock.floor > Nanos::ZERO);
+}
+
+#[test]
+fn a_stop_of_known_length_is_found_with_its_length_and_its_missed_periods() {
+    let dir = tempfile::tempdir().unwrap();
+    let interval = 1_000_000;
+    let arguments = ["wakeup", "--interval", "1ms", "--for", "3s", "--policy", "other", "--json"];
+    let child = measure(dir.path(), &arguments).spawn().unwrap();
+    let worker = worker(&child);
+
+    let before_stop = monotonic();
+    signal(worker, Signal::STOP);
+    until("the worker stands", || stat(worker).filter(|fields| fields[0] == "T"));
+    let stands = monotonic();
+    let woken = wakes(worker);
+    thread::sleep(Duration::from_millis(300));
+    let before_go = monotonic();
+    signal(worker, Signal::CONT);
+    // Two more: the first switch of the stopped thread may be the end of the stop itself.
+    until("the worker goes on", || (wakes(worker) > woken + 2).then_some(()));
+    let goes = monotonic();
+
+    let run = run_of(&child.wait_with_output().unwrap());
+    let thread = &run.threads[0];
+    let found = |r: &&run::Reading| {
+        let end = run.monotonic.0 + r.at.0;
+        end >= before_go && end - r.value.0 <= stands + interval
+    };
+    let stall = thread.worst.iter().find(found).expect("the stop is among the worst readings");
+    let second = thread.worst.iter().filter(|r| *r != stall).map(|r| r.value.0).max().unwrap_or(0);
+    // From the first expiry within the stop, at most one period after its begin, until after the
+    // signal to go on; and no longer than from before the first signal until seen to go.
+    assert!(stall.value.0 >= before_go - stands - interval, "{stall:?}");
+    assert!(stall.value.0 <= goes - before_stop + interval + second, "{stall:?}");
+    assert_eq!(stall.missed, stall.value.0 / interval);
+    assert_eq!((thread.expected, thread.obtained + thread.missed), (3000, 3000));
+    let corrected = thread.corrected.as_ref().unwrap();
+    assert!(corrected.above(Nanos(interval)) + 1 >= stall.missed, "each missed period has waited");
+    assert!(run.findings.iter().any(|f| f.id == "run.missed"));
+}
+
+#[test]
+fn ctrl_c_ends_a_run_with_what_there_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let child = measure(dir.path(), &["wakeup", "--for", "1h", "--json"]).spawn().unwrap();
+    let worker = worker(&child);
+    // To both, as a terminal does to a whole foreground group, or a service manager.
+    signal(worker, Signal::TERM);
+    signal(child.id(), Signal::INT);
+    let run = run_of(&child.wait_with_output().unwrap());
+    let thread = &run.threads[0];
+    assert!(run.interrupted && run.lasted < Nanos::from_secs(3600));
+    assert!(thread.obtained >= 50);
+    assert_eq!(thread.expected, thread.obtained + thread.missed);
+    assert!(run.findings.iter().any(|f| f.id == "run.interrupted"));
+}
+
+#[test]
+fn nothing_outlives_a_killed_program() {
+    if stress_ng_is_missing() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = ["wakeup", "--for", "1h", "--policy", "other", "--stress", "fork=1"];
+    let mut child = measure(dir.path(), &arguments).spawn().unwrap();
+    worker(&child);
+    let born = |pid: u32| stat(pid).map(|fields| fields[19].clone());
+    let all: Vec<(u32, Option<String>)> =
+        descendants(child.id()).into_iter().map(|pid| (pid, born(pid))).collect();
+    assert!(all.len() >= 3, "worker, stress-ng, stressor: {all:?}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // A zombie has ended: whoever inherits it may take its time to notice.
+    let lives = |pid: u32| stat(pid).is_some_and(|fields| fields[0] != "Z");
+    until("worker and stress end", || {
+        all.iter().all(|(pid, at)| born(*pid) != *at || !lives(*pid)).then_some(())
+    });
+
+    // The directory that it left is removed by the next one.
+    let left = || {
+        fs::read_dir(dir.path())
+            .unwrap()
+            .flatten()
+            .filter(|e| e.file_name().to_string_lossy().starts_with("quietcores-stress-"))
+            .count()
+    };
+    let mut stress = quietcores();
+    stress.args(["stress", "fork=1", "--for", "500ms", "--json"]).env("TMPDIR", dir.path());
+    let output = stress.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(left(), 0);
+    let done: run::Stress = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(done.throughput.len(), 1);
+    assert_eq!(done.throughput[0].stressor, "fork");
+    assert!(done.throughput[0].operations > 0.0 && done.throughput[0].per_second > 0.0);
+}
+
+#[test]
+fn stress_stays_on_its_cpus_and_is_written_into_the_run() {
+    if stress_ng_is_missing() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let cpu = last_cpu();
+    let arguments = [
+        "wakeup",
+        "--for",
+        "2s",
+        "--policy",
+        "other",
+        "--stress",
+        "dentry=1,fork=1",
+        "--stress-cpus",
+        &cpu,
+        "--json",
+    ];
+    let child = measure(dir.path(), &arguments).spawn().unwrap();
+    worker(&child);
+    let stress: Vec<u32> =
+        descendants(child.id()).into_iter().filter(|p| name(*p)[0].contains("stress-ng")).collect();
+    assert!(!stress.is_empty());
+    for pid in stress {
+        let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { continue };
+        let allowed = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:"));
+        assert!(allowed.is_none_or(|list| list.trim() == cpu), "{allowed:?}");
+    }
+    let run = run_of(&child.wait_with_output().unwrap());
+    let stress = run.stress.unwrap();
+    assert_eq!(stress.cpus.to_string(), cpu);
+    assert_eq!(stress.names, ["dentry=1", "fork=1"]);
+    let names: Vec<&str> = stress.throughput.iter().map(|t| t.stressor.as_str()).collect();
+    assert_eq!(names, ["dentry", "fork"]);
+    assert!(stress.throughput.iter().all(|t| t.operations > 0.0));
+}
+
+#[test]
+fn what_cannot_be_asked_is_answered_by_a_sentence_and_status_2() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+    for (arguments, sentence) in [
+        (vec!["wakeup", "--interval", "0us"], "10us to 1s"),
+        (vec!["wakeup", "--interval", "2s"], "10us to 1s"),
+        (vec!["wakeup", "--interval", "200"], "is not a duration"),
+        (vec!["wakeup", "--for", "0s"], "1ns to 24h"),
+        (vec!["wakeup", "--for", "25h"], "1ns to 24h"),
+        (vec!["wakeup", "--for", "100us"], "before its first period"),
+        (vec!["wakeup", "--priority", "0"], "1 to 99"),
+        (vec!["wakeup", "--policy", "rr", "--priority", "100"], "1 to 99"),
+        (vec!["wakeup", "--policy", "other", "--priority", "5"], "no priority"),
+        (vec!["wakeup", "--policy", "mystery"], "invalid value"),
+        (vec!["wakeup", "--cpus", "8000"], "CPU 8000 does not exist here or is offline"),
+        (vec!["wakeup", "--cpus", ""], "no CPU is named"),
+        (vec!["wakeup", "--cpus", "3-1"], "upwards"),
+        (vec!["wakeup", "--stress-cpus", "8000", "--stress", "kernel"], "stress cannot run"),
+        (vec!["wakeup", "--stress", "nonsense"], "stress"),
+        (vec!["gap", "--cpus", all.trim(), "--policy", "fifo"], "no CPU to the rest"),
+        (vec!["wakeup", "--buckets", "2000000"], "buckets"),
+    ] {
+        let output = measure(dir.path(), &arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(sentence), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty() && !said.contains("panicked"), "{arguments:?}: {said}");
+    }
+    let worker = quietcores().arg("worker").output().unwrap();
+    assert_eq!(worker.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&worker.stderr).contains("started by `measure`"));
+}
+
+#[test]
+fn a_refused_policy_is_a_finding_and_with_strict_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    // Pinned to one CPU of several, the kernel refuses SCHED_DEADLINE to everybody.
+    if thread::available_parallelism().unwrap().get() < 2 {
+        eprintln!("skipped: with one CPU nothing is refused");
+        return;
+    }
+    let arguments = ["wakeup", "--for", "200ms", "--policy", "deadline", "--json"];
+    let run = run_of(&measure(dir.path(), &arguments).output().unwrap());
+    let finding = run.findings.iter().find(|f| f.id == "run.policy").unwrap();
+    assert!(finding.evidence.contains("not permitted"), "{finding:?}");
+    assert!(finding.remedy.contains("root domain"), "{finding:?}");
+    assert_eq!(run.threads[0].scheduling.policy, Policy::Other);
+    let strict = measure(dir.path(), &arguments).arg("--strict").output().unwrap();
+    assert_eq!(strict.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&strict.stderr).contains("deadline"), "{strict:?}");
+}
+
+#[test]
+fn a_disk_that_refuses_does_not_take_the_figures_back() {
+    let output = measure(Path::new("/proc/nothing"), &["wakeup", "--for", "100ms", "--json"])
+        .env_remove("TMPDIR")
+        .output()
+        .unwrap();
+    run_of(&output);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("not kept"));
+}

@@ -1,0 +1,476 @@
+//! The program itself, on the machine that runs the tests: apply, killed at every act, revert, and
+//! the machine compared with what it was.
+//!
+//! These tests change the machine for seconds at a time. They need root and two CPUs, and say so
+//! where they are skipped.
+
+use rustix::process::Signal;
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::{Mutex, MutexGuard},
+    time::Duration,
+};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_quietcores");
+
+/// One test at a time changes the machine, among all test programs of this project.
+struct Machine {
+    _thread: MutexGuard<'static, ()>,
+    _process: File,
+    state: tempfile::TempDir,
+    cpu: u32,
+}
+
+impl Machine {
+    /// `None`, with the reason on standard error, where these tests cannot run.
+    fn take() -> Option<Machine> {
+        static ONE: Mutex<()> = Mutex::new(());
+        let thread = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: root is needed to put up a shield");
+            return None;
+        }
+        let online = read("/sys/devices/system/cpu/online");
+        let online: quiet_types::CpuSet = online.parse().unwrap();
+        let Some(cpu) = online.iter().last().filter(|_| online.len() > 1) else {
+            eprintln!("skipped: one CPU cannot be shared out");
+            return None;
+        };
+        let path = std::env::temp_dir().join("quietcores-machine.lock");
+        let file = File::options().create(true).append(true).open(path).unwrap();
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let state = tempfile::tempdir().unwrap();
+        Some(Machine { _thread: thread, _process: file, state, cpu: cpu.0 })
+    }
+
+    fn state(&self) -> PathBuf {
+        self.state.path().join("state")
+    }
+
+    fn apply(&self) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.args(["apply", "--yes", "--cpus", &self.cpu.to_string(), "--state"]);
+        command.arg(self.state()).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, verb: &str) -> Output {
+        let mut command = Command::new(PROGRAM);
+        command.arg(verb).arg("--state").arg(self.state()).output().unwrap()
+    }
+
+    /// Reverts, and fails the test unless everything is as it was.
+    fn revert_to(&self, before: &Capture, when: &str) {
+        let reverted = self.run("revert");
+        let said = text(&reverted);
+        assert_eq!(reverted.status.code(), Some(0), "{when}: {said}");
+        assert_eq!(before.differences(&Capture::take()), Vec::<String>::new(), "{when}: {said}");
+    }
+}
+
+impl Drop for Machine {
+    /// A failed test must not leave a shield behind.
+    fn drop(&mut self) {
+        if self.state().join("journal.jsonl").exists() {
+            eprintln!("reverting after a failure: {}", text(&self.run("revert")));
+        }
+    }
+}
+
+/// All that a shield may change.
+struct Capture {
+    files: BTreeMap<String, String>,
+    /// By TID and start time: cpuset, CPUs, scheduling.
+    threads: BTreeMap<(u32, String), (String, String)>,
+}
+
+impl Capture {
+    fn take() -> Capture {
+        let mut files = BTreeMap::new();
+        let mut keep = |path: String| {
+            if let Ok(text) = fs::read_to_string(&path) {
+                files.insert(path, text);
+            }
+        };
+        for irq in names("/proc/irq") {
+            keep(format!("/proc/irq/{irq}/smp_affinity_list"));
+        }
+        keep("/proc/irq/default_smp_affinity".into());
+        for name in ["cpumask", "cpumask_requested", "cpumask_isolated", "writeback/cpumask"] {
+            keep(format!("/sys/devices/virtual/workqueue/{name}"));
+        }
+        for name in ["sched_rt_runtime_us", "sched_rt_period_us"] {
+            keep(format!("/proc/sys/kernel/{name}"));
+        }
+        for cpu in 0..8 {
+            keep(format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime"));
+        }
+        let mounts = read("/proc/self/mountinfo");
+        for mount in mounts.lines().filter(|line| line.contains(" - cgroup")) {
+            let at = mount.split(' ').nth(4).unwrap();
+            cpusets(Path::new(at), &mut keep);
+        }
+        Capture { files, threads: threads() }
+    }
+
+    /// What is not as it was; threads that came or went meanwhile are passed over.
+    fn differences(&self, after: &Capture) -> Vec<String> {
+        let mut found = Vec::new();
+        for path in self.files.keys().chain(after.files.keys()) {
+            let (old, new) = (self.files.get(path), after.files.get(path));
+            if old != new {
+                found.push(format!("{path}: {old:?} -> {new:?}"));
+            }
+        }
+        for (id, (name, old)) in &self.threads {
+            if let Some((_, new)) = after.threads.get(id)
+                && old != new
+            {
+                found.push(format!("{name} {id:?}: {old} -> {new}"));
+            }
+        }
+        found.sort();
+        found.dedup();
+        found
+    }
+}
+
+/// Every file of every cpuset below `dir`.
+fn cpusets(dir: &Path, keep: &mut impl FnMut(String)) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            cpusets(&entry.path(), keep);
+        } else if name.starts_with("cpuset.") && !name.contains("pressure")
+            || name == "cgroup.subtree_control"
+        {
+            keep(entry.path().display().to_string());
+        }
+    }
+}
+
+fn threads() -> BTreeMap<(u32, String), (String, String)> {
+    let mut found = BTreeMap::new();
+    for pid in names("/proc").iter().filter(|name| name.parse::<u32>().is_ok()) {
+        for tid in names(&format!("/proc/{pid}/task")) {
+            let Some((id, value)) = thread(pid, &tid) else { continue };
+            found.insert(id, value);
+        }
+    }
+    found
+}
+
+fn thread(pid: &str, tid: &str) -> Option<((u32, String), (String, String))> {
+    let file = |name: &str| fs::read_to_string(format!("/proc/{pid}/task/{tid}/{name}")).ok();
+    let stat = file("stat")?;
+    let (open, close) = (stat.find('(')?, stat.rfind(')')?);
+    let name = stat[open + 1..close].to_owned();
+    let fields: Vec<&str> = stat[close + 1..].split_ascii_whitespace().collect();
+    // Workers of the unbound workqueues come, go and are given CPUs by the kernel; threads of
+    // interrupts follow theirs when it next fires.
+    if name.starts_with("kworker/u") || name.starts_with("irq/") || fields[0] == "Z" {
+        return None;
+    }
+    let (start, nice, priority, policy) = (fields[19], fields[16], fields[37], fields[38]);
+    let status = file("status")?;
+    let cpus = status.lines().find(|line| line.starts_with("Cpus_allowed_list"))?;
+    let groups = file("cgroup")?;
+    let set = groups
+        .lines()
+        .find(|line| line.contains(":cpuset") || line.contains("cpuset:"))
+        .unwrap_or_default();
+    let value = format!("{set} {cpus} policy {policy} priority {priority} nice {nice}");
+    Some(((tid.parse().ok()?, start.to_owned()), (name, value)))
+}
+
+fn names(dir: &str) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn text(output: &Output) -> String {
+    let both = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8_lossy(&both).into_owned()
+}
+
+#[test]
+fn a_shield_goes_up_is_seen_and_comes_down_without_a_trace() {
+    let Some(machine) = Machine::take() else { return };
+    let before = Capture::take();
+
+    let applied = machine.apply().output().unwrap();
+    assert!(matches!(applied.status.code(), Some(0 | 1)), "{}", text(&applied));
+    let up = Capture::take();
+    assert_ne!(before.differences(&up), Vec::<String>::new(), "nothing was changed");
+
+    let again = machine.apply().output().unwrap();
+    assert_eq!(again.status.code(), Some(2));
+    assert!(text(&again).contains("a shield is up already"), "{}", text(&again));
+
+    let json = Command::new(PROGRAM)
+        .args(["status", "--json", "--state"])
+        .arg(machine.state())
+        .output()
+        .unwrap();
+    let status: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(status["schema"], "quietcores.status/1");
+    assert_eq!(status["state"], "up");
+    assert_eq!(status["shield"]["cpus"], machine.cpu.to_string());
+    assert_eq!(status["drift"], serde_json::json!([]));
+    let foreign = status["residents"].as_array().unwrap().iter();
+    let foreign: Vec<_> = foreign.filter(|r| r["kind"] == "foreign").collect();
+    assert!(foreign.is_empty(), "{foreign:?}");
+
+    machine.revert_to(&before, "after a whole apply");
+    let nothing = machine.run("revert");
+    assert_eq!(nothing.status.code(), Some(0));
+    assert!(text(&nothing).contains("No shield is up"), "{}", text(&nothing));
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn killed_at_every_act_of_apply_revert_restores_everything() {
+    let Some(machine) = Machine::take() else { return };
+    let before = Capture::take();
+    let mut kills = 0;
+    for act in 1.. {
+        let fault = format!("kill:{act}");
+        let applied = machine.apply().env("QUIETCORES_FAULT", &fault).output().unwrap();
+        if applied.status.signal() != Some(Signal::KILL.as_raw()) {
+            assert!(matches!(applied.status.code(), Some(0 | 1)), "{}", text(&applied));
+            break;
+        }
+        kills += 1;
+        if machine.state().join("journal.jsonl").exists() {
+            let status = machine.run("status");
+            let said = text(&status);
+            let whole = said.contains(" is up since ");
+            assert!(whole || said.contains("did not come to its end"), "{fault}: {said}");
+        }
+        machine.revert_to(&before, &fault);
+    }
+    machine.revert_to(&before, "after the last act");
+    assert!(kills > 50, "only {kills} acts");
+    eprintln!("killed {kills} times");
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn killed_while_reverting_the_next_revert_does_the_rest() {
+    let Some(machine) = Machine::take() else { return };
+    let before = Capture::take();
+    // Every act is tried against a kernel of our own in the library's tests; here some are.
+    for act in (1..).step_by(11) {
+        let applied = machine.apply().output().unwrap();
+        assert!(matches!(applied.status.code(), Some(0 | 1)), "{}", text(&applied));
+        let fault = format!("kill:{act}");
+        let reverted = Command::new(PROGRAM)
+            .args(["revert", "--state"])
+            .arg(machine.state())
+            .env("QUIETCORES_FAULT", &fault)
+            .output()
+            .unwrap();
+        if reverted.status.signal() != Some(Signal::KILL.as_raw()) {
+            assert_eq!(reverted.status.code(), Some(0), "{}", text(&reverted));
+            assert!(act > 20, "only {act} acts");
+            break;
+        }
+        machine.revert_to(&before, &format!("revert with {fault}"));
+    }
+    machine.revert_to(&before, "after the last act");
+}
+
+/// Numbers that differ from run to run; the seed is said so that a failure can be understood.
+fn instants(count: usize) -> Vec<Duration> {
+    let mut seed = std::process::id() as u64 | 1;
+    eprintln!("seed {seed}");
+    (0..count)
+        .map(|_| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            Duration::from_micros(seed % 250_000)
+        })
+        .collect()
+}
+
+#[test]
+fn killed_from_outside_at_any_instant_revert_restores_everything() {
+    let Some(machine) = Machine::take() else { return };
+    let before = Capture::take();
+    for instant in instants(6) {
+        let mut child =
+            machine.apply().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(instant);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        machine.revert_to(&before, &format!("killed after {instant:?}"));
+    }
+}
+
+#[test]
+fn a_sigterm_during_apply_leaves_a_whole_shield_or_none() {
+    let Some(machine) = Machine::take() else { return };
+    let before = Capture::take();
+    for instant in instants(6) {
+        let child = machine.apply().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(instant);
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, Signal::TERM).unwrap();
+        let applied = child.wait_with_output().unwrap();
+        let up = machine.state().join("journal.jsonl").exists();
+        match applied.status.code() {
+            Some(0 | 1) => assert!(up, "{}", text(&applied)),
+            // Before the program listens, or rolled back.
+            _ => assert!(!up, "{instant:?}: {}", text(&applied)),
+        }
+        machine.revert_to(&before, &format!("SIGTERM after {instant:?}"));
+    }
+}
+
+#[test]
+fn a_full_disk_under_the_journal_changes_nothing() {
+    let Some(machine) = Machine::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let before = Capture::take();
+    let (mut refused, mut applied) = (0, 0);
+    // A file system of its own, of so many pages, that only this command sees.
+    for pages in 1..40 {
+        let script = "mount -t tmpfs -o size=$2,mode=700 tmpfs $1 || exit 99; shift 2; \"$@\"; \
+                      code=$?; \"$1\" revert --state \"$7\" >&2 || exit 98; exit $code";
+        let out = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"])
+            .arg(dir.path())
+            .arg(format!("{}", pages * 4096))
+            .args([PROGRAM, "apply", "--yes", "--cpus", &machine.cpu.to_string(), "--state"])
+            .arg(dir.path().join("state"))
+            .output();
+        let Ok(out) = out else {
+            eprintln!("skipped: unshare of util-linux is not here");
+            return;
+        };
+        let said = text(&out);
+        match out.status.code() {
+            Some(99) => {
+                eprintln!("skipped: no mount of our own may be made: {said}");
+                return;
+            }
+            Some(0 | 1) => applied += 1,
+            code => {
+                assert_eq!(code, Some(2), "{pages} pages: {said}");
+                assert!(said.contains("cannot write the journal"), "{pages} pages: {said}");
+                assert!(said.contains("No space left on device"), "{pages} pages: {said}");
+                refused += 1;
+            }
+        }
+        let now = before.differences(&Capture::take());
+        assert_eq!(now, Vec::<String>::new(), "{pages} pages: {said}");
+        if applied == 1 {
+            break;
+        }
+    }
+    assert!(refused > 1 && applied == 1, "{refused} refused, {applied} applied");
+}
+
+#[test]
+fn what_somebody_else_changes_is_seen_as_drift_and_left_alone() {
+    let Some(machine) = Machine::take() else { return };
+    let default = "/proc/irq/default_smp_affinity";
+    let before = Capture::take();
+    let theirs = format!("{:x}", 1u64 << machine.cpu);
+    let applied = machine.apply().output().unwrap();
+    assert!(matches!(applied.status.code(), Some(0 | 1)), "{}", text(&applied));
+
+    fs::write(default, &theirs).unwrap();
+    let status = machine.run("status");
+    assert_eq!(status.status.code(), Some(1), "{}", text(&status));
+    assert!(text(&status).contains(default), "{}", text(&status));
+
+    let reverted = machine.run("revert");
+    assert_eq!(reverted.status.code(), Some(1), "{}", text(&reverted));
+    let said = text(&reverted);
+    assert!(said.contains("changed since by somebody else, left: /proc/irq/default"), "{said}");
+    assert_eq!(read(default).trim().trim_start_matches('0'), theirs);
+
+    fs::write(default, before.files[default].trim()).unwrap();
+    machine.revert_to(&before, "after their value was taken back");
+}
+
+#[test]
+fn a_task_that_somebody_puts_onto_the_shield_is_named() {
+    let Some(machine) = Machine::take() else { return };
+    let before = Capture::take();
+    let applied = machine.apply().output().unwrap();
+    assert!(matches!(applied.status.code(), Some(0 | 1)), "{}", text(&applied));
+    // Out of every group of the shield, as a careless script might.
+    let mounts = read("/proc/self/mountinfo");
+    let root = mounts
+        .lines()
+        .find(|line| line.contains(" - cgroup ") && line.ends_with("cpuset"))
+        .map(|line| format!("{}/tasks", line.split(' ').nth(4).unwrap()));
+    if let Some(root) = root {
+        let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+        fs::write(root, sleeper.id().to_string()).unwrap();
+        let status = machine.run("status");
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        let said = text(&status);
+        assert_eq!(status.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("thread {} (sleep)", sleeper.id())), "{said}");
+    } else {
+        eprintln!("skipped in part: cpuset is not on cgroup v1 here");
+    }
+    machine.revert_to(&before, "after the intruder");
+}
+
+#[test]
+fn a_chain_with_mistakes_gets_file_line_and_remedy_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let chain = dir.path().join("room.toml");
+    for (text_of, line, sentence) in [
+        ("[chain]\ncpus = \"0-9000\"\n", 2, "CPU numbers end at 8191"),
+        ("[chain]\ncpus = \"8000\"\n", 2, "CPU 8000 is not on this machine"),
+        ("[chain]\nspeed = 3\n", 2, "unknown field `speed`"),
+        ("[[link]]\nname = \"\"\nprocess = \"x\"\n", 2, "a name is empty"),
+    ] {
+        fs::write(&chain, text_of).unwrap();
+        for verb in ["plan", "apply"] {
+            let out = Command::new(PROGRAM).arg(verb).arg(&chain).output().unwrap();
+            let said = text(&out);
+            assert_eq!(out.status.code(), Some(2), "{verb}: {said}");
+            assert!(said.contains(&format!("room.toml:{line}:")), "{verb}: {said}");
+            assert!(said.contains(sentence), "{verb}: {said}");
+            assert!(out.stdout.is_empty());
+        }
+    }
+    let out = Command::new(PROGRAM).args(["plan", "nowhere.toml"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out).contains("cannot read the chain file nowhere.toml"), "{}", text(&out));
+    let out = Command::new(PROGRAM).args(["plan", "--cpus", "8000"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out).contains("CPU 8000 is not on this machine"), "{}", text(&out));
+}
+
+#[test]
+fn without_yes_and_without_a_terminal_nothing_is_applied() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = Command::new(PROGRAM)
+        .args(["apply", "--state"])
+        .arg(dir.path().join("state"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = text(&out);
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("add --yes") || said.contains("without root"), "{said}");
+    assert!(!dir.path().join("state").exists());
+}

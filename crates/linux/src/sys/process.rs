@@ -1,0 +1,107 @@
+//! Processes that must not outlive this one, signals held back, and what hit a thread.
+#![allow(unsafe_code)]
+
+use rustix::process::Signal;
+use std::{
+    io,
+    os::unix::process::CommandExt,
+    process::{Child, Command},
+};
+
+/// Blocks SIGINT, SIGTERM and SIGHUP in the calling thread and the threads it makes later.
+///
+/// # Errors
+/// Never on Linux with these signals; the kernel's answer is passed on all the same.
+///
+/// # Source
+/// pthread_sigmask(3).
+pub fn block_signals() -> io::Result<()> {
+    let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset fills the set that it is given.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the set was filled above; the signal numbers are valid.
+        unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
+    }
+    // SAFETY: the set is filled; the old mask is not asked for.
+    let error =
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
+}
+
+/// Starts `command` in a process group of its own, to be sent `signal` when the calling *thread*
+/// ends, however it ends.
+///
+/// # Errors
+/// As `Command::spawn`; `ESRCH` when the caller died meanwhile.
+///
+/// # Source
+/// `PR_SET_PDEATHSIG` in prctl(2).
+pub fn spawn_bound(command: &mut Command, signal: Signal) -> io::Result<Child> {
+    let parent = rustix::process::getpid();
+    command.process_group(0);
+    let bind = move || {
+        rustix::process::set_parent_process_death_signal(Some(signal))?;
+        // The parent may have died before the line above: then nobody sends the signal.
+        if rustix::process::getppid() == Some(parent) {
+            Ok(())
+        } else {
+            Err(io::Error::from_raw_os_error(libc::ESRCH))
+        }
+    };
+    // SAFETY: between fork and exec the closure makes two system calls: no allocation, no lock.
+    unsafe { command.pre_exec(bind) };
+    command.spawn()
+}
+
+/// What hit the calling thread since it began: `minor_faults`, `major_faults`,
+/// `voluntary_switches`, `involuntary_switches`.
+///
+/// # Source
+/// getrusage(2), `RUSAGE_THREAD`.
+pub fn thread_usage() -> io::Result<[(&'static str, u64); 4]> {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the buffer is a whole rusage.
+    let done = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeroed above, and filled by the kernel.
+    let usage = unsafe { usage.assume_init() };
+    let count = |n: libc::c_long| u64::try_from(n).unwrap_or(0);
+    Ok([
+        ("minor_faults", count(usage.ru_minflt)),
+        ("major_faults", count(usage.ru_majflt)),
+        ("voluntary_switches", count(usage.ru_nvcsw)),
+        ("involuntary_switches", count(usage.ru_nivcsw)),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_process_ends_with_the_thread_that_started_it() {
+        let pid = std::thread::spawn(|| {
+            let mut sleep = Command::new("sleep");
+            spawn_bound(sleep.arg("60"), Signal::KILL).unwrap()
+        })
+        .join();
+        let mut child = pid.unwrap();
+        // Waits for its end, which comes from the signal: the sleep itself lasts a minute.
+        let status = child.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGKILL));
+    }
+
+    #[test]
+    fn touching_new_memory_shows_as_faults() {
+        let before = thread_usage().unwrap();
+        let mut memory = vec![0u8; 4 << 20];
+        for page in memory.chunks_mut(4096) {
+            page[0] = 1;
+        }
+        std::hint::black_box(&memory);
+        assert!(thread_usage().unwrap()[0].1 > before[0].1);
+    }
+}

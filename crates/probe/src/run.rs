@@ -1,0 +1,216 @@
+//! Makes a run: starts the measuring process, follows it, and writes down what surrounds it.
+
+use crate::{
+    Error, Request, Result, Stress,
+    host::{host, kind, stamp},
+    judge, state,
+    worker::{self, Order, Part, STRIDE},
+};
+use quiet_linux::{
+    Root,
+    sys::{memory::SharedWords, process, sched},
+};
+use quiet_types::{
+    CpuSet, Nanos,
+    run::{self, Run},
+};
+use rustix::process::Signal;
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom, Write},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How often progress is told and the stop flag looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long the measuring process may take to end after it was told to.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Since the measuring process was started.
+    pub elapsed: Nanos,
+    /// Of so much.
+    pub length: Nanos,
+    /// Readings taken by all threads; for gap, only what was told lately.
+    pub obtained: u64,
+    /// Periods missed by all threads.
+    pub missed: u64,
+    /// Largest reading so far.
+    pub max: Nanos,
+}
+
+/// Makes one run, and ends it early with what there is when `stop` is raised.
+///
+/// `progress` is called about twenty times a second, on the calling thread. Meanwhile the calling
+/// thread keeps off the measured CPUs.
+///
+/// # Errors
+/// A sentence, when the request cannot be met on this machine (see [`Request::check`]), the
+/// stress cannot be started, or the measuring process fails.
+pub fn run(
+    request: &Request,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Run> {
+    let root = Root::system()?;
+    request.check(&root)?;
+    let _elsewhere = Elsewhere::than(&request.spec.cpus);
+    let stress = match request.stress.as_slice() {
+        [] => None,
+        names => Some(Stress::start(names, &request.stress_cpus)?),
+    };
+    let before = state(&root, &request.spec.cpus);
+    let (started, id) = stamp(&root, kind(request.spec.probe));
+    let measured = measure(request, stop, progress);
+    let after = state(&root, &request.spec.cpus);
+    // Ended before a failure is passed on.
+    let stress = stress.map(Stress::stop).transpose();
+    let part = measured?;
+    let mut run = Run {
+        schema: run::SCHEMA.to_owned(),
+        id,
+        label: request.label.clone(),
+        spec: request.spec.clone(),
+        started,
+        monotonic: part.monotonic,
+        lasted: part.lasted,
+        interrupted: part.interrupted,
+        host: host(&root),
+        clock: part.clock,
+        threads: part.threads,
+        stress: stress?,
+        entry: request.entry.clone(),
+        before,
+        after,
+        findings: part.findings,
+    };
+    let more = judge::judge(&run);
+    run.findings.extend(more);
+    Ok(run)
+}
+
+/// The measuring process and what it writes.
+struct Worker {
+    child: Child,
+    output: thread::JoinHandle<Vec<u8>>,
+    errors: thread::JoinHandle<Vec<u8>>,
+}
+
+fn measure(
+    request: &Request,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Part> {
+    let threads = request.spec.cpus.len();
+    let cannot = |e: std::io::Error| Error::new(format!("cannot start the measuring process: {e}"));
+    let (shared, mut file) = SharedWords::create(STRIDE * (threads + 1)).map_err(cannot)?;
+    let behind = file.seek(SeekFrom::End(0)).map_err(cannot)?;
+    let order = serde_json::to_vec(&Order::of(request)).map_err(|e| cannot(e.into()))?;
+    file.write_all(&order).map_err(cannot)?;
+    // The position is shared with the worker: it tells where the order begins.
+    file.seek(SeekFrom::Start(behind)).map_err(cannot)?;
+    let mut worker = Worker::start(file).map_err(cannot)?;
+
+    let began = Instant::now();
+    let mut told_to_stop: Option<Instant> = None;
+    while !worker.output.is_finished() {
+        thread::sleep(LOOK);
+        progress(&tell(shared.words(), request, threads, began));
+        if stop.load(Relaxed) && told_to_stop.is_none() {
+            shared.words()[0].store(1, Relaxed);
+            told_to_stop = Some(Instant::now());
+        }
+        if told_to_stop.is_some_and(|since| since.elapsed() > GRACE) {
+            let _ = worker.child.kill();
+            let _ = worker.child.wait();
+            return Err(Error::new(
+                "the measuring process did not end when told to; it was killed",
+            ));
+        }
+    }
+    worker.end()
+}
+
+fn tell(words: &[AtomicU64], request: &Request, threads: usize, began: Instant) -> Progress {
+    let mut all = Progress {
+        elapsed: Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)),
+        length: request.spec.length,
+        ..Default::default()
+    };
+    for live in (0..threads).map(|index| worker::live(words, index)) {
+        all.obtained += live.obtained.load(Relaxed);
+        all.missed += live.missed.load(Relaxed);
+        all.max = all.max.max(Nanos(live.max.load(Relaxed)));
+    }
+    all
+}
+
+impl Worker {
+    fn start(input: File) -> std::io::Result<Worker> {
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .arg("worker")
+            .stdin(Stdio::from(input))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = process::spawn_bound(&mut command, Signal::KILL)?;
+        let output = drain(child.stdout.take());
+        let errors = drain(child.stderr.take());
+        Ok(Worker { child, output, errors })
+    }
+
+    fn end(mut self) -> Result<Part> {
+        let status = self.child.wait();
+        let output = self.output.join().unwrap_or_default();
+        let errors = self.errors.join().unwrap_or_default();
+        match status {
+            Ok(status) if status.success() => serde_json::from_slice(&output)
+                .map_err(|e| Error::new(format!("the measuring process wrote nonsense: {e}"))),
+            Ok(status) => {
+                let said = String::from_utf8_lossy(&errors);
+                let said = said.trim().trim_start_matches("quietcores: ").trim();
+                Err(Error::new(match said {
+                    "" => format!("the measuring process ended without a result ({status})"),
+                    said => quiet_types::printable(said, 500),
+                }))
+            }
+            Err(e) => Err(Error::new(format!("cannot wait for the measuring process: {e}"))),
+        }
+    }
+}
+
+/// Reads a pipe to its end beside us, so that the other side never waits.
+fn drain(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(pipe) = pipe {
+            let _ = pipe.take(256 << 20).read_to_end(&mut bytes);
+        }
+        bytes
+    })
+}
+
+/// Keeps the calling thread off some CPUs until it is dropped, where it may run on others.
+struct Elsewhere(Option<CpuSet>);
+
+impl Elsewhere {
+    fn than(cpus: &CpuSet) -> Elsewhere {
+        let Ok(allowed) = sched::affinity(0) else { return Elsewhere(None) };
+        let rest = allowed.difference(cpus);
+        let moved = !rest.is_empty() && rest != allowed && sched::set_affinity(0, &rest).is_ok();
+        Elsewhere(moved.then_some(allowed))
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        if let Some(allowed) = &self.0 {
+            let _ = sched::set_affinity(0, allowed);
+        }
+    }
+}

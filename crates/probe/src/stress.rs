@@ -1,0 +1,237 @@
+//! Work in the background that hurts: named suites, run by stress-ng.
+//!
+//! What hurts a real-time thread on an ordinary kernel is long work inside the kernel (tearing
+//! down directory entries, page faults, fork), not busy CPUs; see `benches/` for figures.
+
+mod suite;
+mod temp;
+
+pub use suite::{Suite, suites};
+
+use crate::{Error, Result, request};
+use quiet_linux::{
+    Root,
+    sys::{process, sched},
+};
+use quiet_types::{CpuSet, printable, run};
+use rustix::process::Signal;
+use std::{
+    fs::File,
+    io::Read,
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+use temp::TempDir;
+
+/// How long the stressors may take to be at work before a run begins.
+const SETTLE: Duration = Duration::from_millis(500);
+/// How long they may take to end after SIGTERM, before SIGKILL.
+const GRACE: Duration = Duration::from_secs(10);
+/// What stress-ng complains about.
+const SAID: &str = "errors.txt";
+
+/// Stress that runs until [`Stress::stop`]; ends with the calling thread also when that is killed.
+#[derive(Debug)]
+pub struct Stress {
+    child: Child,
+    names: Vec<String>,
+    command: Vec<String>,
+    cpus: CpuSet,
+    dir: TempDir,
+}
+
+impl Stress {
+    /// Starts suites (`kernel`) and stressors (`fork`, `fork=4`) on `cpus`, or wherever the
+    /// calling thread may run when `cpus` is empty. Returns when they are at work.
+    ///
+    /// # Errors
+    /// A sentence, when stress-ng is not installed, a name is unknown or forbidden, or stress-ng
+    /// ends at once.
+    pub fn start(names: &[String], cpus: &CpuSet) -> Result<Stress> {
+        Stress::start_in(names, cpus, &std::env::temp_dir())
+    }
+
+    /// As [`Stress::start`], with its files below `dir`: a disk that is to be stressed.
+    ///
+    /// # Errors
+    /// As [`Stress::start`], and when `dir` cannot be written.
+    pub fn start_in(names: &[String], cpus: &CpuSet, dir: &std::path::Path) -> Result<Stress> {
+        let root = Root::system()?;
+        let online = request::online(&root)?;
+        let known = known_stressors()?;
+        let mut arguments = suite::arguments(names, online.len(), &known)?;
+        temp::clean(dir);
+        let dir = TempDir::make(dir)
+            .map_err(|e| Error::new(format!("cannot make a directory for the stress: {e}")))?;
+        arguments.extend(
+            ["--temp-path", &dir.path().to_string_lossy(), "--metrics-brief", "--yaml"]
+                .map(str::to_owned),
+        );
+        arguments.push(yaml(&dir).to_string_lossy().into_owned());
+        // As long as it takes: it is ended by a signal. (`--quiet` would keep back the metrics.)
+        arguments.extend(["--timeout", "0"].map(str::to_owned));
+        let mut command = Command::new("stress-ng");
+        command.args(&arguments).stdin(Stdio::null()).stdout(Stdio::null());
+        // A file, which unlike a pipe never fills up and needs nobody to read it.
+        let said = File::create(dir.path().join(SAID))
+            .map_err(|e| Error::new(format!("cannot make a file for the stress: {e}")))?;
+        command.stderr(said);
+        command.current_dir(dir.path());
+        let before = sched::affinity(0)
+            .map_err(|e| Error::new(format!("cannot read where this thread may run: {e}")))?;
+        let cpus = if cpus.is_empty() { before.clone() } else { cpus.clone() };
+        // Affinity is inherited: set it here, start, set it back.
+        sched::set_affinity(0, &cpus)
+            .map_err(|e| Error::new(format!("cannot confine the stress to CPU {cpus}: {e}")))?;
+        let child = process::spawn_bound(&mut command, Signal::TERM);
+        let _ = sched::set_affinity(0, &before);
+        let child = child.map_err(|e| Error::new(format!("cannot start stress-ng: {e}")))?;
+        let mut words = vec!["stress-ng".to_owned()];
+        words.append(&mut arguments);
+        let mut stress = Stress { child, names: names.to_vec(), command: words, cpus, dir };
+        stress.settle()?;
+        Ok(stress)
+    }
+
+    /// CPUs that it may run on.
+    pub fn cpus(&self) -> &CpuSet {
+        &self.cpus
+    }
+
+    /// What was started, word by word.
+    pub fn command(&self) -> &[String] {
+        &self.command
+    }
+
+    /// Whether it still runs; it may have been ended from outside.
+    pub fn runs(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        thread::sleep(SETTLE);
+        if let Ok(Some(status)) = self.child.try_wait() {
+            let mut said = String::new();
+            if let Ok(file) = File::open(self.dir.path().join(SAID)) {
+                let _ = file.take(4096).read_to_string(&mut said);
+            }
+            let said = printable(said.trim(), 300);
+            return Err(Error::new(format!("stress-ng ended at once ({status}): {said}")));
+        }
+        Ok(())
+    }
+
+    /// Ends it and says what it did.
+    ///
+    /// # Errors
+    /// When it cannot be waited for. What its metrics lack is left out.
+    pub fn stop(mut self) -> Result<run::Stress> {
+        self.end()?;
+        let mut text = String::new();
+        if let Ok(file) = File::open(yaml(&self.dir)) {
+            let _ = file.take(1 << 20).read_to_string(&mut text);
+        }
+        Ok(run::Stress {
+            names: std::mem::take(&mut self.names),
+            command: std::mem::take(&mut self.command),
+            cpus: std::mem::take(&mut self.cpus),
+            throughput: throughput(&text),
+        })
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let failed = |e: std::io::Error| Error::new(format!("cannot wait for stress-ng: {e}"));
+        if self.child.try_wait().map_err(failed)?.is_none() {
+            let _ = rustix::process::kill_process(pid, Signal::TERM);
+        }
+        let told = Instant::now();
+        while self.child.try_wait().map_err(failed)?.is_none() {
+            if told.elapsed() > GRACE {
+                let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+                self.child.wait().map_err(failed)?;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        // Stressors that outlived their parent.
+        let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+        Ok(())
+    }
+}
+
+impl Drop for Stress {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+fn yaml(dir: &TempDir) -> PathBuf {
+    dir.path().join("metrics.yaml")
+}
+
+/// The stressors that the installed stress-ng has.
+fn known_stressors() -> Result<Vec<String>> {
+    let output = Command::new("stress-ng").arg("--stressors").stdin(Stdio::null()).output();
+    match output {
+        Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout)
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect()),
+        Ok(output) => Err(Error::new(format!(
+            "stress-ng cannot tell its stressors ({}{})",
+            output.status,
+            output.status.signal().map_or("", |_| ", by a signal")
+        ))),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(Error::new(
+            "stress-ng is not installed, and all stress is run by it; install the package stress-ng \
+             (Debian: `apt install stress-ng`)",
+        )),
+        Err(e) => Err(Error::new(format!("cannot start stress-ng: {e}"))),
+    }
+}
+
+/// The metrics of stress-ng's YAML: those three lines of each stressor that we need.
+fn throughput(text: &str) -> Vec<run::Throughput> {
+    let mut all: Vec<run::Throughput> = Vec::new();
+    for line in text.lines() {
+        let Some((key, value)) = line.trim().trim_start_matches("- ").split_once(':') else {
+            continue;
+        };
+        let value = value.trim();
+        let number = || value.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0);
+        match (key, all.last_mut()) {
+            ("stressor", _) => all.push(run::Throughput {
+                stressor: printable(value, 40),
+                operations: 0.0,
+                per_second: 0.0,
+            }),
+            ("bogo-ops", Some(last)) => last.operations = number().unwrap_or(0.0),
+            ("bogo-ops-per-second-real-time", Some(last)) => {
+                last.per_second = number().unwrap_or(0.0);
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn throughput_is_read_from_the_yaml_that_stress_ng_writes() {
+        let text = "---\nsystem-info:\n      cpus: 2\n\nmetrics:\n    - stressor: dentry\n      \
+                    bogo-ops: 27499\n      bogo-ops-per-second-usr-sys-time: 9203.4\n      \
+                    bogo-ops-per-second-real-time: 9089.735003\n\n    - stressor: fork\n      \
+                    bogo-ops: nan\n...\n";
+        let all = throughput(text);
+        assert_eq!(all.len(), 2);
+        assert_eq!((all[0].stressor.as_str(), all[0].operations), ("dentry", 27499.0));
+        assert_eq!(all[0].per_second, 9089.735003);
+        assert_eq!(all[1].operations, 0.0);
+    }
+}

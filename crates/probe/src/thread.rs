@@ -1,0 +1,342 @@
+//! One measuring thread: gets its CPU, its policy and its memory, waits at the gate, runs the loop.
+
+use crate::{clock::Source, request::name};
+use quiet_linux::{
+    System,
+    sys::{clock, memory, process, sched},
+};
+use quiet_rt::{Clock, Counts, Gap, Kept, Live, Periods, SMALL, Tally, Timer, Wakeup};
+use quiet_types::{
+    CpuId, CpuSet, Finding, Histogram, Nanos, Severity,
+    histogram::{Linear, layout},
+    machine::{Policy, Scheduling},
+    run::{Clock as ClockFacts, Probe, Reading, Spec, Thread},
+    shield::Entry,
+};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    sync::{
+        Barrier, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Acquire},
+    },
+};
+
+/// How many of the largest readings are kept by themselves.
+const WORST: usize = 64;
+
+/// Where threads and the main thread meet: all ready, memory locked, go.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    pub(crate) ready: Barrier,
+    pub(crate) go: Barrier,
+    /// Start of the run on `CLOCK_MONOTONIC`, ns; zero: do not run.
+    pub(crate) start: AtomicU64,
+    pub(crate) locked: AtomicBool,
+    /// Settings that the kernel refused until now.
+    pub(crate) refused: Mutex<Vec<Finding>>,
+}
+
+/// What one thread is to do.
+#[derive(Clone, Copy)]
+pub(crate) struct Job<'a> {
+    pub(crate) cpu: CpuId,
+    pub(crate) spec: &'a Spec,
+    pub(crate) entry: Option<&'a Entry>,
+    pub(crate) source: Source,
+    pub(crate) live: Live<'a>,
+    pub(crate) gate: &'a Gate,
+}
+
+/// What one thread found.
+pub(crate) struct Found {
+    pub(crate) thread: Thread,
+    pub(crate) clock: ClockFacts,
+    /// When the loop ended, ns of `CLOCK_MONOTONIC`.
+    pub(crate) ended: u64,
+    /// Whether it ended before its time.
+    pub(crate) cut_short: bool,
+}
+
+/// Runs on a thread of its own; `None` when the run was called off at the gate.
+pub(crate) fn run(job: Job<'_>) -> Option<Found> {
+    let refused = prepare(&job);
+    job.gate.refused.lock().unwrap_or_else(PoisonError::into_inner).extend(refused);
+    let mut memory = Memory::new(job.spec);
+    memory::touch_stack();
+    let mut clock = job.source.describe();
+    clock.floor = match job.source {
+        Source::Counter(c) => floor(&c, job.spec.probe, &mut memory),
+        Source::Plain(c) => floor(&c, job.spec.probe, &mut memory),
+    };
+    memory.clear();
+    job.gate.ready.wait();
+    job.gate.go.wait();
+    let start = job.gate.start.load(Acquire);
+    if start == 0 {
+        return None;
+    }
+
+    let moves = migrations();
+    // Last: what reading the other cost is not the loop's.
+    let before = process::thread_usage();
+    let (mut thread, cut_short) = match job.source {
+        Source::Counter(c) => measure(c, c, &job, start, &mut memory),
+        Source::Plain(c) => measure(c, c, &job, start, &mut memory),
+    };
+    let ended = clock::monotonic();
+    thread.counters = counters(before, process::thread_usage());
+    if let (Some(earlier), Some(now)) = (moves, migrations()) {
+        thread.counters.insert("migrations".to_owned(), now.saturating_sub(earlier));
+    }
+    Some(Found { thread, clock, ended, cut_short })
+}
+
+/// Into the shield, onto the CPU, under the policy; what the kernel refuses becomes a finding.
+fn prepare(job: &Job<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut refused = |id: &str, title: String, error: &io::Error, effect: &str, remedy: &str| {
+        findings.push(
+            Finding::new(Severity::Warning, id, title)
+                .evidence(
+                    quiet_linux::Error::io("set it for thread", tid().to_string(), again(error))
+                        .to_string(),
+                )
+                .effect(effect)
+                .remedy(remedy),
+        );
+    };
+    let cpu = job.cpu;
+    if let Some(entry) = job.entry.filter(|entry| !entry.whole_process)
+        && let Err(error) = enter(entry, tid())
+    {
+        let title = format!("The thread on CPU {cpu} is not inside the shield");
+        refused("run.outside_shield", title, &error, "Others may share its CPU.", "Run as root.");
+    }
+    if let Err(error) = sched::set_affinity(0, &CpuSet::from_iter([cpu])) {
+        let title = format!("The thread is not bound to CPU {cpu}");
+        let effect = "It may run elsewhere; its readings are not those of this CPU.";
+        refused("run.affinity", title, &error, effect, "See which CPUs its cpuset allows.");
+    }
+    if let Err(error) = schedule(job.spec) {
+        let policy = name(job.spec.policy);
+        let title = format!("The kernel refused policy {policy} on CPU {cpu}");
+        let effect = "The figures are those of an ordinary thread, which waits for others.";
+        refused("run.policy", title, &error, effect, policy_remedy(job.spec.policy));
+    }
+    // Real-time policies have no slack; for the others it is 50 us unless set.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    findings
+}
+
+fn again(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(errno) => io::Error::from_raw_os_error(errno),
+        None => io::Error::other(error.to_string()),
+    }
+}
+
+fn policy_remedy(policy: Policy) -> &'static str {
+    match policy {
+        Policy::Deadline => {
+            "A SCHED_DEADLINE thread must be allowed on every CPU of its root domain (\"Deadline \
+             scheduling\" in sched(7)): measure it inside a shield that is an isolated partition \
+             of this one CPU, or use --policy fifo."
+        }
+        _ => {
+            "Run as root, or allow real-time priorities to your user (`rtprio` in \
+             /etc/security/limits.conf). In a cgroup of a kernel with CONFIG_RT_GROUP_SCHED a \
+             real-time budget is needed too."
+        }
+    }
+}
+
+fn tid() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
+}
+
+/// Through the shield's door.
+pub(crate) fn enter(entry: &Entry, task: u32) -> io::Result<()> {
+    use quiet_linux::Kernel;
+    System.write(&entry.file, &task.to_string())
+}
+
+fn schedule(spec: &Spec) -> io::Result<()> {
+    if spec.policy == Policy::Deadline {
+        let period = match spec.probe {
+            Probe::Wakeup { interval } => interval,
+            Probe::Gap => Nanos::from_millis(1),
+        };
+        // The kernel wants at least 1.024 us of run time; half a period is plenty for a wake-up.
+        let runtime = Nanos((period.0 / 2).max(1_024));
+        return sched::set_deadline(0, sched::Deadline { runtime, deadline: period, period });
+    }
+    let nice = sched::scheduling(0).map(|now| now.0.nice).unwrap_or(0);
+    sched::set_scheduling(0, Scheduling { policy: spec.policy, priority: spec.priority, nice })
+}
+
+type Usage = io::Result<[(&'static str, u64); 4]>;
+
+/// What hit this thread between two readings of its own counters; empty where they cannot be read.
+fn counters(before: Usage, after: Usage) -> BTreeMap<String, u64> {
+    let (Ok(before), Ok(after)) = (before, after) else { return BTreeMap::new() };
+    let pairs = before.iter().zip(after);
+    pairs.map(|(old, (name, now))| (name.to_owned(), now.saturating_sub(old.1))).collect()
+}
+
+/// How often this thread changed its CPU, where the kernel tells (`CONFIG_SCHED_DEBUG`).
+fn migrations() -> Option<u64> {
+    let sched = fs::read_to_string("/proc/thread-self/sched").ok()?;
+    let line = sched.lines().find(|line| line.starts_with("se.nr_migrations"))?;
+    line.rsplit(':').next()?.trim().parse().ok()
+}
+
+/// Everything that the loop writes into, made present before it starts.
+struct Memory {
+    readings: (Vec<u64>, Vec<u64>),
+    missed: (Vec<u64>, Vec<u64>),
+    worst: Vec<Kept>,
+    small: Box<[u64; SMALL]>,
+}
+
+impl Memory {
+    fn new(spec: &Spec) -> Memory {
+        let pair = || (vec![0; layout::BUCKETS], vec![0; spec.buckets as usize]);
+        let mut memory = Memory {
+            readings: pair(),
+            missed: pair(),
+            worst: vec![Kept::default(); WORST],
+            small: Box::new([0; SMALL]),
+        };
+        memory.clear();
+        memory
+    }
+
+    /// Writes zeros, which is also what makes pages present.
+    fn clear(&mut self) {
+        for counts in
+            [&mut self.readings.0, &mut self.readings.1, &mut self.missed.0, &mut self.missed.1]
+        {
+            std::hint::black_box(&mut *counts).fill(0);
+        }
+        self.worst.fill(Kept::default());
+        self.small.fill(0);
+    }
+
+    fn tally(&mut self, spec: &Spec) -> (Tally<'_>, &mut [u64; SMALL]) {
+        let width = spec.bucket.0;
+        let tally = Tally::new(
+            Counts::new(&mut self.readings.0, &mut self.readings.1, width),
+            Counts::new(&mut self.missed.0, &mut self.missed.1, width),
+            &mut self.worst,
+            spec.threshold.0,
+        );
+        (tally, &mut self.small)
+    }
+}
+
+/// The instrument's own noise. Wakeup: from before a system call that does nothing to the stamp
+/// after it. Gap: the median turn of the loop.
+fn floor<C: Clock>(clock: &C, probe: Probe, memory: &mut Memory) -> Nanos {
+    match probe {
+        Probe::Wakeup { .. } => Nanos(crate::clock::median(|| {
+            let before = clock.ticks();
+            std::hint::black_box(rustix::thread::gettid());
+            clock.nanos(clock.ticks().saturating_sub(before))
+        })),
+        Probe::Gap => {
+            let (never, unseen) = (AtomicU64::new(0), AtomicU64::new(0));
+            let live = Live { stop: &never, obtained: &unseen, missed: &unseen, max: &unseen };
+            let readings = Counts::new(&mut memory.readings.0, &mut [], 1);
+            let missed = Counts::new(&mut memory.missed.0, &mut [], 1);
+            let mut tally = Tally::new(readings, missed, &mut [], u64::MAX);
+            quiet_rt::gap(clock, ticks_of(clock, 1_000_000), &mut memory.small, &mut tally, &live);
+            histogram(&tally.readings, None).percentile(0.5).unwrap_or_default()
+        }
+    }
+}
+
+/// Runs the loop; says what it found and whether it ended early.
+fn measure<T: Timer, C: Clock>(
+    mut timer: T,
+    clock: C,
+    job: &Job<'_>,
+    start: u64,
+    memory: &mut Memory,
+) -> (Thread, bool) {
+    let spec = job.spec;
+    let (mut tally, small) = memory.tally(spec);
+    // Also warms the path: the first reading is no colder than the others.
+    timer.sleep_until(start);
+    let (periods, cut_short) = match spec.probe {
+        Probe::Wakeup { interval } => {
+            let periods = spec.length.0 / interval.0;
+            let plan = Wakeup { start, interval: interval.0, periods };
+            let done = quiet_rt::wakeup(&mut timer, plan, &mut tally, &job.live);
+            (done, done.expected < periods)
+        }
+        Probe::Gap => {
+            let length = ticks_of(&clock, spec.length.0);
+            let Gap { reads, ticks } = quiet_rt::gap(&clock, length, small, &mut tally, &job.live);
+            (Periods { expected: reads, obtained: reads, missed: 0 }, ticks < length)
+        }
+    };
+    let linear = (spec.bucket, spec.buckets);
+    let readings = histogram(&tally.readings, Some(linear));
+    let corrected = matches!(spec.probe, Probe::Wakeup { .. }).then(|| {
+        let mut all = readings.clone();
+        all.merge(&histogram(&tally.missed, Some(linear)));
+        all
+    });
+    let mut worst: Vec<Reading> = tally
+        .worst()
+        .map(|k| Reading { at: Nanos(k.at), value: Nanos(k.value), missed: k.missed })
+        .collect();
+    worst.sort_unstable_by_key(|r| (std::cmp::Reverse(r.value), r.at));
+    let nobody = Scheduling { policy: Policy::Other, priority: 0, nice: 0 };
+    let thread = Thread {
+        cpu: job.cpu,
+        scheduling: sched::scheduling(0).map_or(nobody, |s| s.0),
+        allowed: sched::affinity(0).unwrap_or_default(),
+        memory_locked: job.gate.locked.load(Acquire),
+        expected: periods.expected,
+        obtained: periods.obtained,
+        missed: periods.missed,
+        readings,
+        corrected,
+        max_at: Nanos(tally.max_at),
+        beyond: tally.beyond,
+        stolen: Nanos(tally.stolen),
+        worst,
+        counters: BTreeMap::new(),
+    };
+    (thread, cut_short)
+}
+
+/// The least number of ticks that are `ns` long.
+fn ticks_of<C: Clock>(clock: &C, ns: u64) -> u64 {
+    let (mut low, mut high) = (0, 1 << 62);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if clock.nanos(middle) < ns {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+fn histogram(counts: &Counts<'_>, linear: Option<(Nanos, u32)>) -> Histogram {
+    let some = counts.count > 0;
+    let (min, max) = (some.then_some(Nanos(counts.min)), some.then_some(Nanos(counts.max)));
+    let mut histogram =
+        Histogram::from_counts(counts.log(), counts.over, min, max, Nanos(counts.sum));
+    histogram.linear = linear.map(|(width, buckets)| Linear {
+        width,
+        buckets,
+        counts: (0..).zip(counts.linear().iter().copied()).filter(|(_, n)| *n > 0).collect(),
+        over: counts.linear_over,
+    });
+    histogram
+}

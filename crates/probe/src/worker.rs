@@ -1,0 +1,247 @@
+//! The measuring process: reads an order, measures, hands back its part of the run.
+//!
+//! Its standard input is a memfd: first the words that it shares with the program that started
+//! it, then the order as JSON. Its part goes to standard output.
+
+use crate::{
+    Error, Result, Strictness,
+    clock::{Pair, Scale, Source},
+    request::Request,
+    thread::{self, Found, Gate, Job},
+};
+use quiet_linux::{
+    Root,
+    sys::{clock, memory, process, sched},
+};
+use quiet_rt::Live;
+use quiet_types::{
+    CpuId, Finding, Nanos, Severity,
+    run::{Clock, Idle, Spec, Thread},
+    shield::Entry,
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::File,
+    io::{Read, Seek, Write},
+    os::fd::AsFd,
+    sync::{
+        Barrier, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Release},
+    },
+};
+
+/// Words of the shared part for the stop flag, and for each thread: two cache lines, as
+/// processors fetch them in pairs.
+pub(crate) const STRIDE: usize = 16;
+
+/// Time between the gate and the start of the run: enough for every thread to fall asleep.
+const LEAD: u64 = 5_000_000;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) spec: Spec,
+    pub(crate) entry: Option<Entry>,
+    pub(crate) strictness: Strictness,
+}
+
+impl Order {
+    pub(crate) fn of(request: &Request) -> Order {
+        Order {
+            spec: request.spec.clone(),
+            entry: request.entry.clone(),
+            strictness: request.strictness,
+        }
+    }
+}
+
+/// What the measuring process found; the program makes a run of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Part {
+    pub(crate) monotonic: Nanos,
+    pub(crate) lasted: Nanos,
+    pub(crate) interrupted: bool,
+    pub(crate) clock: Clock,
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// The words of thread `index`.
+pub(crate) fn live(words: &[AtomicU64], index: usize) -> Live<'_> {
+    let own = &words[STRIDE * (index + 1)..][..STRIDE];
+    Live { stop: &words[0], obtained: &own[0], missed: &own[1], max: &own[2] }
+}
+
+/// Does the order on standard input.
+///
+/// SIGINT, SIGTERM and SIGHUP are blocked: the program that gave the order raises the stop word.
+///
+/// # Errors
+/// When standard input is no order, and when a setting is refused and the order is strict.
+pub fn run() -> Result<Part> {
+    let say = |what: &'static str| {
+        move |e: std::io::Error| Error::new(format!("the measuring process cannot {what}: {e}"))
+    };
+    process::block_signals().map_err(say("hold back signals"))?;
+    let input = std::io::stdin().as_fd().try_clone_to_owned();
+    let mut input = File::from(input.map_err(say("read its order"))?);
+    let behind = input.stream_position().map_err(say("read its order"))?;
+    let mut text = Vec::new();
+    Read::take(&mut input, 1 << 20).read_to_end(&mut text).map_err(say("read its order"))?;
+    let order: Order = serde_json::from_slice(&text)
+        .map_err(|e| Error::new(format!("`worker` is started by `measure`, with an order: {e}")))?;
+    let words = (behind / 8) as usize;
+    if words < STRIDE * (order.spec.cpus.len() + 1) {
+        return Err(Error::new("the order of the measuring process lacks its shared words"));
+    }
+    let shared = memory::SharedWords::map(&input, words).map_err(say("share its progress"))?;
+    measure(&order, shared.words())
+}
+
+fn measure(order: &Order, words: &[AtomicU64]) -> Result<Part> {
+    let root = Root::system()?;
+    let mut findings = Vec::new();
+    if let Some(entry) = order.entry.as_ref().filter(|entry| entry.whole_process)
+        && let Err(error) = thread::enter(entry, std::process::id())
+    {
+        let title = "The measuring process is not inside the shield";
+        findings.push(
+            Finding::new(Severity::Warning, "run.outside_shield", title)
+                .evidence(quiet_linux::Error::io("write to", &entry.file, error).to_string())
+                .effect("Others may share its CPUs.")
+                .remedy("Run as root."),
+        );
+    }
+    let awake = match order.spec.idle {
+        Idle::AsIs => None,
+        Idle::Shallow => hold_awake(&mut findings),
+    };
+    keep_off(order);
+    let (source, first) = Source::choose(&root);
+    let cpus: Vec<CpuId> = order.spec.cpus.iter().collect();
+    let gate = Gate {
+        ready: Barrier::new(cpus.len() + 1),
+        go: Barrier::new(cpus.len() + 1),
+        start: AtomicU64::new(0),
+        locked: AtomicBool::new(false),
+        refused: Mutex::new(Vec::new()),
+    };
+    let mut start = 0;
+    let found: Vec<Option<Found>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = cpus
+            .iter()
+            .enumerate()
+            .map(|(index, &cpu)| {
+                let job = Job {
+                    cpu,
+                    spec: &order.spec,
+                    entry: order.entry.as_ref(),
+                    source,
+                    live: live(words, index),
+                    gate: &gate,
+                };
+                scope.spawn(move || thread::run(job))
+            })
+            .collect();
+        gate.ready.wait();
+        findings.extend(lock(&gate));
+        findings.append(&mut gate.refused.lock().unwrap_or_else(PoisonError::into_inner));
+        if order.strictness == Strictness::GoOn || findings.is_empty() {
+            start = clock::monotonic() + LEAD;
+            gate.start.store(start, Release);
+        }
+        gate.go.wait();
+        threads.into_iter().map(|thread| thread.join().ok().flatten()).collect()
+    });
+    drop(awake);
+    if start == 0 {
+        let what = findings.iter().map(|f| format!("{} ({})", f.title, f.evidence));
+        let what = what.collect::<Vec<_>>().join("; ");
+        return Err(Error::new(format!("not measured, as --strict asks: {what}")));
+    }
+    let found: Vec<Found> = found.into_iter().flatten().collect();
+    if found.len() != cpus.len() {
+        return Err(Error::new("a measuring thread ended without a result"));
+    }
+    Ok(part(found, findings, source, first, start))
+}
+
+fn part(
+    found: Vec<Found>,
+    findings: Vec<Finding>,
+    source: Source,
+    first: Pair,
+    start: u64,
+) -> Part {
+    let mut clock = found[0].clock.clone();
+    if let Source::Counter(counter) = source {
+        let over_all = Scale::between(first, Pair::best()).hertz;
+        clock.drift_ppm = ((over_all - counter.0.hertz) / over_all * 1e6).abs();
+    }
+    let ended = found.iter().map(|f| f.ended).max().unwrap_or(start);
+    let interrupted = found.iter().any(|f| f.cut_short);
+    let mut threads = Vec::new();
+    for one in found {
+        clock.floor = clock.floor.max(one.clock.floor);
+        clock.read = clock.read.max(one.clock.read);
+        clock.placing = clock.placing.max(one.clock.placing);
+        threads.push(one.thread);
+    }
+    let lasted = Nanos(ended.saturating_sub(start));
+    Part { monotonic: Nanos(start), lasted, interrupted, clock, threads, findings }
+}
+
+/// The main thread only waits; where it can, it waits elsewhere.
+fn keep_off(order: &Order) {
+    if let Ok(allowed) = sched::affinity(0) {
+        let elsewhere = allowed.difference(&order.spec.cpus);
+        if !elsewhere.is_empty() {
+            let _ = sched::set_affinity(0, &elsewhere);
+        }
+    }
+}
+
+/// Locks memory when every thread has its own and waits; read back from the kernel.
+fn lock(gate: &Gate) -> Option<Finding> {
+    let done = memory::lock_all();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let locked = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmLck:"))
+        .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    gate.locked.store(done.is_ok() && locked.is_some_and(|kib| kib > 0), Release);
+    let error = done.err()?;
+    Some(
+        Finding::new(Severity::Note, "run.memory", "Memory is not locked")
+            .evidence(quiet_linux::Error::io("lock", "the measuring process", error).to_string())
+            .effect("A page that was taken away costs a page fault when it is needed.")
+            .remedy("Run as root, or raise the limit (`memlock` in /etc/security/limits.conf)."),
+    )
+}
+
+/// Asks for no idle states while the file is open.
+fn hold_awake(findings: &mut Vec<Finding>) -> Option<File> {
+    let path = "/dev/cpu_dma_latency";
+    let open = || -> std::io::Result<File> {
+        let mut file = std::fs::OpenOptions::new().read(true).write(true).open(path)?;
+        // All four bytes at once: a shorter write is refused.
+        file.write_all(&0i32.to_ne_bytes())?;
+        let mut back = [1u8; 4];
+        file.read_exact(&mut back)?;
+        if back == [0; 4] {
+            Ok(file)
+        } else {
+            Err(std::io::Error::other("the kernel took 0 and answers another value"))
+        }
+    };
+    open()
+        .map_err(|error| {
+            let title = "Idle states are as they were";
+            findings.push(
+                Finding::new(Severity::Warning, "run.idle_states", title)
+                    .evidence(quiet_linux::Error::io("hold 0 in", path, error).to_string())
+                    .effect("Waking from a deep idle state takes its time.")
+                    .remedy("Run as root."),
+            );
+        })
+        .ok()
+}

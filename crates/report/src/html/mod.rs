@@ -1,0 +1,264 @@
+//! One self-contained HTML page: no network, no script needed, fit for a phone and for paper.
+//!
+//! maud escapes every text; what is not escaped ([`maud::PreEscaped`]) is drawn by
+//! [`crate::svg`], which escapes itself, or is the page's own style and script.
+
+mod charts;
+mod parts;
+mod sections;
+
+use crate::{judge::throughput, text, words};
+use charts::Series;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use quiet_types::{
+    Histogram, Proof, Run,
+    proof::Setting,
+    proof::Verdict,
+    run::{Probe, Thread},
+};
+
+/// Stands near the beginning of every page: how an earlier page is told from a foreign file.
+pub const PAGE_MARK: &str = r#"<meta name="generator" content="quietcores">"#;
+
+/// Forbids the page everything but its own style and script: no request can leave it.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                      base-uri 'none'; form-action 'none'";
+
+/// The page of a proof: verdict, figures with intervals, distributions, every run, what was done
+/// to the machine and how it was left, the machine, and the data themselves.
+pub fn proof_page(proof: &Proof) -> String {
+    let other = proof.other();
+    let word = proof.verdict.to_string();
+    let (_, rest) = proof.sentence.split_once(": ").unwrap_or(("", &proof.sentence));
+    let body = html! {
+        header {
+            p.over { "quietcores proof of " (proof.host.name) ", " (when(&proof.started)) }
+            h1 class=(class(proof.verdict)) { (capital(&word)) }
+            p.lede { (rest) }
+            (sections::hero(proof))
+            p.why { (proof.question) @if proof.interrupted { " (ended before its time)" } }
+        }
+        (sections::figures(proof))
+        (sections::distributions(&wakeups(proof), proof.spec.threshold))
+        (sections::pairs(proof))
+        (stolen(proof))
+        (parts::findings(&proof.findings))
+        (parts::applied(proof))
+        (parts::stress(&throughput(proof, Setting::Shared), &throughput(proof, other), other))
+        (parts::arms(proof))
+        (parts::machine(&proof.machine, &proof.host))
+        @if let Some(arm) = proof.arms.first() { (parts::state(&arm.wakeup)) }
+        (parts::commands(&proof.commands))
+        (parts::data(&proof.id))
+    };
+    let json = serde_json::to_string(proof).unwrap_or_default();
+    page(&format!("{}: {}", capital(&word), proof.question), &proof.host.program, &body, &json)
+}
+
+/// The page of one or several runs: a row a thread, distributions over each other, findings, and
+/// the data themselves.
+pub fn runs_page(runs: &[Run]) -> String {
+    let first = runs.first();
+    let title = match runs {
+        [one] => text::asked(one),
+        many => format!("{} runs", many.len()),
+    };
+    let several = runs.len() > 1;
+    let body = html! {
+        header {
+            p.over {
+                "quietcores " @if several { "runs" } @else { "run" }
+                @if let Some(run) = first { " of " (run.host.name) ", " (when(&run.started)) }
+            }
+            h1.plain { (capital(&title)) }
+            @if let [run] = runs { (sections::run_hero(run)) }
+        }
+        @for probe in [false, true] {
+            @let these: Vec<&Run> =
+                runs.iter().filter(|run| (run.spec.probe == Probe::Gap) == probe).collect();
+            @if let Some(run) = these.first() {
+                @let names = names(&these);
+                (sections::threads(&these, &names))
+                (sections::distributions(&series(&these, &names), run.spec.threshold))
+            }
+        }
+        @for (run, name) in runs.iter().zip(names(&runs.iter().collect::<Vec<_>>())) {
+            @let found = text::findings(run);
+            @if !found.is_empty() {
+                @if several { h2 { "Findings of " (name) } } @else { h2 { "Findings" } }
+                (parts::finding_list(&found))
+            }
+        }
+        @if let Some(run) = first {
+            (parts::host(&run.host))
+            (parts::clock(run))
+            (parts::state(run))
+        }
+        (parts::data(first.map_or("", |run| &run.id)))
+    };
+    let json = match runs {
+        [one] => serde_json::to_string(one),
+        many => serde_json::to_string(many),
+    };
+    let program = first.map_or("", |run| &run.host.program);
+    page(&title, program, &body, &json.unwrap_or_default())
+}
+
+fn page(title: &str, program: &str, body: &Markup, json: &str) -> String {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                (PreEscaped(PAGE_MARK))
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                title { (title) }
+                style { (PreEscaped(include_str!("page.css"))) }
+            }
+            body {
+                main {
+                    (body)
+                    footer { p { "Written by quietcores " (program) ". This page asks nothing of the network." } }
+                }
+                script type="application/json" id="data" { (PreEscaped(inert(json))) }
+                script { (PreEscaped(include_str!("page.js"))) }
+            }
+        }
+    }
+    .into_string()
+}
+
+/// JSON that no HTML parser mistakes for markup: `<`, `>` and `&` occur in strings alone, where
+/// `\u003c` means the same; U+2028 and U+2029 end a line in older scripts.
+fn inert(json: &str) -> String {
+    let mut safe = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                safe.push_str(&format!("\\u{:04x}", c as u32));
+            }
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+fn wakeups(proof: &Proof) -> Vec<Series> {
+    [(Setting::Shared, "a"), (proof.other(), "b")]
+        .map(|(setting, class)| {
+            let valid = proof.arms_of(setting).filter(|arm| arm.void.is_none());
+            let runs: Vec<&Run> = valid.map(|arm| &arm.wakeup).collect();
+            let least = least(&runs);
+            let runs: Vec<Histogram> = runs.iter().map(|run| run.readings()).collect();
+            Series { name: setting.to_string(), class, least, whole: merged(&runs), runs }
+        })
+        .into()
+}
+
+fn stolen(proof: &Proof) -> Markup {
+    let series: Vec<Series> = [(Setting::Shared, "a"), (proof.other(), "b")]
+        .map(|(setting, class)| {
+            let gaps = proof.arms_of(setting).filter_map(|arm| arm.gap.as_ref());
+            let runs: Vec<Histogram> = gaps.map(Run::readings).collect();
+            Series {
+                name: setting.to_string(),
+                class,
+                least: None,
+                whole: merged(&runs),
+                runs: Vec::new(),
+            }
+        })
+        .into();
+    let gap = proof.arms.iter().find_map(|arm| arm.gap.as_ref());
+    html! { @if let Some(gap) = gap { (sections::stolen(&series, gap.spec.threshold)) } }
+}
+
+/// The smallest reading taken by any thread.
+fn least(runs: &[&Run]) -> Option<quiet_types::Nanos> {
+    runs.iter().flat_map(|run| &run.threads).filter_map(|thread| thread.readings.min).min()
+}
+
+fn merged(runs: &[Histogram]) -> Histogram {
+    let mut whole = Histogram::default();
+    for run in runs {
+        whole.merge(run);
+    }
+    whole
+}
+
+/// A line a run; of a single run, a line a CPU.
+fn series(runs: &[&Run], names: &[String]) -> Vec<Series> {
+    let lines: Vec<(String, Vec<&Thread>)> = match runs {
+        [run] if (2..=CLASSES.len()).contains(&run.threads.len()) => {
+            run.threads.iter().map(|t| (format!("CPU {}", t.cpu), vec![t])).collect()
+        }
+        [run] => vec![(String::new(), run.threads.iter().collect())],
+        many => many
+            .iter()
+            .zip(names)
+            .map(|(run, name)| (name.clone(), run.threads.iter().collect()))
+            .collect(),
+    };
+    let line = |((name, threads), class): ((String, Vec<&Thread>), &&'static str)| {
+        let each: Vec<Histogram> =
+            threads.iter().map(|t| t.corrected.as_ref().unwrap_or(&t.readings).clone()).collect();
+        Series {
+            name,
+            class,
+            least: threads.iter().filter_map(|thread| thread.readings.min).min(),
+            whole: merged(&each),
+            runs: if each.len() > CLASSES.len() { each } else { Vec::new() },
+        }
+    };
+    lines.into_iter().zip(CLASSES.iter().cycle()).map(line).collect()
+}
+
+/// Colours and dashes of the page's style, in the order in which lines take them.
+const CLASSES: [&str; 6] = ["b", "a", "c", "d", "e", "f"];
+
+/// A run's label, else its id; with its number in front where two would be named alike.
+fn names(runs: &[&Run]) -> Vec<String> {
+    let name = |run: &&Run| {
+        let text = if run.label.is_empty() { &run.id } else { &run.label };
+        quiet_types::printable(text, 28)
+    };
+    let names: Vec<String> = runs.iter().map(name).collect();
+    let unique: std::collections::BTreeSet<&String> = names.iter().collect();
+    if unique.len() == names.len() {
+        return names;
+    }
+    names.iter().enumerate().map(|(at, name)| format!("{} {name}", at + 1)).collect()
+}
+
+/// `2026-11-21 21:30 UTC` of an RFC 3339 time.
+fn when(started: &str) -> String {
+    match (started.get(..10), started.get(11..16)) {
+        (Some(day), Some(time)) => format!("{day} {time} UTC"),
+        _ => started.to_owned(),
+    }
+}
+
+fn class(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::NotShown => "not-shown",
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars
+        .next()
+        .map(|first| first.to_uppercase().collect::<String>() + chars.as_str())
+        .unwrap_or_default()
+}
+
+/// A cell's share of the whole.
+fn part(count: u64, whole: u64) -> String {
+    words::share(count as f64 / whole.max(1) as f64)
+}
+
+#[cfg(test)]
+mod tests;

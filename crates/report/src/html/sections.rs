@@ -1,0 +1,222 @@
+//! The parts of the page that are figures and charts.
+
+use super::{
+    charts::{self, Series},
+    class, part,
+};
+use crate::{text, words};
+use maud::{Markup, PreEscaped, html};
+use quiet_types::{
+    Nanos, Proof, Run,
+    proof::{Figure, Role, Verdict},
+    run::{Probe, Thread},
+};
+
+/// The primary figures, large.
+pub(super) fn hero(proof: &Proof) -> Markup {
+    let primary = proof.figures.iter().filter(|figure| figure.role == Role::Primary);
+    html! {
+        dl.hero {
+            @for figure in primary {
+                div {
+                    dt { (figure.title) }
+                    dd.now {
+                        span.was { (words::value(figure.unit, figure.shared.median)) " → " }
+                        (words::value(figure.unit, figure.shielded.median))
+                    }
+                    dd.by { (words::ratio_between(figure.ratio)) }
+                }
+            }
+        }
+    }
+}
+
+/// The figures of one run, large.
+pub(super) fn run_hero(run: &Run) -> Markup {
+    let all = run.readings();
+    let shown = |value: Option<Nanos>| value.map_or("–".to_owned(), |v| v.to_string());
+    let (threshold, expected) = (run.spec.threshold, run.threads.iter().map(|t| t.expected).sum());
+    let beyond = part(all.above(threshold), expected);
+    html! {
+        dl.hero {
+            @for (name, q) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
+                div { dt { (name) } dd.now { (shown(all.percentile(q))) } }
+            }
+            div { dt { "largest" } dd.now { (shown(all.max)) } }
+            @if run.spec.probe == Probe::Gap {
+                @let stolen = run.threads.iter().map(|t| t.stolen.0).sum::<u64>();
+                @let whole = run.lasted.0 * run.threads.len() as u64;
+                div { dt { "stolen" } dd.now { (part(stolen, whole)) } }
+            } @else {
+                div { dt { "beyond " (threshold) } dd.now { (beyond) } }
+                div { dt { "missed periods" } dd.now { (part(run.missed(), expected)) } }
+            }
+        }
+    }
+}
+
+/// Every figure with its interval drawn.
+pub(super) fn figures(proof: &Proof) -> Markup {
+    let scale = charts::ratio_scale(proof.figures.iter().map(|figure| figure.ratio));
+    let pairs = proof.pairs().len();
+    html! {
+        h2 { "Figures" }
+        p.why {
+            "Medians over " (pairs) " pairs of runs, made in turn. The bar is the 95 % bootstrap interval of "
+            "the ratio; the upright line is x1, no change. A figure is better or worse only when "
+            "its interval excludes x1 and chance alone, by the exact sign-flip test, gives as "
+            "much in at most 5 of 100 cases. Lower is better. The verdict rests on the figures in bold."
+        }
+        @if proof.figures.is_empty() { p { "No pair of runs is valid: there is no figure." } } @else {
+            div.box tabindex="0" {
+                table.figures {
+                    thead { tr {
+                        th { "figure" } th.n { "shared" } th.n { (proof.other()) }
+                        th { "ratio" } th.n { "p" } th { "verdict" }
+                    } }
+                    tbody { @for figure in &proof.figures { (row(figure, scale)) } }
+                    tfoot { tr {
+                        td.name colspan="3" {}
+                        td.ratio { (PreEscaped(charts::interval_axis(scale))) }
+                        td.p colspan="2" {}
+                    } }
+                }
+            }
+        }
+        @for note in words::notes(&proof.figures) { p.why { (note) "." } }
+    }
+}
+
+fn row(figure: &Figure, scale: (f64, f64)) -> Markup {
+    let drawn = if figure.verdict == Verdict::NotShown { "" } else { class(figure.verdict) };
+    html! {
+        tr {
+            td.name.primary[figure.role == Role::Primary] { (figure.title) }
+            td.n.was { (words::value(figure.unit, figure.shared.median)) }
+            td.n.now { (words::value(figure.unit, figure.shielded.median)) }
+            td.ratio {
+                (PreEscaped(charts::interval(figure.ratio, drawn, scale)))
+                small { (words::ratio_between(figure.ratio)) }
+            }
+            td.n.p { (words::p_value(figure.p_value)) }
+            td.says { span.verdict.(class(figure.verdict)) { (figure.verdict) } }
+        }
+    }
+}
+
+/// Histogram and percentiles.
+pub(super) fn distributions(series: &[Series], threshold: Nanos) -> Markup {
+    html! {
+        h2 { "Where the readings lie" }
+        figure {
+            (PreEscaped(charts::histogram(series, threshold, "latency")))
+            p.read.screen {}
+            figcaption {
+                "Share of readings by latency. Both axes are logarithmic: the rare late ones on the "
+                "right are what a listener hears. Missed periods are counted with the time they "
+                "would have waited; what is shorter than the scale stands in its first bin."
+            }
+        }
+        figure {
+            (PreEscaped(charts::percentiles(series, threshold)))
+            p.read.screen {}
+            figcaption {
+                "Latency by percentile, each further nine as wide as the one before. "
+                @if series.iter().any(|one| one.runs.len() > 1) {
+                    "Thin lines are single runs (or CPUs), thick ones all of them together."
+                }
+            }
+        }
+    }
+}
+
+/// Every pair of runs, figure by figure.
+pub(super) fn pairs(proof: &Proof) -> Markup {
+    let other = proof.other().to_string();
+    html! {
+        @if !proof.figures.is_empty() {
+            h2 { "Run by run" }
+            p.why {
+                "Each line joins two runs that are neighbours in time. Lines that all lean the same "
+                "way are a change; lines that cross are chance."
+            }
+            div.many {
+                @for figure in &proof.figures {
+                    figure {
+                        figcaption { (figure.title) " " span.verdict.(class(figure.verdict)) { (figure.verdict) } }
+                        (PreEscaped(charts::pairs(figure, &other)))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The gap probe's histogram.
+pub(super) fn stolen(series: &[Series], threshold: Nanos) -> Markup {
+    html! {
+        h2 { "Stolen time" }
+        figure {
+            (PreEscaped(charts::histogram(series, threshold, "gap")))
+            p.read.screen {}
+            figcaption {
+                "Time between neighbouring clock reads of a thread that never sleeps. What is "
+                "longer than the threshold was taken from it."
+            }
+        }
+    }
+}
+
+/// A row a thread of one or several runs of one probe.
+pub(super) fn threads(runs: &[&Run], names: &[String]) -> Markup {
+    let gap = runs.iter().any(|run| run.spec.probe == Probe::Gap);
+    html! {
+        h2 { @if gap { "Gaps" } @else { "Wakeup latency" } }
+        div.box tabindex="0" {
+            table {
+                thead { tr {
+                    @if runs.len() > 1 { th { "run" } }
+                    th.n { "CPU" } th { "policy" } th.n { "min" } th.n { "p50" } th.n { "p99" }
+                    th.n { "p99.9" } th.n { "max" } th.n { "beyond" }
+                    th.n { @if gap { "stolen" } @else { "missed" } }
+                } }
+                tbody {
+                    @for (run, name) in runs.iter().zip(names) {
+                        @for thread in &run.threads {
+                            (thread_row(run, thread, (runs.len() > 1).then_some(name)))
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn thread_row(run: &Run, thread: &Thread, name: Option<&String>) -> Markup {
+    let all = thread.corrected.as_ref().unwrap_or(&thread.readings);
+    let shown = |value: Option<Nanos>| value.map_or("–".to_owned(), |v| v.to_string());
+    let gap = run.spec.probe == Probe::Gap;
+    html! {
+        tr {
+            @if let Some(name) = name { td { (name) } }
+            td.n { (thread.cpu) }
+            td { (text::policy(thread.scheduling.policy, thread.scheduling.priority)) }
+            td.n { (shown(thread.readings.min)) }
+            @for q in [0.5, 0.99, 0.999] { td.n { (shown(all.percentile(q))) } }
+            td.n { (shown(thread.readings.max)) br; small { "at " (thread.max_at) } }
+            td.n {
+                @if gap { (words::count(thread.beyond)) }
+                @else { (part(all.above(run.spec.threshold), thread.expected)) }
+                br; small { "above " (run.spec.threshold) }
+            }
+            td.n {
+                @if gap {
+                    (part(thread.stolen.0, run.lasted.0)) br; small { (thread.stolen) }
+                } @else {
+                    (words::count(thread.missed)) br;
+                    small { "of " (words::count(thread.expected)) }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! What to know about one run before its figures are believed.
+
+use crate::words;
+use quiet_types::{
+    Finding, Nanos, Run, Severity, machine::Policy, printable, run::Probe, run::Thread,
+};
+
+/// Readings beyond p99.9 that make it more than an anecdote.
+const TAIL_READINGS: u64 = 10;
+
+/// A clock that runs so far from `CLOCK_MONOTONIC` is not slewed by NTP (500 ppm at most): its
+/// calibration is wrong.
+const MOST_DRIFT_PPM: f64 = 500.0;
+
+/// What to know about a run: settings refused, state changed, periods missed, figures that the
+/// instrument or the number of readings does not carry. Worst first.
+pub fn judge_run(run: &Run) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(state_changed(run));
+    findings.extend(accounts(run));
+    findings.extend(interrupted(run));
+    findings.extend(run.threads.iter().flat_map(|thread| settings(run, thread)));
+    findings.extend(missed(run));
+    findings.extend(over_scale(run));
+    findings.extend(clock(run));
+    findings.extend(few_readings(run));
+    findings.extend(steal(run));
+    findings.extend(stress(run));
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    findings
+}
+
+fn state_changed(run: &Run) -> Option<Finding> {
+    let (before, after) = (&run.before.files, &run.after.files);
+    let shown = |value: Option<&String>| value.map_or("absent".into(), |v| printable(v, 60));
+    let changed: Vec<String> = before
+        .keys()
+        .chain(after.keys().filter(|path| !before.contains_key(*path)))
+        .filter(|path| before.get(*path) != after.get(*path))
+        .map(|path| {
+            let (old, new) = (shown(before.get(path)), shown(after.get(path)));
+            format!("{}: {old} -> {new}", printable(path, 120))
+        })
+        .collect();
+    (!changed.is_empty()).then(|| {
+        Finding::new(
+            Severity::Problem,
+            "run.state_changed",
+            "a setting that the figures depend on changed while the run was made",
+        )
+        .evidence(changed.join("; "))
+        .effect("the figures mix two states of the machine and belong to neither")
+        .remedy("find what changed it (power profile daemons, irqbalance), stop it, run again")
+    })
+}
+
+/// Every expected period is either obtained or missed, and each stands in the corrected histogram.
+fn accounts(run: &Run) -> Option<Finding> {
+    let wrong = |t: &&Thread| {
+        let known = t.obtained + t.missed;
+        t.corrected.as_ref().is_some_and(|all| t.expected != known || all.count != t.expected)
+    };
+    let thread = run.threads.iter().find(wrong)?;
+    let corrected = thread.corrected.as_ref().map_or(0, |all| all.count);
+    Some(
+        Finding::new(
+            Severity::Problem,
+            "run.unaccounted",
+            format!("CPU {}: periods are unaccounted for", thread.cpu),
+        )
+        .evidence(format!(
+            "{} expected, {} obtained, {} missed, {corrected} in the histogram",
+            thread.expected, thread.obtained, thread.missed
+        ))
+        .effect("percentiles and shares are of an unknown whole")
+        .remedy("this is a fault of the program that made the run: please report it"),
+    )
+}
+
+fn interrupted(run: &Run) -> Option<Finding> {
+    run.interrupted.then(|| {
+        Finding::new(Severity::Warning, "run.interrupted", "the run was ended before its time")
+            .evidence(format!("{} of {} measured", run.lasted, run.spec.length))
+            .effect("the figures are of what there is; rare events had less time to come")
+    })
+}
+
+fn settings(run: &Run, thread: &Thread) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let (asked, got) = (run.spec.policy, thread.scheduling);
+    let priority = if matches!(asked, Policy::Fifo | Policy::Rr) { run.spec.priority } else { 0 };
+    if got.policy != asked || got.priority != priority {
+        findings.push(
+            Finding::new(
+                Severity::Warning,
+                "run.policy",
+                format!(
+                    "CPU {}: the measuring thread did not get the policy asked for",
+                    thread.cpu
+                ),
+            )
+            .evidence(format!(
+                "asked {asked:?} {priority}, read back {:?} {}",
+                got.policy, got.priority
+            ))
+            .effect("ordinary tasks delay it: the figures are of another policy")
+            .remedy("run as root, or allow real-time priorities (ulimit -r)"),
+        );
+    }
+    if thread.allowed.len() != 1 || !thread.allowed.contains(thread.cpu) {
+        findings.push(
+            Finding::new(
+                Severity::Warning,
+                "run.affinity",
+                format!("CPU {}: the measuring thread was not bound to its CPU", thread.cpu),
+            )
+            .evidence(format!("it was allowed CPUs {}", thread.allowed))
+            .effect("the figures may be of another CPU"),
+        );
+    }
+    if !thread.memory_locked {
+        findings.push(
+            Finding::new(
+                Severity::Warning,
+                "run.memory",
+                format!("CPU {}: memory was not locked", thread.cpu),
+            )
+            .effect("a page fault may stand among the readings")
+            .remedy("run as root, or allow locked memory (ulimit -l unlimited)"),
+        );
+    }
+    findings
+}
+
+fn missed(run: &Run) -> Option<Finding> {
+    let (missed, expected) = (run.missed(), run.threads.iter().map(|t| t.expected).sum::<u64>());
+    (missed > 0).then(|| {
+        Finding::new(
+            Severity::Warning,
+            "run.missed",
+            format!(
+                "{} of the expected periods expired while the thread was still late from an earlier one",
+                words::share(missed as f64 / expected.max(1) as f64)
+            ),
+        )
+        .evidence(format!("{missed} of {expected} missed"))
+        .effect("for sound each is a period without output; percentiles and shares count them")
+    })
+}
+
+fn over_scale(run: &Run) -> Option<Finding> {
+    let over: u64 = run.threads.iter().map(|thread| thread.readings.over).sum();
+    (over > 0).then(|| {
+        Finding::new(
+            Severity::Warning,
+            "run.over",
+            format!("{over} readings are off the scale of the histogram"),
+        )
+        .effect("they are counted in every share, and percentiles among them print as the maximum")
+    })
+}
+
+fn clock(run: &Run) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let clock = &run.clock;
+    if clock.drift_ppm.abs() > MOST_DRIFT_PPM {
+        findings.push(
+            Finding::new(
+                Severity::Warning,
+                "run.clock_drift",
+                "the counter and CLOCK_MONOTONIC disagree",
+            )
+            .evidence(format!("{:.0} ppm over the run", clock.drift_ppm))
+            .effect("every reading is off by as much"),
+        );
+    }
+    if clock.floor == Nanos::ZERO {
+        findings.push(Finding::new(
+            Severity::Note,
+            "run.no_floor",
+            "the instrument's own noise was not measured",
+        ));
+        return findings;
+    }
+    let middle = run.readings().percentile(0.5);
+    if run.spec.probe != Probe::Gap && middle.is_some_and(|p50| p50 <= clock.floor) {
+        findings.push(
+            Finding::new(
+                Severity::Warning,
+                "run.floor",
+                "half of the readings are below the instrument's own noise",
+            )
+            .evidence(format!("p50 {}, own noise {}", middle.unwrap_or_default(), clock.floor))
+            .effect("figures below the noise are of the instrument, not of the machine"),
+        );
+    }
+    findings
+}
+
+fn few_readings(run: &Run) -> Option<Finding> {
+    let count = run.readings().count;
+    let needed = TAIL_READINGS * 1000;
+    (count < needed).then(|| {
+        Finding::new(
+            Severity::Note,
+            "run.few_readings",
+            format!("{count} readings are few for p99.9"),
+        )
+        .evidence(format!("{} lie beyond it; {needed} readings give {TAIL_READINGS}", count / 1000))
+        .remedy("measure longer")
+    })
+}
+
+fn steal(run: &Run) -> Option<Finding> {
+    let grown: Vec<String> = run
+        .after
+        .counters
+        .iter()
+        .filter(|(path, _)| path.contains("steal"))
+        .filter_map(|(path, after)| {
+            let before = run.before.counters.get(path)?;
+            (after > before).then(|| format!("{}: +{}", printable(path, 80), after - before))
+        })
+        .collect();
+    (!grown.is_empty()).then(|| {
+        Finding::new(Severity::Note, "run.steal", "the host took time from this virtual machine")
+            .evidence(grown.join("; "))
+            .effect("such gaps are the host's: no setting in here removes them")
+    })
+}
+
+/// A stress that was asked for and of whose work nothing is known.
+fn stress(run: &Run) -> Option<Finding> {
+    let stress = run.stress.as_ref().filter(|stress| stress.throughput.is_empty())?;
+    let names = printable(&stress.names.join(", "), 80);
+    (!names.is_empty()).then(|| {
+        Finding::new(
+            Severity::Note,
+            "run.stress_unknown",
+            "what the stress really did is not known",
+        )
+        .evidence(format!("no throughput was read of {names}"))
+        .effect("a stress that stood still would make any setting look good")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+    use quiet_types::{CpuSet, Histogram, machine::Scheduling};
+
+    fn ids(run: &Run) -> Vec<String> {
+        judge_run(run).into_iter().map(|finding| finding.id).collect()
+    }
+
+    fn sound() -> Run {
+        let mut run = example::proof().arms[1].wakeup.clone();
+        for thread in &mut run.threads {
+            thread.missed = 0;
+            thread.obtained = thread.expected;
+        }
+        run
+    }
+
+    #[test]
+    fn a_sound_run_has_no_findings() {
+        assert_eq!(ids(&sound()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_doubt_is_named_once() {
+        type Spoil = fn(&mut Run);
+        let cases: [(&str, Spoil); 12] = [
+            ("run.stress_unknown", |run| {
+                run.stress.iter_mut().for_each(|stress| stress.throughput.clear());
+            }),
+            ("run.interrupted", |run| run.interrupted = true),
+            ("run.missed", |run| {
+                run.threads[0].missed = 5;
+                run.threads[0].obtained -= 5;
+            }),
+            ("run.unaccounted", |run| run.threads[0].obtained -= 5),
+            ("run.policy", |run| {
+                run.threads[0].scheduling =
+                    Scheduling { policy: Policy::Other, priority: 0, nice: 0 };
+            }),
+            ("run.affinity", |run| run.threads[0].allowed = "0-1".parse::<CpuSet>().unwrap()),
+            ("run.memory", |run| run.threads[0].memory_locked = false),
+            ("run.over", |run| run.threads[0].readings.over = 2),
+            ("run.floor", |run| run.clock.floor = Nanos::from_secs(1)),
+            ("run.clock_drift", |run| run.clock.drift_ppm = -900.0),
+            ("run.state_changed", |run| {
+                run.after.files.insert("sys/x".into(), "new".into());
+            }),
+            ("run.few_readings", |run| {
+                let thread = &mut run.threads[0];
+                thread.corrected = Some(Histogram::of([Nanos(20_000)]));
+                (thread.expected, thread.obtained) = (1, 1);
+            }),
+        ];
+        for (id, spoil) in cases {
+            let mut run = sound();
+            spoil(&mut run);
+            assert_eq!(ids(&run), [id]);
+        }
+    }
+}

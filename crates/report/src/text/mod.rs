@@ -1,0 +1,37 @@
+//! Text for people at a terminal: aligned tables, wrapped sentences, no colour.
+
+mod proof;
+mod run;
+mod table;
+
+pub use proof::proof_text;
+pub(crate) use proof::restored;
+pub use run::run_text;
+pub(crate) use run::{asked, findings, policy};
+pub use table::{Column, Table, wrap};
+
+use quiet_types::{Finding, Severity, printable};
+use std::fmt::Write;
+
+/// Findings as a list: a mark, the sentence, then evidence, effect and remedy indented.
+pub fn findings_text(findings: &[Finding], width: usize) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        let mark = match finding.severity {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Problem => "PROBLEM",
+        };
+        let _ = writeln!(
+            text,
+            "{}",
+            wrap(&format!("{mark}: {}", printable(&finding.title, 400)), width, 2)
+        );
+        for part in [&finding.evidence, &finding.effect, &finding.remedy] {
+            if !part.is_empty() {
+                let _ = writeln!(text, "  {}", wrap(&printable(part, 2000), width - 2, 2));
+            }
+        }
+    }
+    text
+}

@@ -1,0 +1,131 @@
+//! A proof as text: the verdict first.
+
+use super::{Column, Table, findings_text, wrap};
+use crate::{judge::throughput, words};
+use quiet_types::{
+    Nanos, Proof, printable,
+    proof::{Arm, Setting},
+};
+use std::fmt::Write;
+
+/// A proof for a terminal `width` characters wide: the verdict in a sentence, the figures with
+/// their intervals, maxima and stress by setting, how the machine was left, findings. Ends with a
+/// line break.
+pub fn proof_text(proof: &Proof, width: usize) -> String {
+    let width = width.max(20);
+    let mut text = String::new();
+    let _ = writeln!(text, "{}\n", wrap(&printable(&proof.sentence, 1000), width, 0));
+    if !proof.figures.is_empty() {
+        text.push_str(&figures(proof).text(width));
+        text.push('\n');
+        for note in words::notes(&proof.figures) {
+            let _ = writeln!(text, "{}", wrap(&printable(&note, 600), width, 2));
+        }
+        text.push_str(
+            "medians over pairs, [95 % bootstrap interval]; a verdict also needs p <= 0.05 of\n\
+             the exact sign-flip test\n\n",
+        );
+    }
+    text.push_str(&settings(proof).text(width));
+    let restored = restored(proof);
+    let _ = writeln!(text, "\n{}", wrap(&restored, width, 2));
+    if !proof.findings.is_empty() {
+        text.push('\n');
+        text.push_str(&findings_text(&proof.findings, width));
+    }
+    text
+}
+
+fn figures(proof: &Proof) -> Table {
+    let other = match proof.other() {
+        Setting::Confined => "confined",
+        _ => "shielded",
+    };
+    let mut table = Table::new([
+        Column::Left("figure"),
+        Column::Right("shared"),
+        Column::Right(other),
+        Column::Left("ratio [interval]"),
+        Column::Right("p"),
+        Column::Left("verdict"),
+    ]);
+    for figure in &proof.figures {
+        let show = |value| words::value(figure.unit, value);
+        table.row([
+            figure.title.clone(),
+            show(figure.shared.median),
+            show(figure.shielded.median),
+            words::ratio_between(figure.ratio),
+            words::p_value(figure.p_value),
+            figure.verdict.to_string(),
+        ]);
+    }
+    table
+}
+
+/// What is shown by setting and never judged: the largest reading, and what the stress did.
+fn settings(proof: &Proof) -> Table {
+    let mut table = Table::new([
+        Column::Left("setting"),
+        Column::Right("runs"),
+        Column::Right("largest reading"),
+        Column::Left("stress, operations a second"),
+    ]);
+    for setting in [Setting::Shared, proof.other()] {
+        let runs = proof.arms_of(setting).count();
+        let stress: Vec<String> = throughput(proof, setting)
+            .iter()
+            .map(|(stressor, rate)| {
+                format!("{} {}", printable(stressor, 30), words::significant(*rate))
+            })
+            .collect();
+        let max = largest(proof, setting).map_or("-".to_owned(), |max| max.to_string());
+        table.row([setting.to_string(), runs.to_string(), max, stress.join(", ")]);
+    }
+    table
+}
+
+/// The largest reading of all runs in one setting.
+pub(crate) fn largest(proof: &Proof, setting: Setting) -> Option<Nanos> {
+    proof.arms_of(setting).filter_map(|arm: &Arm| arm.wakeup.readings().max).max()
+}
+
+/// How the machine was left, in a sentence.
+pub(crate) fn restored(proof: &Proof) -> String {
+    match &proof.restored {
+        None => "Nothing on the machine had been changed.".to_owned(),
+        Some(restored) if restored.exact => {
+            "The machine is exactly as it was before: every setting was read back.".to_owned()
+        }
+        Some(restored) => format!(
+            "The machine is NOT as it was before: {}",
+            printable(&restored.differences.join("; "), 2000)
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+
+    #[test]
+    fn the_verdict_comes_first_and_every_figure_has_its_line() {
+        let proof = example::proof();
+        let text = proof_text(&proof, 100);
+        assert!(text.starts_with("Better: "), "{text}");
+        for figure in &proof.figures {
+            assert!(text.lines().any(|line| line.starts_with(&figure.title)), "{}", figure.title);
+        }
+        assert!(text.contains("The machine is exactly as it was before"));
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        for width in [80, 100] {
+            for line in proof_text(&example::proof(), width).lines() {
+                assert!(line.chars().count() <= width, "{width}: {line}");
+            }
+        }
+    }
+}

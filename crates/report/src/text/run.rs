@@ -1,0 +1,199 @@
+//! One run as text.
+
+use super::{Column, Table, findings_text, wrap};
+use crate::{judge_run, words};
+use quiet_types::{Histogram, Nanos, Run, machine::Policy, printable, run::Probe, run::Thread};
+use std::fmt::Write;
+
+/// A run for a terminal `width` characters wide: what was asked, a row a thread, the distribution
+/// on a log scale, findings. Ends with a line break.
+pub fn run_text(run: &Run, width: usize) -> String {
+    let width = width.max(20);
+    let mut text = String::new();
+    let _ = writeln!(text, "{}", wrap(&asked(run), width, 2));
+    let _ = writeln!(text, "{}\n", wrap(&surroundings(run), width, 2));
+    text.push_str(&threads(run).text(width));
+    let all = run.readings();
+    if all.count > 0 {
+        text.push('\n');
+        text.push_str(&bars(&all, width));
+    }
+    let findings = findings(run);
+    if !findings.is_empty() {
+        text.push('\n');
+        text.push_str(&findings_text(&findings, width));
+    }
+    text
+}
+
+/// The judged findings and those that the run already carries, each id once.
+pub(crate) fn findings(run: &Run) -> Vec<quiet_types::Finding> {
+    // The run's own first: where both know a thing, it has the kernel's answer.
+    let mut all = run.findings.clone();
+    for finding in judge_run(run) {
+        if !all.iter().any(|known| known.id == finding.id) {
+            all.push(finding);
+        }
+    }
+    all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    all
+}
+
+/// What was asked, in a line: `wakeup on CPU 3, fifo 90, every 200 us, for 3.00 s`.
+pub(crate) fn asked(run: &Run) -> String {
+    let spec = &run.spec;
+    let (probe, every) = match spec.probe {
+        Probe::Wakeup { interval } => ("wakeup", format!(", every {interval}")),
+        Probe::Gap => ("gap", String::new()),
+    };
+    let cpus = if spec.cpus.len() == 1 { "CPU" } else { "CPUs" };
+    let (cpus_list, policy) = (&spec.cpus, policy(spec.policy, spec.priority));
+    format!("{probe} on {cpus} {cpus_list}, {policy}{every}, for {}", run.lasted)
+}
+
+fn surroundings(run: &Run) -> String {
+    let host = &run.host;
+    let mut parts = vec![
+        printable(&host.name, 60),
+        printable(&host.processor, 80),
+        format!("Linux {} {}", printable(&host.release, 60), printable(&host.arch, 20)),
+    ];
+    parts.extend(host.hypervisor.as_ref().map(|name| format!("under {}", printable(name, 20))));
+    parts.push(match &run.stress {
+        Some(stress) => {
+            format!("stress {} on CPUs {}", printable(&stress.names.join(" "), 80), stress.cpus)
+        }
+        None => "no stress".to_owned(),
+    });
+    parts.push(format!(
+        "clock {}, own noise {}",
+        printable(&run.clock.source, 20),
+        run.clock.floor
+    ));
+    parts.retain(|part| !part.is_empty());
+    parts.join("; ")
+}
+
+/// `fifo 90`, `other`.
+pub(crate) fn policy(policy: Policy, priority: u8) -> String {
+    let name = format!("{policy:?}").to_lowercase();
+    if priority > 0 { format!("{name} {priority}") } else { name }
+}
+
+fn threads(run: &Run) -> Table {
+    let mut columns = vec![Column::Right("CPU"), Column::Left("policy"), Column::Right("min")];
+    columns.extend(["p50", "p99", "p99.9", "max"].map(Column::Right));
+    columns.push(Column::Left(""));
+    columns.push(Column::Right("beyond"));
+    let wakeup = run.spec.probe != Probe::Gap;
+    columns.push(Column::Right(if wakeup { "missed" } else { "stolen" }));
+    columns.push(Column::Left(if wakeup { "of expected" } else { "" }));
+    let mut table = Table::new(columns);
+    for thread in &run.threads {
+        table.row(row(run, thread));
+    }
+    table
+}
+
+fn row(run: &Run, thread: &Thread) -> Vec<String> {
+    let all = thread.corrected.as_ref().unwrap_or(&thread.readings);
+    let shown = |value: Option<Nanos>| value.map_or("-".to_owned(), |v| v.to_string());
+    let mut row = vec![
+        thread.cpu.to_string(),
+        policy(thread.scheduling.policy, thread.scheduling.priority),
+        shown(thread.readings.min),
+    ];
+    row.extend([0.5, 0.99, 0.999].map(|q| shown(all.percentile(q))));
+    row.push(shown(thread.readings.max));
+    row.push(format!("at {}", thread.max_at));
+    let part = |count: u64| words::share(count as f64 / thread.expected.max(1) as f64);
+    if run.spec.probe == Probe::Gap {
+        row.push(words::count(thread.beyond));
+        row.push(words::share(thread.stolen.0 as f64 / run.lasted.0.max(1) as f64));
+        row.push(String::new());
+    } else {
+        row.push(part(all.above(run.spec.threshold)));
+        row.push(words::count(thread.missed));
+        row.push(format!("{} ({})", words::count(thread.expected), part(thread.missed)));
+    }
+    row
+}
+
+/// Counts between 1, 2, 5, 10 ... us as bars; a bar grows with the logarithm of its count, so
+/// that one reading among millions is seen.
+fn bars(all: &Histogram, width: usize) -> String {
+    let edges = edges(all);
+    let mut counts = vec![0u64; edges.len()];
+    for &(lower, count) in &all.buckets {
+        let at = edges.partition_point(|edge| *edge <= lower).saturating_sub(1);
+        counts[at] += count;
+    }
+    if let Some(last) = counts.last_mut() {
+        *last += all.over;
+    }
+    let most = counts.iter().copied().max().unwrap_or(1).max(1);
+    let room = width.saturating_sub(28).clamp(4, 60);
+    let mut text = String::new();
+    for (edge, count) in edges.iter().zip(&counts) {
+        let part = ((*count as f64 + 1.0).ln() / (most as f64 + 1.0).ln()).clamp(0.0, 1.0);
+        let from = format!("from {}", Nanos(*edge));
+        let line = format!("{from:>12} {:>12} {}", words::count(*count), bar(part, room));
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+/// 1, 2, 5 by decade, from the last at or below the smallest reading to the largest reading.
+fn edges(all: &Histogram) -> Vec<u64> {
+    let (min, max) = (all.min.unwrap_or_default().0.max(1), all.max.unwrap_or_default().0.max(1));
+    let series: Vec<u64> =
+        (0..13).flat_map(|decade| [1, 2, 5].map(|step| step * 10u64.pow(decade))).collect();
+    let first = series.partition_point(|edge| *edge <= min).saturating_sub(1);
+    let last = series.partition_point(|edge| *edge <= max).max(first + 1);
+    series[first..last].to_vec()
+}
+
+fn bar(part: f64, room: usize) -> String {
+    let eighths = (part * room as f64 * 8.0).round() as usize;
+    let rest = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
+    format!("{}{rest}", "█".repeat(eighths / 8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        for width in [60, 80, 120] {
+            for line in run_text(&example::run(), width).lines() {
+                assert!(line.chars().count() <= width, "{width}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_reading_stands_in_a_bar() {
+        let all = example::run().readings();
+        let bars = bars(&all, 80);
+        let sum: u64 = bars
+            .lines()
+            .map(|line| {
+                let digits: String =
+                    line.split("s ").nth(1).unwrap().chars().filter(char::is_ascii_digit).collect();
+                digits.parse::<u64>().unwrap()
+            })
+            .sum();
+        assert_eq!(sum, all.count, "{bars}");
+    }
+
+    #[test]
+    fn an_empty_run_and_a_hostile_name_do_no_harm() {
+        let mut run = example::run();
+        run.threads.clear();
+        run.host.name = "\x1b[2Jpwned".into();
+        let text = run_text(&run, 80);
+        assert!(!text.contains('\x1b'), "{text}");
+    }
+}

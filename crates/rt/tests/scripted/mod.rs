@@ -1,0 +1,61 @@
+//! What the tests of the loops share: memory to lend, words to share.
+#![allow(dead_code)]
+
+use quiet_rt::{Counts, Kept, Live, Tally};
+use quiet_types::{Histogram, Nanos, histogram::layout};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+#[derive(Default)]
+pub struct Words([AtomicU64; 4]);
+
+impl Words {
+    pub fn live(&self) -> Live<'_> {
+        let [stop, obtained, missed, max] = &self.0;
+        Live { stop, obtained, missed, max }
+    }
+
+    pub fn stop(&self) {
+        self.0[0].store(1, Relaxed);
+    }
+
+    /// What the loop said: obtained, missed, max.
+    pub fn told(&self) -> (u64, u64, u64) {
+        let word = |at: usize| self.0[at].load(Relaxed);
+        (word(1), word(2), word(3))
+    }
+}
+
+pub struct Owned {
+    logs: [Vec<u64>; 2],
+    linears: [Vec<u64>; 2],
+    worst: Vec<Kept>,
+}
+
+impl Owned {
+    pub fn new(linear: usize) -> Owned {
+        let log = || vec![0; layout::BUCKETS];
+        Owned {
+            logs: [log(), log()],
+            linears: [vec![0; linear], vec![0; linear]],
+            worst: vec![Kept::default(); 64],
+        }
+    }
+
+    pub fn tally(&mut self, width: u64, threshold: u64) -> Tally<'_> {
+        let [a, b] = &mut self.logs;
+        let [c, d] = &mut self.linears;
+        Tally::new(Counts::new(a, c, width), Counts::new(b, d, width), &mut self.worst, threshold)
+    }
+}
+
+/// Without the linear part.
+pub fn histogram(counts: &Counts<'_>) -> Histogram {
+    let some = counts.count > 0;
+    Histogram::from_counts(
+        counts.log(),
+        counts.over,
+        some.then_some(Nanos(counts.min)),
+        some.then_some(Nanos(counts.max)),
+        Nanos(counts.sum),
+    )
+}

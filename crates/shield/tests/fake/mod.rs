@@ -1,0 +1,598 @@
+//! A kernel of our own that answers as Linux does: it refuses, forgets, moves things on its own,
+//! and can be stopped at any act.
+
+use quiet_linux::Kernel;
+use quiet_types::{
+    CpuId, CpuSet,
+    machine::{Policy, Scheduling},
+};
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    io,
+    panic::resume_unwind,
+};
+
+pub const EPERM: i32 = 1;
+pub const ENOENT: i32 = 2;
+pub const ESRCH: i32 = 3;
+pub const EIO: i32 = 5;
+pub const EBUSY: i32 = 16;
+pub const EINVAL: i32 = 22;
+pub const ENOSPC: i32 = 28;
+
+/// Where this kernel's cpuset hierarchy is mounted.
+pub const MOUNT: &str = "/sys/fs/cgroup/cpuset";
+/// The kernel was stopped here, as by `kill -9`.
+pub struct Stopped;
+
+/// How an interrupt answers when it is to be moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Temper {
+    Moves,
+    /// Moves when it next fires.
+    MovesLater,
+    Refuses(i32),
+    /// Accepts and does nothing.
+    Ignores,
+    /// Vanishes when it is written.
+    Vanishes,
+}
+
+#[derive(Clone, Debug)]
+pub struct Irq {
+    pub asked: CpuSet,
+    pub effective: CpuSet,
+    pub temper: Temper,
+}
+
+#[derive(Clone, Debug)]
+pub struct Task {
+    pub parent: u32,
+    pub start: u64,
+    pub comm: String,
+    pub kernel: bool,
+    pub movable: bool,
+    /// What it asked for itself; what it gets is that within its group.
+    pub asked: CpuSet,
+    pub group: String,
+    pub scheduling: Scheduling,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    pub cpus: CpuSet,
+    pub mems: String,
+    pub balance: bool,
+    /// v2 only.
+    pub partition: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hierarchy {
+    V1,
+    V2,
+    None,
+}
+
+/// The machine behind the kernel.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub hierarchy: Hierarchy,
+    pub all: CpuSet,
+    pub files: BTreeMap<String, String>,
+    pub irqs: BTreeMap<u32, Irq>,
+    pub tasks: BTreeMap<u32, Task>,
+    /// By path below the mount; the root is "".
+    pub groups: BTreeMap<String, Group>,
+    pub cpuset_below_root: bool,
+    pub next: u32,
+}
+
+pub struct Fake {
+    pub world: RefCell<World>,
+    /// Acts so far.
+    pub acts: Cell<u64>,
+    /// Stops before this act.
+    pub stop: Cell<Option<u64>>,
+    /// Answers this act with an error, and does nothing.
+    pub refuse: Cell<Option<(u64, i32)>>,
+    /// Every so many acts a task is born, another one ends.
+    pub life: Cell<Option<u64>>,
+}
+
+fn errno<T>(number: i32) -> io::Result<T> {
+    Err(io::Error::from_raw_os_error(number))
+}
+
+impl World {
+    pub fn partitioned(&self) -> CpuSet {
+        self.groups
+            .values()
+            .filter(|group| group.partition == "isolated")
+            .fold(CpuSet::new(), |all, group| all.union(&group.cpus))
+    }
+
+    /// CPUs that a group really has.
+    fn effective(&self, path: &str) -> CpuSet {
+        let group = &self.groups[path];
+        if group.partition == "isolated" {
+            return group.cpus.clone();
+        }
+        let own = if group.cpus.is_empty() { &self.all } else { &group.cpus };
+        let own = own.intersection(&self.all).difference(&self.partitioned());
+        if own.is_empty() { self.all.difference(&self.partitioned()) } else { own }
+    }
+
+    pub fn allowed(&self, tid: u32) -> CpuSet {
+        let task = &self.tasks[&tid];
+        if !task.movable {
+            return task.asked.clone();
+        }
+        let group = self.effective(&task.group);
+        let both = task.asked.intersection(&group);
+        if both.is_empty() { group } else { both }
+    }
+
+    /// All that a shield may change, of what is in `other` as well.
+    pub fn capture(&self, other: &World) -> String {
+        let mut text = String::new();
+        for (path, value) in &self.files {
+            writeln!(text, "{path} {value}").unwrap();
+        }
+        for (number, irq) in &self.irqs {
+            if other.irqs.contains_key(number) {
+                writeln!(text, "irq {number} {}", irq.asked).unwrap();
+            }
+        }
+        for (path, group) in &self.groups {
+            writeln!(text, "group {path} {group:?}").unwrap();
+        }
+        for (tid, task) in &self.tasks {
+            if other.tasks.get(tid).is_some_and(|old| old.start == task.start) {
+                let (allowed, group) = (self.allowed(*tid), &task.group);
+                let scheduling = task.scheduling;
+                writeln!(text, "task {tid} {} {allowed} {group} {scheduling}", task.comm).unwrap();
+            }
+        }
+        writeln!(text, "cpuset below root {}", self.cpuset_below_root).unwrap();
+        text
+    }
+
+    pub fn born(&mut self, parent: u32) -> u32 {
+        let tid = self.next;
+        self.next += 1;
+        let mut task = self.tasks[&parent].clone();
+        task.parent = parent;
+        task.start = u64::from(tid) * 100;
+        task.comm = format!("born{tid}");
+        self.tasks.insert(tid, task);
+        tid
+    }
+
+    fn path<'a>(&self, path: &'a str) -> Option<(&'a str, &'a str)> {
+        let below = path.strip_prefix(MOUNT)?;
+        let (group, name) = below.rsplit_once('/')?;
+        self.groups.contains_key(group).then_some((group, name))
+    }
+
+    fn write(&mut self, path: &str, value: &str) -> io::Result<()> {
+        if let Some(rest) = path.strip_prefix("/proc/irq/")
+            && let Some((number, "smp_affinity_list")) = rest.split_once('/')
+        {
+            return self.write_irq(number.parse().unwrap(), value);
+        }
+        if self.hierarchy != Hierarchy::None
+            && let Some((group, name)) = self.path(path)
+        {
+            let (group, name) = (group.to_owned(), name.to_owned());
+            return self.write_group(&group, &name, value);
+        }
+        if path.ends_with("/workqueue/cpumask") {
+            self.files.insert(format!("{path}_requested"), value.to_owned());
+        }
+        match self.files.get_mut(path) {
+            Some(file) => {
+                *file = value.to_owned();
+                Ok(())
+            }
+            None => errno(ENOENT),
+        }
+    }
+
+    fn write_irq(&mut self, number: u32, value: &str) -> io::Result<()> {
+        let Some(irq) = self.irqs.get_mut(&number) else { return errno(ENOENT) };
+        let cpus: CpuSet = value.parse().unwrap();
+        if !cpus.intersects(&self.all) {
+            return errno(EINVAL);
+        }
+        match irq.temper {
+            Temper::Refuses(code) => return errno(code),
+            Temper::Ignores => return Ok(()),
+            Temper::Vanishes => {
+                self.irqs.remove(&number);
+                return errno(ENOENT);
+            }
+            Temper::Moves if !irq.effective.is_subset(&cpus) => {
+                irq.effective = cpus.first().into_iter().collect();
+            }
+            Temper::Moves | Temper::MovesLater => {}
+        }
+        irq.asked = cpus;
+        Ok(())
+    }
+
+    fn write_group(&mut self, path: &str, name: &str, value: &str) -> io::Result<()> {
+        let v1 = self.hierarchy == Hierarchy::V1;
+        let inside = self.tasks.values().any(|task| task.group == path);
+        match name {
+            "tasks" | "cgroup.procs" => return self.enter(path, value.parse().unwrap()),
+            "cgroup.subtree_control" if path.is_empty() => {
+                self.cpuset_below_root = value == "+cpuset";
+                return Ok(());
+            }
+            _ => {}
+        }
+        if !v1 && !path.is_empty() && !self.cpuset_below_root {
+            return errno(ENOENT);
+        }
+        let parent = |path: &str| path.rsplit_once('/').map(|(parent, _)| parent.to_owned());
+        let related = |wanted: &dyn Fn(&str) -> bool| -> Vec<CpuSet> {
+            let found = self.groups.iter().filter(|(other, _)| wanted(other));
+            found.map(|(_, group)| group.cpus.clone()).collect()
+        };
+        let others = related(&|other| other != path && parent(other) == parent(path));
+        let children = related(&|other| parent(other).as_deref() == Some(path));
+        let parents = related(&|other| parent(path).as_deref() == Some(other));
+        let taken = self.partitioned();
+        let all = self.all.clone();
+        let Some(group) = self.groups.get_mut(path) else { return errno(ENOENT) };
+        match name {
+            "cpuset.cpus" => {
+                let cpus: CpuSet = value.parse().unwrap();
+                if cpus.is_empty() && inside {
+                    return errno(ENOSPC);
+                }
+                if v1 && !path.is_empty() {
+                    if parents.iter().any(|parent| !cpus.is_subset(parent)) {
+                        return errno(EPERM);
+                    }
+                    if children.iter().any(|child| !child.is_subset(&cpus)) {
+                        return errno(EBUSY);
+                    }
+                }
+                if !cpus.is_subset(&all) {
+                    return errno(EINVAL);
+                }
+                group.cpus = cpus;
+            }
+            "cpuset.mems" => group.mems = value.into(),
+            "cpuset.sched_load_balance" => group.balance = value == "1",
+            "cpuset.cpus.partition" if value == "member" => group.partition = "member".into(),
+            "cpuset.cpus.partition" => {
+                let clash = others.iter().any(|other| other.intersects(&group.cpus));
+                let left = all.difference(&group.cpus).difference(&taken);
+                group.partition = if clash {
+                    "isolated invalid (Cpu list in cpuset.cpus not exclusive)".into()
+                } else if left.is_empty() {
+                    "isolated invalid (Parent unable to distribute cpu downstream)".into()
+                } else {
+                    "isolated".into()
+                };
+            }
+            _ => return errno(ENOENT),
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, path: &str, tid: u32) -> io::Result<()> {
+        let group = &self.groups[path];
+        if self.hierarchy == Hierarchy::V1 && (group.cpus.is_empty() || group.mems.is_empty()) {
+            return errno(ENOSPC);
+        }
+        let Some(task) = self.tasks.get_mut(&tid) else { return errno(ESRCH) };
+        if task.kernel && !task.movable {
+            return errno(EINVAL);
+        }
+        task.group = path.into();
+        Ok(())
+    }
+
+    fn read(&self, path: &str) -> io::Result<String> {
+        let parts: Vec<&str> = path.split('/').skip(1).collect();
+        match parts.as_slice() {
+            ["proc", "irq", number, file] => {
+                let number: u32 = match number.parse() {
+                    Ok(number) => number,
+                    Err(_) => return self.file(path),
+                };
+                let Some(irq) = self.irqs.get(&number) else { return errno(ENOENT) };
+                return match *file {
+                    "smp_affinity_list" => Ok(format!("{}\n", irq.asked)),
+                    "effective_affinity_list" => Ok(format!("{}\n", irq.effective)),
+                    _ => errno(ENOENT),
+                };
+            }
+            ["proc", tid, file] if tid.parse::<u32>().is_ok() => {
+                return self.task_file(tid.parse().unwrap(), file);
+            }
+            _ => {}
+        }
+        match self.path(path) {
+            Some((group, name)) if self.hierarchy != Hierarchy::None => {
+                self.group_file(group, name)
+            }
+            _ => self.file(path),
+        }
+    }
+
+    fn file(&self, path: &str) -> io::Result<String> {
+        match self.files.get(path) {
+            Some(text) => Ok(format!("{text}\n")),
+            None => errno(ENOENT),
+        }
+    }
+
+    fn task_file(&self, tid: u32, file: &str) -> io::Result<String> {
+        let Some(task) = self.tasks.get(&tid) else { return errno(ENOENT) };
+        let flags = u64::from(task.kernel) * 0x0020_0000 + u64::from(!task.movable) * 0x0400_0000;
+        let group = if task.group.is_empty() { "/" } else { &task.group };
+        match (file, self.hierarchy) {
+            ("stat", _) => Ok(format!(
+                "{tid} ({}) S {} 0 0 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 {} 0 0\n",
+                task.comm, task.parent, task.start
+            )),
+            ("status", _) => Ok(format!("Name:\tx\nTgid:\t{tid}\nPPid:\t{}\n", task.parent)),
+            ("cgroup", Hierarchy::V1) => Ok(format!("3:cpuset:{group}\n0::/\n")),
+            ("cgroup", Hierarchy::V2) => Ok(format!("0::{group}\n")),
+            ("cgroup", Hierarchy::None) => Ok(String::new()),
+            _ => errno(ENOENT),
+        }
+    }
+
+    fn group_file(&self, path: &str, name: &str) -> io::Result<String> {
+        let group = &self.groups[path];
+        let v1 = self.hierarchy == Hierarchy::V1;
+        let cpuset = v1 || path.is_empty() || self.cpuset_below_root;
+        Ok(match name {
+            "tasks" if v1 => self.inside(path),
+            "cgroup.procs" | "cgroup.threads" if !v1 => self.inside(path),
+            "cgroup.subtree_control" if !v1 => {
+                if self.cpuset_below_root { "cpu cpuset\n" } else { "cpu\n" }.into()
+            }
+            "cpuset.cpus" if cpuset => format!("{}\n", group.cpus),
+            "cpuset.mems" if v1 => format!("{}\n", group.mems),
+            "cpuset.sched_load_balance" if v1 => format!("{}\n", u8::from(group.balance)),
+            "cpuset.cpus.partition" if !v1 && cpuset && !path.is_empty() => {
+                format!("{}\n", group.partition)
+            }
+            _ => return errno(ENOENT),
+        })
+    }
+
+    fn inside(&self, path: &str) -> String {
+        let tids = self.tasks.iter().filter(|(_, task)| task.group == path);
+        tids.map(|(tid, _)| format!("{tid}\n")).collect()
+    }
+}
+
+impl Fake {
+    pub fn new(world: World) -> Fake {
+        Fake {
+            world: RefCell::new(world),
+            acts: Cell::new(0),
+            stop: Cell::new(None),
+            refuse: Cell::new(None),
+            life: Cell::new(None),
+        }
+    }
+
+    /// One act: it may be the last one, or refused, and life goes on beside it.
+    fn act(&self) -> io::Result<()> {
+        let act = self.acts.get() + 1;
+        self.acts.set(act);
+        if self.stop.get() == Some(act) {
+            resume_unwind(Box::new(Stopped));
+        }
+        if let Some(every) = self.life.get()
+            && act % every == 0
+        {
+            self.live();
+        }
+        match self.refuse.get() {
+            Some((at, code)) if at == act => errno(code),
+            _ => Ok(()),
+        }
+    }
+
+    fn live(&self) {
+        let mut world = self.world.borrow_mut();
+        let users: Vec<u32> =
+            world.tasks.iter().filter(|(_, t)| !t.kernel).map(|(tid, _)| *tid).collect();
+        let pick = users[self.acts.get() as usize % users.len()];
+        world.born(pick);
+        // The first one stays: it is the parent of all.
+        if let Some(end) = users.iter().rev().find(|tid| **tid > 1 && **tid != pick)
+            && users.len() > 3
+        {
+            world.tasks.remove(end);
+        }
+    }
+}
+
+impl Kernel for Fake {
+    fn read(&self, path: &str) -> io::Result<String> {
+        self.world.borrow().read(path)
+    }
+
+    fn write(&self, path: &str, value: &str) -> io::Result<()> {
+        self.act()?;
+        self.world.borrow_mut().write(path, value)
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<String>> {
+        let world = self.world.borrow();
+        let numbers = |numbers: &mut dyn Iterator<Item = u32>| -> Vec<String> {
+            numbers.map(|n| n.to_string()).collect()
+        };
+        if path == "/proc" {
+            return Ok(numbers(&mut world.tasks.keys().copied()));
+        }
+        if path == "/proc/irq" {
+            return Ok(numbers(&mut world.irqs.keys().copied()));
+        }
+        if let Some(pid) = path.strip_prefix("/proc/").and_then(|p| p.strip_suffix("/task")) {
+            let pid = pid.parse::<u32>().unwrap();
+            return match world.tasks.contains_key(&pid) {
+                true => Ok(vec![pid.to_string()]),
+                false => errno(ENOENT),
+            };
+        }
+        let Some(group) = path.strip_prefix(MOUNT) else { return errno(ENOENT) };
+        if !world.groups.contains_key(group) || world.hierarchy == Hierarchy::None {
+            return errno(ENOENT);
+        }
+        let names = match world.hierarchy {
+            Hierarchy::V1 => vec!["cpuset.cpus", "cpuset.mems", "tasks"],
+            _ if world.cpuset_below_root => vec!["cgroup.procs", "cpuset.cpus.partition"],
+            _ => vec!["cgroup.procs"],
+        };
+        Ok(names.into_iter().map(str::to_owned).collect())
+    }
+
+    fn make_dir(&self, path: &str) -> io::Result<()> {
+        self.act()?;
+        let mut world = self.world.borrow_mut();
+        let Some(below) = path.strip_prefix(MOUNT) else { return errno(ENOENT) };
+        let partition = if world.hierarchy == Hierarchy::V2 { "member" } else { "" };
+        let group = Group { balance: true, partition: partition.into(), ..Group::default() };
+        world.groups.insert(below.to_owned(), group);
+        Ok(())
+    }
+
+    fn remove_dir(&self, path: &str) -> io::Result<()> {
+        self.act()?;
+        let mut world = self.world.borrow_mut();
+        let Some(below) = path.strip_prefix(MOUNT) else { return errno(ENOENT) };
+        if !world.groups.contains_key(below) {
+            return errno(ENOENT);
+        }
+        let inner = format!("{below}/");
+        if world.tasks.values().any(|task| task.group == below)
+            || world.groups.keys().any(|other| other.starts_with(&inner))
+        {
+            return errno(EBUSY);
+        }
+        world.groups.remove(below);
+        Ok(())
+    }
+
+    fn affinity(&self, tid: u32) -> io::Result<CpuSet> {
+        let world = self.world.borrow();
+        if world.tasks.contains_key(&tid) { Ok(world.allowed(tid)) } else { errno(ESRCH) }
+    }
+
+    fn set_affinity(&self, tid: u32, cpus: &CpuSet) -> io::Result<()> {
+        self.act()?;
+        let mut world = self.world.borrow_mut();
+        let Some(task) = world.tasks.get(&tid) else { return errno(ESRCH) };
+        let group = world.effective(&task.group.clone());
+        if !task.movable || !cpus.intersects(&group) {
+            return errno(EINVAL);
+        }
+        if let Some(task) = world.tasks.get_mut(&tid) {
+            task.asked = cpus.clone();
+        }
+        Ok(())
+    }
+
+    fn scheduling(&self, tid: u32) -> io::Result<Scheduling> {
+        match self.world.borrow().tasks.get(&tid) {
+            Some(task) => Ok(task.scheduling),
+            None => errno(ESRCH),
+        }
+    }
+
+    fn set_scheduling(&self, tid: u32, to: Scheduling) -> io::Result<()> {
+        self.act()?;
+        match self.world.borrow_mut().tasks.get_mut(&tid) {
+            Some(task) => {
+                task.scheduling = to;
+                Ok(())
+            }
+            None => errno(ESRCH),
+        }
+    }
+}
+
+/// A machine of `count` CPUs to shield `shield` on, with everything in it that may be met.
+pub fn world(hierarchy: Hierarchy, count: u32, tempers: &[Temper], masks: &[u32]) -> World {
+    let all: CpuSet = (0..count).map(CpuId).collect();
+    let other = Scheduling { policy: Policy::Other, priority: 0, nice: 0 };
+    let mask = |bits: u32| -> CpuSet {
+        let set: CpuSet = all.iter().filter(|cpu| bits >> cpu.0 & 1 == 1).collect();
+        if set.is_empty() { all.clone() } else { set }
+    };
+    let mut tasks = BTreeMap::new();
+    let mut task =
+        |tid: u32, comm: &str, kernel: bool, movable: bool, asked: CpuSet, group: &str| {
+            let (parent, comm, group) = (u32::from(tid > 2), comm.to_owned(), group.to_owned());
+            let start = u64::from(tid) * 10;
+            let scheduling = other;
+            tasks.insert(
+                tid,
+                Task { parent, start, comm, kernel, movable, asked, group, scheduling },
+            );
+        };
+    task(1, "init", false, true, all.clone(), "");
+    task(2, "kthreadd", true, true, all.clone(), "");
+    for cpu in all.iter() {
+        let own = [cpu].into_iter().collect();
+        task(10 + cpu.0, &format!("ksoftirqd/{cpu}"), true, false, own, "");
+    }
+    task(30, "kswapd0", true, true, all.clone(), "");
+    task(31, "kworker/u8:0", true, false, all.clone(), "");
+    for (at, bits) in masks.iter().enumerate() {
+        let (tid, group) = (100 + at as u32, if at % 4 == 3 { "/boxes/one" } else { "" });
+        task(tid, &format!("user{at}"), false, true, mask(*bits), group);
+    }
+    let irqs = tempers
+        .iter()
+        .enumerate()
+        .map(|(at, temper)| {
+            let effective = [CpuId(at as u32 % count)].into_iter().collect();
+            (40 + at as u32, Irq { asked: all.clone(), effective, temper: *temper })
+        })
+        .collect();
+    let group = |cpus: &CpuSet| Group {
+        cpus: cpus.clone(),
+        mems: "0".into(),
+        balance: true,
+        partition: if hierarchy == Hierarchy::V2 { "member".into() } else { String::new() },
+    };
+    let groups = [("", &all), ("/boxes", &all), ("/boxes/one", &all)];
+    let files = [
+        ("/proc/irq/default_smp_affinity", all.to_mask()),
+        ("/sys/devices/virtual/workqueue/cpumask", all.to_mask()),
+        ("/sys/devices/virtual/workqueue/cpumask_requested", all.to_mask()),
+        ("/proc/sys/kernel/random/boot_id", "b0".into()),
+        ("/proc/interrupts", "CPU0".into()),
+    ];
+    World {
+        hierarchy,
+        files: files.into_iter().map(|(path, text)| (path.to_owned(), text)).collect(),
+        irqs,
+        tasks,
+        groups: groups.into_iter().map(|(path, cpus)| (path.to_owned(), group(cpus))).collect(),
+        cpuset_below_root: hierarchy != Hierarchy::V2,
+        next: 1000,
+        all,
+    }
+}
+
+/// TIDs in groups that are not of the world `before`.
+pub fn strays(after: &World, before: &World) -> BTreeSet<u32> {
+    let known = |task: &Task| before.groups.contains_key(&task.group);
+    after.tasks.iter().filter(|(_, task)| !known(task)).map(|(tid, _)| *tid).collect()
+}

@@ -1,0 +1,474 @@
+//! What goes up comes down: `revert(apply(x)) = x`, also when stopped or refused at any act.
+
+mod fake;
+
+use fake::{
+    EBUSY, EINVAL, EIO, ENOSPC, EPERM, Fake, Hierarchy, MOUNT, Stopped, Temper, World, strays,
+    world,
+};
+use proptest::prelude::*;
+use quiet_shield::{Kind, Setup, revert, status, up};
+use quiet_types::{
+    CpuId, CpuSet, Plan,
+    machine::{Policy, Scheduling},
+    plan::{
+        Action, Form, GroupFile, GroupValue, Need, Outcome, PLAN_SCHEMA, Resident, Return,
+        Standing, Step, Thread, Who,
+    },
+    shield::{Entry, Mechanism, Shield},
+};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::atomic::AtomicBool,
+};
+
+fn step(need: Need, action: Action) -> Step {
+    Step { action, old: None, why: String::new(), need }
+}
+
+fn write(need: Need, path: String, value: String, form: Form) -> Step {
+    let request = path
+        .ends_with("workqueue/cpumask")
+        .then(|| "/sys/devices/virtual/workqueue/cpumask_requested".to_owned());
+    step(need, Action::Write { path, request, value, form })
+}
+
+fn group(name: &str, files: &[(&str, String, Form)]) -> Step {
+    let files = files
+        .iter()
+        .map(|(name, value, form)| GroupFile {
+            name: (*name).to_owned(),
+            value: match value.strip_prefix("=") {
+                Some(other) => GroupValue::SameAs(other.to_owned()),
+                None => GroupValue::Is(value.clone()),
+            },
+            form: *form,
+            need: Need::Essential,
+        })
+        .collect();
+    step(Need::Essential, Action::Group { path: format!("{MOUNT}/{name}"), files })
+}
+
+/// Every kind of step there is, in the order that works.
+fn plan(world: &World, cpus: CpuSet) -> Plan {
+    let rest = world.all.difference(&cpus);
+    let (mechanism, file) = match world.hierarchy {
+        Hierarchy::V1 => (Mechanism::SetsV1, "tasks"),
+        Hierarchy::V2 => (Mechanism::PartitionV2, "cgroup.procs"),
+        Hierarchy::None => (Mechanism::Affinity, ""),
+    };
+    let mut steps = vec![write(
+        Need::BestEffort,
+        "/proc/irq/default_smp_affinity".into(),
+        rest.to_mask(),
+        Form::Mask,
+    )];
+    let narrow = |name: &str| {
+        let path = format!("{MOUNT}/{name}/cpuset.cpus");
+        write(Need::BestEffort, path, rest.to_string(), Form::List)
+    };
+    match mechanism {
+        Mechanism::SetsV1 => {
+            let mems = ("cpuset.mems", format!("={MOUNT}/cpuset.mems"), Form::List);
+            let set = |cpus: &CpuSet| ("cpuset.cpus", cpus.to_string(), Form::List);
+            let balance = ("cpuset.sched_load_balance", "0".to_owned(), Form::Text);
+            steps.push(group("rest", &[set(&rest), mems.clone()]));
+            steps.push(group("shield", &[set(&cpus), mems, balance]));
+            let (from, to) = (format!("{MOUNT}/tasks"), format!("{MOUNT}/rest/tasks"));
+            steps.push(step(Need::BestEffort, Action::MoveTasks { from, to }));
+            steps.push(narrow("boxes/one"));
+            steps.push(narrow("boxes"));
+            let path = format!("{MOUNT}/cpuset.sched_load_balance");
+            steps.push(write(Need::BestEffort, path, "0".into(), Form::Text));
+        }
+        Mechanism::PartitionV2 => {
+            let path = format!("{MOUNT}/cgroup.subtree_control");
+            steps.push(write(Need::Essential, path, "+cpuset".into(), Form::Word));
+            steps.push(narrow("boxes"));
+            let set = ("cpuset.cpus", cpus.to_string(), Form::List);
+            let partition = ("cpuset.cpus.partition", "isolated".to_owned(), Form::Partition);
+            steps.push(group("shield", &[set, partition]));
+        }
+        Mechanism::Affinity => {}
+    }
+    let path = "/sys/devices/virtual/workqueue/cpumask".to_owned();
+    steps.push(write(Need::BestEffort, path, rest.to_mask(), Form::Mask));
+    let who = if file.is_empty() { Who::Everybody } else { Who::KernelThreads };
+    let (off, to) = (cpus.clone(), rest.clone());
+    steps.push(step(Need::BestEffort, Action::Confine { who, off, to, spare: Vec::new() }));
+    for number in world.irqs.keys() {
+        let (number, name, cpus) = (*number, String::new(), rest.clone());
+        steps.push(step(Need::BestEffort, Action::Irq { number, name, cpus }));
+    }
+    if let Some(player) = world.tasks.get(&100) {
+        let thread = Thread { tid: 100, start: player.start, comm: player.comm.clone() };
+        if !file.is_empty() {
+            let (file, mount) = (format!("{MOUNT}/shield/{file}"), MOUNT.to_owned());
+            let thread = thread.clone();
+            steps.push(step(Need::BestEffort, Action::Enter { thread, file, mount }));
+        }
+        let one: CpuSet = cpus.first().into_iter().collect();
+        steps.push(step(Need::BestEffort, Action::Pin { thread: thread.clone(), cpus: one }));
+        let to = Scheduling { policy: Policy::Fifo, priority: 80, nice: 0 };
+        steps.push(step(Need::BestEffort, Action::Schedule { thread, to }));
+    }
+    let entry = (!file.is_empty())
+        .then(|| Entry { file: format!("{MOUNT}/shield/{file}"), whole_process: file != "tasks" });
+    Plan {
+        schema: PLAN_SCHEMA.into(),
+        chain: None,
+        shield: Shield { cpus, housekeeping: rest, mechanism, entry },
+        reasons: Vec::new(),
+        steps,
+        findings: Vec::new(),
+    }
+}
+
+fn apply(
+    kernel: &Fake,
+    plan: &Plan,
+    state: &Path,
+) -> quiet_shield::Result<quiet_types::plan::Applied> {
+    let interrupt = AtomicBool::new(false);
+    up(kernel, plan, &Setup { state, holder: None, interrupt: &interrupt })
+}
+
+/// Runs until the end, or until the kernel stops: `None` then.
+fn until_stopped<T>(run: impl FnOnce() -> T) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(done) => Some(done),
+        Err(cause) if cause.is::<Stopped>() => None,
+        Err(cause) => std::panic::resume_unwind(cause),
+    }
+}
+
+struct Bench {
+    before: World,
+    kernel: Fake,
+    plan: Plan,
+    dir: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new(before: &World, shield: &CpuSet) -> Bench {
+        Bench {
+            before: before.clone(),
+            kernel: Fake::new(before.clone()),
+            plan: plan(before, shield.clone()),
+            dir: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn state(&self) -> std::path::PathBuf {
+        self.dir.path().join("state")
+    }
+
+    /// Reverts without faults, and compares.
+    fn returns(&self, when: &str) {
+        self.kernel.stop.set(None);
+        self.kernel.refuse.set(None);
+        let done = revert(&self.kernel, &self.state()).unwrap();
+        let after = self.kernel.world.borrow();
+        let (now, then) = (after.capture(&self.before), self.before.capture(&after));
+        assert_eq!(now, then, "{when}: {done:#?}");
+        let odd =
+            |outcome: &Return| matches!(outcome, Return::Left { .. } | Return::Refused { .. });
+        let items = done.map(|done| done.items).unwrap_or_default();
+        let odd: Vec<_> = items.iter().filter(|item| odd(&item.outcome)).collect();
+        assert!(odd.is_empty(), "{when}: {odd:?}");
+        assert_eq!(strays(&after, &self.before), Default::default(), "{when}");
+        for (tid, task) in after.tasks.iter().filter(|(tid, _)| **tid >= 1000) {
+            let parent = self.before.tasks.get(&task.parent);
+            if parent.is_some() && after.tasks.contains_key(&task.parent) {
+                assert_eq!(after.allowed(*tid), after.allowed(task.parent), "{when}: born {tid}");
+            }
+        }
+    }
+}
+
+fn tempers() -> impl Strategy<Value = Temper> {
+    prop_oneof![
+        4 => Just(Temper::Moves),
+        2 => Just(Temper::MovesLater),
+        1 => Just(Temper::Refuses(EPERM)),
+        1 => Just(Temper::Refuses(EIO)),
+        1 => Just(Temper::Refuses(EINVAL)),
+        1 => Just(Temper::Ignores),
+        1 => Just(Temper::Vanishes),
+    ]
+}
+
+/// Facts from which a machine is made.
+#[derive(Clone, Debug)]
+struct Case {
+    hierarchy: Hierarchy,
+    count: u32,
+    tempers: Vec<Temper>,
+    masks: Vec<u32>,
+    shield: u32,
+}
+
+impl Case {
+    fn world(&self) -> World {
+        world(self.hierarchy, self.count, &self.tempers, &self.masks)
+    }
+
+    /// Some CPUs, not all.
+    fn shield(&self) -> CpuSet {
+        let cpus: CpuSet =
+            (0..self.count).filter(|cpu| self.shield >> cpu & 1 == 1).map(CpuId).collect();
+        if cpus.is_empty() || cpus.len() == self.count as usize {
+            [CpuId(self.shield % self.count)].into_iter().collect()
+        } else {
+            cpus
+        }
+    }
+
+    fn bench(&self) -> Bench {
+        Bench::new(&self.world(), &self.shield())
+    }
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let hierarchy = prop_oneof![Just(Hierarchy::V1), Just(Hierarchy::V2), Just(Hierarchy::None)];
+    let tempers = proptest::collection::vec(tempers(), 0..6);
+    let masks = proptest::collection::vec(any::<u32>(), 0..8);
+    (hierarchy, 2u32..7, tempers, masks, any::<u32>()).prop_map(
+        |(hierarchy, count, tempers, masks, shield)| Case {
+            hierarchy,
+            count,
+            tempers,
+            masks,
+            shield,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_goes_up_comes_down(case in cases(), life in proptest::option::of(3u64..9)) {
+        let bench = case.bench();
+        bench.kernel.life.set(life);
+        let applied = apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+        prop_assert_eq!(applied.steps.len(), bench.plan.steps.len());
+        // Children of the chain's own thread are born where it is.
+        let intruder = |r: &Resident| r.kind.is_intruder() && r.number < 1000;
+        let intruders: Vec<_> = applied.residents.iter().filter(|r| intruder(r)).collect();
+        prop_assert!(intruders.is_empty(), "{intruders:?}");
+        bench.returns("after a whole apply");
+    }
+
+    #[test]
+    fn stopped_at_any_act_it_comes_down(case in cases(), at in 0.0f64..1.0) {
+        let bench = case.bench();
+        apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+        let acts = bench.kernel.acts.get();
+        let bench = case.bench();
+        bench.kernel.stop.set(Some(1 + (at * acts as f64) as u64));
+        let done = until_stopped(|| apply(&bench.kernel, &bench.plan, &bench.state()));
+        prop_assert!(done.is_none() || at * acts as f64 >= acts as f64);
+        let seen = status(&bench.kernel, &bench.state()).unwrap();
+        prop_assert_eq!(seen.state, Standing::Leftover);
+        let again = apply(&bench.kernel, &bench.plan, &bench.state()).unwrap_err();
+        prop_assert_eq!(again.kind(), Kind::Leftover);
+        bench.returns("after a stop");
+    }
+
+    #[test]
+    fn stopped_while_coming_down_it_comes_down(
+        case in cases(), first in 0u64..60, second in 0u64..60,
+    ) {
+        let bench = case.bench();
+        apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+        for more in [first, second] {
+            bench.kernel.stop.set(Some(bench.kernel.acts.get() + 1 + more));
+            let _ = until_stopped(|| revert(&bench.kernel, &bench.state()));
+        }
+        bench.returns("after two stops of revert");
+    }
+
+    #[test]
+    fn with_any_act_refused_it_comes_down(
+        case in cases(),
+        at in 1u64..80,
+        code in prop_oneof![Just(EPERM), Just(EIO), Just(EINVAL), Just(ENOSPC), Just(EBUSY)],
+    ) {
+        let bench = case.bench();
+        bench.kernel.refuse.set(Some((at, code)));
+        match apply(&bench.kernel, &bench.plan, &bench.state()) {
+            Err(error) => {
+                prop_assert_eq!(error.kind(), Kind::Step);
+                prop_assert!(error.rolled_back().is_some());
+            }
+            Ok(applied) if at <= bench.kernel.acts.get() => {
+                // The refused act belongs to a step that says so.
+                let odd = |o: &Outcome| !matches!(o, Outcome::Done { .. } | Outcome::Already);
+                prop_assert!(applied.steps.iter().any(|taken| odd(&taken.outcome)));
+            }
+            Ok(_) => {}
+        }
+        bench.returns("after a refusal");
+    }
+
+    #[test]
+    fn a_refused_revert_keeps_the_journal_and_can_be_run_again(
+        case in cases(), at in 1u64..40,
+    ) {
+        let bench = case.bench();
+        apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+        bench.kernel.refuse.set(Some((bench.kernel.acts.get() + at, EPERM)));
+        let _ = revert(&bench.kernel, &bench.state()).unwrap();
+        bench.returns("after a refused revert");
+    }
+
+    #[test]
+    fn a_torn_journal_is_what_was_never_begun(
+        case in cases(), at in 0.0f64..1.0, cut in 1usize..200,
+    ) {
+        let bench = case.bench();
+        apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+        let acts = bench.kernel.acts.get();
+        let bench = case.bench();
+        bench.kernel.stop.set(Some(1 + (at * acts as f64) as u64));
+        if until_stopped(|| apply(&bench.kernel, &bench.plan, &bench.state())).is_some() {
+            return Ok(());
+        }
+        // The last line tells of the act that was not done: as if power was lost in its middle.
+        let path = bench.state().join("journal.jsonl");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let last = text.trim_end().rfind('\n').map_or(0, |end| end + 1);
+        let inside_one_note = text[last..].contains("\"note\"")
+            && !text[last..].contains("\"move\"")
+            && !text[last..].contains("\"affinity\"")
+            && !text[last..].contains("\"make\"");
+        if !inside_one_note {
+            return Ok(());
+        }
+        std::fs::write(&path, &text[..last + cut.min(text.len() - last - 1)]).unwrap();
+        bench.returns("after a torn line");
+    }
+}
+
+fn small() -> (World, CpuSet) {
+    let tempers = [Temper::Moves, Temper::Refuses(EPERM), Temper::Ignores, Temper::Vanishes];
+    (world(Hierarchy::V1, 2, &tempers, &[3, 1, 2]), "1".parse().unwrap())
+}
+
+#[test]
+fn refused_and_ignored_interrupts_are_named_and_never_counted_as_done() {
+    let (before, shield) = small();
+    let bench = Bench::new(&before, &shield);
+    let applied = apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+    let irqs: Vec<&Outcome> = applied
+        .steps
+        .iter()
+        .filter(|taken| matches!(taken.step.action, Action::Irq { .. }))
+        .map(|taken| &taken.outcome)
+        .collect();
+    assert!(matches!(irqs[0], Outcome::Done { .. }), "{irqs:?}");
+    let Outcome::Refused { reason } = irqs[1] else { panic!("{irqs:?}") };
+    assert!(reason.contains("managed interrupt"), "{reason}");
+    assert!(matches!(irqs[2], Outcome::Ignored { .. }), "{irqs:?}");
+    assert_eq!(irqs[3], &Outcome::Absent);
+    let seen = status(&bench.kernel, &bench.state()).unwrap();
+    assert_eq!(seen.refused.len(), 3, "{seen:#?}");
+    assert_eq!(seen.drift, []);
+    bench.returns("after refusals");
+}
+
+#[test]
+fn the_cpu_an_interrupt_was_delivered_to_comes_back_too() {
+    let before = world(Hierarchy::V1, 4, &[Temper::Moves; 4], &[]);
+    let bench = Bench::new(&before, &"2-3".parse().unwrap());
+    apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+    assert_eq!(bench.kernel.world.borrow().irqs[&42].effective.to_string(), "0");
+    bench.returns("after a whole apply");
+    for (number, irq) in &bench.kernel.world.borrow().irqs {
+        assert_eq!(irq.effective, before.irqs[number].effective, "IRQ {number}");
+    }
+}
+
+#[test]
+fn a_number_that_was_given_to_another_thread_is_left_alone() {
+    let (before, shield) = small();
+    let bench = Bench::new(&before, &shield);
+    apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+    // The player ends, and somebody else gets its number and is pinned as it was.
+    let other = Scheduling { policy: Policy::Fifo, priority: 80, nice: 0 };
+    bench.kernel.world.borrow_mut().tasks.entry(100).and_modify(|task| {
+        task.start += 1;
+        task.scheduling = other;
+    });
+    revert(&bench.kernel, &bench.state()).unwrap();
+    assert_eq!(bench.kernel.world.borrow().tasks[&100].scheduling, other);
+}
+
+#[test]
+fn what_somebody_else_changed_is_left_and_named() {
+    let (before, shield) = small();
+    let bench = Bench::new(&before, &shield);
+    apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+    let path = "/sys/devices/virtual/workqueue/cpumask_requested";
+    bench.kernel.world.borrow_mut().files.insert(path.into(), "2".into());
+    let done = revert(&bench.kernel, &bench.state()).unwrap().unwrap();
+    let left: Vec<_> =
+        done.items.iter().filter(|i| matches!(i.outcome, Return::Left { .. })).collect();
+    assert_eq!(left.len(), 1, "{done:#?}");
+    assert!(done.is_complete() && !done.is_exact());
+    assert_eq!(bench.kernel.world.borrow().files[path], "2");
+}
+
+#[test]
+fn an_invalid_partition_is_a_failure_with_the_kernels_reason() {
+    let mut before = world(Hierarchy::V2, 4, &[], &[15]);
+    // A sibling that cannot be narrowed: it has no other CPUs, so the plan leaves it.
+    before.groups.get_mut("/boxes").unwrap().cpus = "2-3".parse().unwrap();
+    let mut bench = Bench::new(&before, &"2-3".parse().unwrap());
+    bench.plan.steps.retain(|step| !step.action.what().contains("boxes"));
+    let error = apply(&bench.kernel, &bench.plan, &bench.state()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Step);
+    let said = error.to_string();
+    assert!(said.contains("Cpu list in cpuset.cpus not exclusive"), "{said}");
+    assert!(said.ends_with("everything done before it was put back"), "{said}");
+    bench.returns("after the failure");
+}
+
+#[test]
+fn a_shield_over_a_shield_is_refused() {
+    let (before, shield) = small();
+    let bench = Bench::new(&before, &shield);
+    apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+    let error = apply(&bench.kernel, &bench.plan, &bench.state()).unwrap_err();
+    assert_eq!(error.kind(), Kind::AlreadyUp);
+    bench.returns("after the refusal");
+}
+
+#[test]
+fn a_journal_of_an_earlier_boot_is_closed_and_nothing_is_touched() {
+    let (before, shield) = small();
+    let bench = Bench::new(&before, &shield);
+    apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+    let fresh = Fake::new(before.clone());
+    let boot = "/proc/sys/kernel/random/boot_id";
+    fresh.world.borrow_mut().files.insert(boot.into(), "b1".into());
+    assert_eq!(status(&fresh, &bench.state()).unwrap().state, Standing::Rebooted);
+    let done = revert(&fresh, &bench.state()).unwrap().unwrap();
+    assert!(done.rebooted && done.is_exact());
+    assert_eq!(fresh.acts.get(), 0);
+    assert_eq!(status(&fresh, &bench.state()).unwrap().state, Standing::None);
+}
+
+#[test]
+fn a_raised_flag_rolls_back() {
+    let (before, shield) = small();
+    let bench = Bench::new(&before, &shield);
+    let interrupt = AtomicBool::new(true);
+    let setup = Setup { state: &bench.state(), holder: None, interrupt: &interrupt };
+    let error = up(&bench.kernel, &bench.plan, &setup).unwrap_err();
+    assert_eq!(error.kind(), Kind::Interrupted);
+    assert!(error.rolled_back().unwrap().is_exact());
+    bench.returns("after the signal");
+}

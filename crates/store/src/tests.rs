@@ -1,0 +1,292 @@
+//! The store against torn, foreign and hostile files, and against other writers.
+
+use super::*;
+use quiet_types::{CpuSet, Nanos, machine::Policy, run::Probe, run::Spec};
+use std::{fs, os::unix::fs::PermissionsExt, sync::Barrier};
+
+fn run(id: &str) -> Run {
+    Run {
+        schema: run::SCHEMA.into(),
+        id: id.into(),
+        label: "a label".into(),
+        spec: Spec {
+            probe: Probe::Gap,
+            cpus: "1".parse::<CpuSet>().unwrap(),
+            policy: Policy::Fifo,
+            priority: 90,
+            length: Nanos::from_secs(1),
+            threshold: Nanos::from_micros(5),
+            bucket: Nanos::from_micros(1),
+            buckets: 400,
+            idle: Default::default(),
+        },
+        started: "2026-11-21T21:30:00.000Z".into(),
+        monotonic: Nanos::from_secs(100),
+        lasted: Nanos::from_secs(1),
+        interrupted: false,
+        host: Default::default(),
+        clock: Default::default(),
+        threads: Vec::new(),
+        stress: None,
+        entry: None,
+        before: Default::default(),
+        after: Default::default(),
+        findings: Vec::new(),
+    }
+}
+
+fn proof(id: &str) -> Proof {
+    Proof {
+        schema: proof::SCHEMA.into(),
+        id: id.into(),
+        started: "2026-11-21T21:30:00.000Z".into(),
+        lasted: Nanos::from_secs(1),
+        interrupted: false,
+        host: Default::default(),
+        question: "?".into(),
+        spec: run("x").spec,
+        arms: Vec::new(),
+        figures: Vec::new(),
+        verdict: Default::default(),
+        sentence: String::new(),
+        shield: None,
+        restored: None,
+        commands: Vec::new(),
+        findings: Vec::new(),
+        machine: Default::default(),
+    }
+}
+
+fn store() -> (tempfile::TempDir, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::at(dir.path().join("data/quietcores"));
+    (dir, store)
+}
+
+fn names_in(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn what_was_kept_comes_back_whole() {
+    let (_dir, store) = store();
+    assert_eq!(store.list().unwrap(), []);
+    let path = store.save_run(&run("20261121T213000Z-gap-0001")).unwrap();
+    let dir = store.save_proof(&proof("20261121T214000Z-prove-0002"), "<!DOCTYPE html>").unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7133, 0);
+    assert_eq!(fs::read_to_string(dir.join("report.html")).unwrap(), "<!DOCTYPE html>");
+
+    let gap = Kept::Run(Box::new(run("20261121T213000Z-gap-0001")));
+    let proof = Kept::Proof(Box::new(proof("20261121T214000Z-prove-0002")));
+    assert_eq!(store.find("20261121T213000Z-gap-0001").unwrap(), gap);
+    assert_eq!(store.find("20261121T2130").unwrap(), gap);
+    assert_eq!(store.find(path.to_str().unwrap()).unwrap(), gap);
+    assert_eq!(store.find(dir.to_str().unwrap()).unwrap(), proof);
+    assert_eq!(store.find("last").unwrap(), proof);
+    let kinds: Vec<Kind> = store.list().unwrap().into_iter().map(|entry| entry.kind).collect();
+    assert_eq!(kinds, [Kind::Run, Kind::Proof]);
+    assert_eq!(names_in(&store.dir().join("runs")).len(), 1, "nothing is left aside");
+}
+
+#[test]
+fn a_beginning_of_several_ids_or_of_none_is_refused_with_their_names() {
+    let (_dir, store) = store();
+    let error = store.find("last").unwrap_err().to_string();
+    assert!(error.ends_with("quietcores yet"), "{error}");
+    store.save_run(&run("2026a")).unwrap();
+    store.save_run(&run("2026b")).unwrap();
+    let error = store.find("2026").unwrap_err().to_string();
+    assert_eq!(error, "cannot find 2026: 2 ids begin so: 2026a, 2026b");
+    let error = store.find("2027").unwrap_err().to_string();
+    assert!(error.ends_with("the newest are 2026b, 2026a"), "{error}");
+    assert!(store.find("").is_err());
+}
+
+#[test]
+fn an_id_that_climbs_is_refused_and_writes_nothing() {
+    let (dir, store) = store();
+    for id in ["../x", "a/b", "/etc/x", "..", ".hidden", "", "a\0b", "a b", &"x".repeat(101)] {
+        assert!(store.save_run(&run(id)).is_err(), "{id:?}");
+        assert!(store.save_proof(&proof(id), "").is_err(), "{id:?}");
+    }
+    assert_eq!(names_in(dir.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_kept_run_is_never_replaced() {
+    let (_dir, store) = store();
+    let path = store.save_run(&run("twice")).unwrap();
+    let before = fs::read(&path).unwrap();
+    let other = Run { label: "another".into(), ..run("twice") };
+    assert!(store.save_run(&other).unwrap_err().is_taken());
+    assert_eq!(fs::read(&path).unwrap(), before);
+    store.save_proof(&proof("twice"), "first").unwrap();
+    assert!(store.save_proof(&proof("twice"), "second").unwrap_err().is_taken());
+    let page = store.dir().join("proofs/twice/report.html");
+    assert_eq!(fs::read_to_string(page).unwrap(), "first");
+    assert_eq!(names_in(&store.dir().join("proofs")), ["twice"]);
+}
+
+#[test]
+fn of_writers_at_once_one_wins_and_its_file_is_whole() {
+    let (_dir, store) = store();
+    let start = Barrier::new(8);
+    let won = std::thread::scope(|scope| {
+        let write = |at: usize| {
+            let (store, start) = (&store, &start);
+            scope.spawn(move || {
+                let mine = Run { label: "x".repeat(10_000 * (at + 1)), ..run("same") };
+                start.wait();
+                store.save_run(&mine).is_ok()
+            })
+        };
+        let writers: Vec<_> = (0..8).map(write).collect();
+        writers.into_iter().map(|w| w.join().unwrap()).filter(|won| *won).count()
+    });
+    assert_eq!(won, 1);
+    let Kept::Run(kept) = store.find("same").unwrap() else { panic!("not a run") };
+    assert_eq!(kept.label.len() % 10_000, 0);
+    assert_eq!(names_in(&store.dir().join("runs")), ["same.json"]);
+}
+
+#[test]
+fn a_file_torn_at_any_byte_is_named_with_its_place_and_never_believed() {
+    let (_dir, store) = store();
+    let path = store.save_run(&run("torn")).unwrap();
+    let whole = fs::read(&path).unwrap();
+    // Without its line break the JSON is still whole.
+    for length in 0..whole.len() - 1 {
+        fs::write(&path, &whole[..length]).unwrap();
+        let error = load(&path).unwrap_err().to_string();
+        assert!(error.contains("torn.json: it is cut short at line 1, column"), "{error}");
+    }
+}
+
+#[test]
+fn leftovers_of_a_killed_writer_are_ignored() {
+    let (_dir, store) = store();
+    store.save_run(&run("2026whole")).unwrap();
+    let runs = store.dir().join("runs");
+    fs::write(runs.join(".2027.json.4711.0.part"), "{\"schema\":\"quietc").unwrap();
+    fs::create_dir_all(store.dir().join("proofs/.2028.4711.1.part")).unwrap();
+    fs::create_dir_all(store.dir().join("proofs/2029-without-a-file")).unwrap();
+    let ids: Vec<String> = store.list().unwrap().into_iter().map(|entry| entry.id).collect();
+    assert_eq!(ids, ["2026whole"]);
+    assert_eq!(store.find("last").unwrap().id(), "2026whole");
+}
+
+#[test]
+fn foreign_newer_and_broken_files_each_get_their_sentence() {
+    let dir = tempfile::tempdir().unwrap();
+    let known = "this program reads quietcores.run/1 and quietcores.proof/1";
+    for (text, why) in [
+        (
+            r#"{"schema":"quietcores.run/2"}"#,
+            format!("it is written in quietcores.run/2; {known}: update quietcores"),
+        ),
+        (r#"{"schema":"quietcores.machine/1"}"#, format!("it holds quietcores.machine/1; {known}")),
+        (
+            r#"{"histogram":[]}"#,
+            format!("it names no schema, so it is no run or proof of quietcores; {known}"),
+        ),
+        ("{\n \"schema\": oops}", "line 2, column 12: not JSON: expected value".to_owned()),
+        (
+            r#"{"schema":"quietcores.run/1","id":7}"#,
+            "line 1, column 35: invalid type: integer `7`, expected a string".to_owned(),
+        ),
+        ("[1,2]", "line 1, column 2: invalid type: integer `1`, expected a string".to_owned()),
+        (
+            "",
+            "it is cut short at line 1, column 0: the writer or the copy was not finished"
+                .to_owned(),
+        ),
+    ] {
+        let path = dir.path().join("file.json");
+        fs::write(&path, text).unwrap();
+        let error = load(&path).unwrap_err().to_string();
+        let (_, said) = error.split_once("file.json: ").unwrap();
+        assert_eq!(said, why, "{text}");
+    }
+}
+
+#[test]
+fn pipes_directories_and_endless_files_are_refused_and_do_not_hang() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let huge = dir.path().join("huge.json");
+    File::create(&huge).unwrap().set_len(LARGEST + 1).unwrap();
+    for (path, why) in [
+        (pipe.as_path(), "not a regular file"),
+        (dir.path(), "not a regular file"),
+        (huge.as_path(), "larger than 64 MiB"),
+        (Path::new("/nowhere/x.json"), "No such file or directory"),
+    ] {
+        let error = load(path).unwrap_err().to_string();
+        assert!(error.ends_with(why), "{error}");
+    }
+}
+
+#[test]
+fn a_link_planted_in_place_of_the_unfinished_file_is_not_followed() {
+    let (dir, store) = store();
+    let runs = store.dir().join("runs");
+    fs::create_dir_all(&runs).unwrap();
+    let victim = dir.path().join("victim");
+    fs::write(&victim, "precious").unwrap();
+    // The names that the next writes may use aside.
+    for count in 0..200 {
+        let aside = runs.join(format!(".x.json.{}.{count}.part", std::process::id()));
+        std::os::unix::fs::symlink(&victim, aside).unwrap();
+    }
+    let path = store.save_run(&run("x")).unwrap();
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    assert!(!fs::symlink_metadata(path).unwrap().is_symlink());
+}
+
+/// Writes runs without end; only when started by the test below.
+#[test]
+fn endless_writer() {
+    let Some(dir) = std::env::var_os("QUIETCORES_ENDLESS_WRITER") else { return };
+    let store = Store::at(dir);
+    for count in 0u64.. {
+        let one = Run { label: "x".repeat(200_000), ..run(&format!("run-{count:09}")) };
+        store.save_run(&one).unwrap();
+        store.save_proof(&proof(&format!("proof-{count:09}")), &"y".repeat(100_000)).unwrap();
+    }
+}
+
+#[test]
+fn a_writer_killed_at_any_moment_leaves_only_whole_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::at(dir.path());
+    let mut listed = 0;
+    for _ in 0..8 {
+        let mut writer = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "tests::endless_writer", "--nocapture"])
+            .env("QUIETCORES_ENDLESS_WRITER", dir.path())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        // Killed as soon as something more has been written, wherever it then is.
+        while store.list().unwrap().len() < listed + 3 {
+            assert!(writer.try_wait().unwrap().is_none(), "the writer ended by itself");
+            std::thread::yield_now();
+        }
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        let entries = store.list().unwrap();
+        listed = 0;
+        for entry in &entries {
+            assert_eq!(load(&entry.path).unwrap().id(), entry.id);
+        }
+        // The next writer begins anew: ids are never reused.
+        fs::remove_dir_all(dir.path().join("runs")).unwrap();
+        fs::remove_dir_all(dir.path().join("proofs")).unwrap();
+    }
+}

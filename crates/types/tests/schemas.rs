@@ -1,0 +1,50 @@
+//! The committed JSON schemas are those of the types: what programs read is a contract.
+//!
+//! After a deliberate change: `QUIETCORES_BLESS=1 cargo test -p quiet-types --test schemas`.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![cfg(feature = "std")]
+
+use quiet_types::{Machine, Plan, Proof, Run};
+use schemars::{JsonSchema, schema_for};
+use std::path::Path;
+
+fn check<T: JsonSchema>(name: &str) {
+    let mut now = serde_json::to_string_pretty(&schema_for!(T)).unwrap();
+    now.push('\n');
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/schema")
+        .join(format!("{name}.json"));
+    if std::env::var_os("QUIETCORES_BLESS").is_some_and(|v| v == "1") {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, now).unwrap();
+        return;
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    let line = committed.lines().zip(now.lines()).position(|(a, b)| a != b);
+    assert!(
+        committed == now,
+        "docs/schema/{name}.json is not the schema of the type (line {}): if the change is meant, \
+         run again with QUIETCORES_BLESS=1",
+        line.map_or(1, |at| at + 1)
+    );
+}
+
+#[test]
+fn the_committed_machine_schema_is_that_of_the_type() {
+    check::<Machine>("machine");
+}
+
+#[test]
+fn the_committed_run_schema_is_that_of_the_type() {
+    check::<Run>("run");
+}
+
+#[test]
+fn the_committed_proof_schema_is_that_of_the_type() {
+    check::<Proof>("proof");
+}
+
+#[test]
+fn the_committed_plan_schema_is_that_of_the_type() {
+    check::<Plan>("plan");
+}
