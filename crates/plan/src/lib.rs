@@ -52,7 +52,7 @@ pub fn plan(machine: &Machine, chain: &Chain, mode: Mode) -> Result<Plan, PlanEr
     let cpus = choose::cpus(machine, chain, &mut reasons, &mut findings)?;
     let housekeeping = machine.online.difference(&cpus);
     let mechanism = mechanism(machine, &mut reasons);
-    let shield = Shield { entry: entry(machine, mechanism), cpus, housekeeping, mechanism };
+    let shield = Shield { entry: entry(machine, mechanism, &cpus), cpus, housekeeping, mechanism };
     let links = links::find(machine, chain, &shield, &mut findings)?;
     let steps = steps::steps(machine, &shield, &links, mode, &mut findings);
     Ok(Plan {
@@ -67,6 +67,16 @@ pub fn plan(machine: &Machine, chain: &Chain, mode: Mode) -> Result<Plan, PlanEr
 
 /// Name of the group that the chain enters.
 pub(crate) const SHIELD_GROUP: &str = "quietcores";
+/// The v2 group that becomes the partition.
+///
+/// On CPUs of `isolcpus=domain` Linux 6.12 refuses a partition right below the root ("partition
+/// config conflicts with housekeeping setup") and takes a remote one, whose parent is an ordinary
+/// group. Kernels that know remote partitions show `cpuset.cpus.isolated`.
+pub(crate) fn shield_group(machine: &Machine, cpus: &CpuSet) -> &'static str {
+    let at_boot = machine.isolated.as_ref().is_some_and(|isolated| isolated.intersects(cpus));
+    if at_boot && machine.cgroups.v2_isolated.is_some() { "quietcores/chain" } else { SHIELD_GROUP }
+}
+
 /// Name of the group that everybody else is moved to (v1).
 pub(crate) const REST_GROUP: &str = "quietcores-rest";
 
@@ -96,10 +106,14 @@ fn mechanism(machine: &Machine, reasons: &mut Vec<String>) -> Mechanism {
     }
 }
 
-fn entry(machine: &Machine, mechanism: Mechanism) -> Option<Entry> {
+fn entry(machine: &Machine, mechanism: Mechanism, cpus: &CpuSet) -> Option<Entry> {
     match mechanism {
         Mechanism::PartitionV2 => Some(Entry {
-            file: format!("{}/{SHIELD_GROUP}/cgroup.procs", machine.cgroups.v2.as_ref()?),
+            file: format!(
+                "{}/{}/cgroup.procs",
+                machine.cgroups.v2.as_ref()?,
+                shield_group(machine, cpus)
+            ),
             whole_process: true,
         }),
         Mechanism::SetsV1 => Some(Entry {

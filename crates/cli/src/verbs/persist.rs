@@ -146,6 +146,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.bless {
         return bless(&args, &site);
     }
+    if !args.dry_run || rustix::process::geteuid().is_root() {
+        persist::vacant(&site.state)?;
+    }
     let machine = machine(&site.root)?;
     let (asked, mut findings) = asked(&args, &machine)?;
     let loader = the_loader(&site.place, args.loader, &asked)?;

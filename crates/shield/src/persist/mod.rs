@@ -31,4 +31,4 @@ pub use record::{Change, Ours, Record, SCHEMA, Stage, record};
 pub use trial::how_to_start;
 pub use undo::{Outcome, TakenBack, Undone, undo};
 pub use unit::{CHAIN, Service, UNIT};
-pub use write::{NoRunner, Ran, Runner, SystemRunner, Written, write};
+pub use write::{NoRunner, Ran, Runner, SystemRunner, Written, vacant, write};

@@ -124,6 +124,15 @@ pub fn write(
     Ok(Written { record, to_run })
 }
 
+/// Whether nothing was made to last yet.
+///
+/// # Errors
+/// A sentence when something was, whole or cut short, with the way on; or when the state directory
+/// cannot be read.
+pub fn vacant(state: &Path) -> Result<()> {
+    refuse_over(super::record(state)?)
+}
+
 fn refuse_over(record: Option<Record>) -> Result<()> {
     let Some(record) = record else { return Ok(()) };
     let cpus = &record.asked.cpus;
