@@ -1,6 +1,8 @@
 //! `persist` and `unpersist` on trees of boot loaders' files: what is written is taken away to the
 //! byte, also when killed at any act; what belongs to others is never touched.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -40,7 +42,13 @@ impl Machine {
             machine.put(&format!("{base}/topology/physical_package_id"), "0\n");
             machine.put(&format!("{base}/topology/thread_siblings_list"), &format!("{cpu}\n"));
         }
-        for (name, value) in [("online", "0-3"), ("possible", "0-3"), ("present", "0-3"), ("isolated", ""), ("nohz_full", "")] {
+        for (name, value) in [
+            ("online", "0-3"),
+            ("possible", "0-3"),
+            ("present", "0-3"),
+            ("isolated", ""),
+            ("nohz_full", ""),
+        ] {
             machine.put(&format!("sys/devices/system/cpu/{name}"), &format!("{value}\n"));
         }
         machine.put("proc/sys/kernel/osrelease", "6.12.48+deb13-amd64\n");
@@ -213,7 +221,10 @@ fn the_unit_applies_the_same_cpus_and_is_enabled() {
     let chain = machine.path("tmp-chain.toml");
     fs::write(&chain, "[chain]\nname = \"x\"\ncpus = \"2-3\"\n").unwrap();
     let said = ends(&machine.persist(&[chain.to_str().unwrap(), "--yes", "--never-sleep"]), 0);
-    assert!(said.contains("Not run, because this is a tree of files: /usr/sbin/update-grub"), "{said}");
+    assert!(
+        said.contains("Not run, because this is a tree of files: /usr/sbin/update-grub"),
+        "{said}"
+    );
     let unit = machine.text("etc/systemd/system/quietcores.service");
     let start = "ExecStart=/usr/local/bin/quietcores apply /etc/quietcores/chain.toml --cpus 2-3 --never-sleep --yes\n";
     assert!(unit.contains(start), "{unit}");
@@ -229,7 +240,9 @@ fn a_dry_run_shows_the_change_and_writes_nothing() {
     let machine = Machine::with("raspberry-pi");
     let before = machine.tree();
     let said = ends(&machine.persist(&["--cpus", "3", "--dry-run"]), 0);
-    for part in ["--- a/boot/firmware/cmdline.txt\n", "\n+console=serial0", "isolcpus=managed_irq,domain,3"] {
+    for part in
+        ["--- a/boot/firmware/cmdline.txt\n", "\n+console=serial0", "isolcpus=managed_irq,domain,3"]
+    {
         assert!(said.contains(part), "{said}");
     }
     same(&before, &machine.tree());
@@ -262,7 +275,10 @@ fn killed_at_any_act_the_machine_boots_and_is_put_back() {
             for (path, text) in machine.tree() {
                 // Each file is the old or the new one, whole; only texts aside may lie about.
                 let known = [before.get(&path), after.get(&path)].contains(&Some(&text));
-                assert!(known || path.ends_with(".quietcores-new"), "{fixture}, act {acts}: {path}");
+                assert!(
+                    known || path.ends_with(".quietcores-new"),
+                    "{fixture}, act {acts}: {path}"
+                );
                 assert!(!path.ends_with(".conf.quietcores-new") || path.contains("/."), "{path}");
             }
             ends(&machine.unpersist(), 0);
@@ -307,7 +323,10 @@ fn what_others_change_in_between_stays_and_only_ours_goes() {
     machine.edit("boot/firmware/cmdline.txt", "splash", "splash usbcore.autosuspend=-1");
     machine.edit("boot/firmware/cmdline.txt", "isolcpus=", "logo.nologo isolcpus=");
     let said = ends(&machine.unpersist(), 1);
-    assert!(said.contains("cmdline.txt: ours is out; what others have changed since stays"), "{said}");
+    assert!(
+        said.contains("cmdline.txt: ours is out; what others have changed since stays"),
+        "{said}"
+    );
     let text = machine.text("boot/firmware/cmdline.txt");
     assert!(text.contains("splash usbcore.autosuspend=-1 plymouth"), "{text}");
     assert!(text.ends_with("regdom=GB logo.nologo\n"), "{text}");
@@ -331,7 +350,11 @@ fn the_entry_of_a_kernel_that_came_later_loses_our_words_too() {
 #[test]
 fn contradictions_are_refused_and_nothing_is_changed() {
     let cases: [(&str, &[&str], &str); 5] = [
-        ("nohz=off", &["--cpus", "2-3", "--never-sleep", "--yes"], "nohz=off contradicts nohz_full="),
+        (
+            "nohz=off",
+            &["--cpus", "2-3", "--never-sleep", "--yes"],
+            "nohz=off contradicts nohz_full=",
+        ),
         ("isolcpus=1", &["--cpus", "2-3", "--yes"], "isolcpus=1 is set already"),
         ("irqaffinity=0", &["--cpus", "3", "--yes"], "irqaffinity=0 is set already"),
         ("quiet", &["--cpus", "0", "--yes"], "CPU 0 boots the machine"),
@@ -371,7 +394,10 @@ fn two_loaders_are_not_guessed_between() {
     machine.put("usr/sbin/update-grub", "");
     let before = machine.tree();
     let said = ends(&machine.persist(&["--cpus", "2-3", "--yes"]), 2);
-    assert!(said.contains("grub (") && said.contains("extlinux (") && said.contains("--loader NAME"), "{said}");
+    assert!(
+        said.contains("grub (") && said.contains("extlinux (") && said.contains("--loader NAME"),
+        "{said}"
+    );
     same(&before, &machine.tree());
     ends(&machine.persist(&["--cpus", "2-3", "--yes", "--loader", "extlinux"]), 0);
     assert!(!machine.path("etc/default/grub.d").exists());
@@ -445,18 +471,30 @@ fn a_full_or_read_only_boot_gets_a_sentence_and_nothing_is_half_done() {
     let verb = "persist --cpus 2-3 --yes --program /usr/local/bin/quietcores";
     let machine = Machine::with("fedora-bls");
     let before = machine.tree();
-    let Some(looked) = on_boot(&machine, "true", "persist --cpus 2-3 --dry-run --no-unit") else { return };
+    let Some(looked) = on_boot(&machine, "true", "persist --cpus 2-3 --dry-run --no-unit") else {
+        return;
+    };
     let sum = |output: &Output| {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.lines().last().unwrap_or("").to_owned()
     };
-    let full = on_boot(&machine, &format!("head -c 1M /dev/zero > {}/boot/fill || true", machine.0.path().display()), verb).unwrap();
+    let full = on_boot(
+        &machine,
+        &format!("head -c 1M /dev/zero > {}/boot/fill || true", machine.0.path().display()),
+        verb,
+    )
+    .unwrap();
     let said = ends(&full, 2);
     assert!(said.contains("No space left on device; make room there"), "{said}");
     assert!(said.contains("everything done before it was put back"), "{said}");
     assert_eq!(sum(&full), sum(&looked));
     same(&before, &machine.tree());
-    let sealed = on_boot(&machine, &format!("mount -o remount,ro {}/boot", machine.0.path().display()), verb).unwrap();
+    let sealed = on_boot(
+        &machine,
+        &format!("mount -o remount,ro {}/boot", machine.0.path().display()),
+        verb,
+    )
+    .unwrap();
     let said = ends(&sealed, 2);
     assert!(said.contains("Read-only file system"), "{said}");
     assert_eq!(sum(&sealed), sum(&looked));
@@ -479,7 +517,11 @@ fn a_trial_leaves_the_default_entry_and_is_gone_when_it_is_taken_back() {
         }
         let new: Vec<&String> = after.keys().filter(|path| !before.contains_key(*path)).collect();
         assert!(new.iter().any(|path| after[*path].contains(WORDS)), "{fixture}: {new:?}");
-        assert!(machine.text("etc/systemd/system/quietcores-bless.service").contains("persist --bless --yes"));
+        assert!(
+            machine
+                .text("etc/systemd/system/quietcores-bless.service")
+                .contains("persist --bless --yes")
+        );
         // GRUB follows next_entry once and empties it.
         for block in ["boot/grub/grubenv", "boot/grub2/grubenv"] {
             if machine.path(block).exists() {
@@ -527,7 +569,8 @@ fn a_trial_is_kept_only_when_its_boot_is_as_asked() {
     assert!(!machine.path("etc/systemd/system/quietcores-bless.service").exists());
     ends(&machine.unpersist(), 0);
     let mut after = machine.tree();
-    for path in ["proc/cmdline", "proc/irq/default_smp_affinity", "sys/devices/system/cpu/isolated"] {
+    for path in ["proc/cmdline", "proc/irq/default_smp_affinity", "sys/devices/system/cpu/isolated"]
+    {
         after.insert(path.into(), before[path].clone());
     }
     same(&before, &after);

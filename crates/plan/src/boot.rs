@@ -51,9 +51,10 @@ pub struct Foreign {
 /// # Errors
 /// A wish that no machine could boot with: CPU 0, all CPUs, none, or CPUs that do not exist. The
 /// finding says which.
-pub fn parameters(machine: &Machine, wish: &Wish) -> Result<(Asked, Vec<Finding>), Finding> {
+pub fn parameters(machine: &Machine, wish: &Wish) -> Result<(Asked, Vec<Finding>), Box<Finding>> {
     let housekeeping = housekeeping(machine, &wish.cpus)?;
-    let asked = Asked { cpus: wish.cpus.clone(), housekeeping, mode: wish.mode, parameters: vec![] };
+    let asked =
+        Asked { cpus: wish.cpus.clone(), housekeeping, mode: wish.mode, parameters: vec![] };
     let mut build = Build { machine, asked, left_out: Vec::new() };
     build.isolate();
     if wish.mode == Mode::NeverSleepingCore {
@@ -70,9 +71,9 @@ pub fn parameters(machine: &Machine, wish: &Wish) -> Result<(Asked, Vec<Finding>
     Ok((build.asked, build.left_out))
 }
 
-fn housekeeping(machine: &Machine, cpus: &CpuSet) -> Result<CpuSet, Finding> {
+fn housekeeping(machine: &Machine, cpus: &CpuSet) -> Result<CpuSet, Box<Finding>> {
     let refuse = |id: &str, title: String, remedy: &str| {
-        Err(Finding::new(Severity::Problem, id, title).remedy(remedy))
+        Err(Box::new(Finding::new(Severity::Problem, id, title).remedy(remedy)))
     };
     let all = if machine.possible.is_empty() { &machine.online } else { &machine.possible };
     if cpus.is_empty() {
@@ -101,7 +102,9 @@ fn housekeeping(machine: &Machine, cpus: &CpuSet) -> Result<CpuSet, Finding> {
     if let Some(first) = all.first().filter(|first| cpus.contains(*first)) {
         return refuse(
             "boot.boot_cpu",
-            format!("CPU {first} boots the machine: the kernel takes it off isolcpus= and nohz_full="),
+            format!(
+                "CPU {first} boots the machine: the kernel takes it off isolcpus= and nohz_full="
+            ),
             "isolate other CPUs at boot; a run-time shield (`quietcores apply`) may hold CPU 0",
         );
     }
@@ -134,9 +137,8 @@ impl Build<'_> {
             return true;
         }
         let release = quiet_types::printable(&self.machine.kernel.release, 60);
-        let title = format!(
-            "{word} is left out: the kernel {release} was built without CONFIG_{option}"
-        );
+        let title =
+            format!("{word} is left out: the kernel {release} was built without CONFIG_{option}");
         self.leave_out(word, title, effect);
         false
     }
@@ -177,7 +179,8 @@ impl Build<'_> {
         if tickless && running && self.machine.nohz_full.is_none() && self.unknown_config() {
             self.leave_out(
                 "nohz_full=",
-                "nohz_full= is left out: this kernel has no /sys/devices/system/cpu/nohz_full".into(),
+                "nohz_full= is left out: this kernel has no /sys/devices/system/cpu/nohz_full"
+                    .into(),
                 effect,
             );
             tickless = false;
@@ -446,7 +449,10 @@ fn effect(parameter: &Parameter, asked: &Asked, machine: &Machine) -> Option<Fin
             Finding::new(
                 Severity::Problem,
                 "boot.ignored",
-                format!("the kernel has {} on its command line and did not do it", parameter.word()),
+                format!(
+                    "the kernel has {} on its command line and did not do it",
+                    parameter.word()
+                ),
             )
             .evidence(format!("{file} is {}, not {want}", shown(is)))
             .remedy("look for its reason in `dmesg | grep -iE 'housekeeping|isol|nohz'`")
@@ -527,8 +533,7 @@ mod tests {
     fn what_the_kernel_lacks_is_left_out_and_named() {
         let mut machine = machine("0-3");
         machine.kernel.config = Some(BTreeMap::from([("CPU_ISOLATION".into(), "y".into())]));
-        let (asked, left_out) =
-            parameters(&machine, &wish("3", Mode::NeverSleepingCore)).unwrap();
+        let (asked, left_out) = parameters(&machine, &wish("3", Mode::NeverSleepingCore)).unwrap();
         let words = asked.words().join(" ");
         assert_eq!(words, "isolcpus=managed_irq,domain,3 nosoftlockup irqaffinity=0-2");
         let ids: Vec<&str> = left_out.iter().map(|finding| finding.id.as_str()).collect();
@@ -566,8 +571,7 @@ mod tests {
     #[test]
     fn extras_are_added_where_they_mean_something() {
         let mut machine = machine("0-1");
-        let all =
-            vec![Extra::ThreadedIrqs, Extra::SkewedTick, Extra::NoSoftLockup, Extra::PollRcu];
+        let all = vec![Extra::ThreadedIrqs, Extra::SkewedTick, Extra::NoSoftLockup, Extra::PollRcu];
         let mut wish = wish("1", Mode::SleepingChain);
         wish.extras = all;
         let (asked, left_out) = parameters(&machine, &wish).unwrap();
@@ -622,10 +626,16 @@ mod tests {
         assert_eq!((findings.len(), findings[0].id.as_str()), (1, "boot.present"));
         let one = [line("root=a skew_tick=1"), line("root=b")];
         let (_, findings) = reconcile(&asked, &one, &[], 100);
-        assert_eq!((findings[0].id.as_str(), findings[0].severity), ("boot.duplicate", Severity::Problem));
+        assert_eq!(
+            (findings[0].id.as_str(), findings[0].severity),
+            ("boot.duplicate", Severity::Problem)
+        );
         let running = ["isolcpus=1".to_owned()];
         let (_, findings) = reconcile(&asked, &[line("root=a")], &running, 100);
-        assert_eq!((findings[0].id.as_str(), findings[0].severity), ("boot.elsewhere", Severity::Warning));
+        assert_eq!(
+            (findings[0].id.as_str(), findings[0].severity),
+            ("boot.elsewhere", Severity::Warning)
+        );
         let (_, findings) = reconcile(&asked, &[line("root=a")], &[], 2000);
         assert_eq!(findings[0].id, "boot.too_long");
     }

@@ -133,8 +133,7 @@ impl Site {
 
     fn make_state_parent(&self) -> anyhow::Result<()> {
         let parent = self.state.parent().unwrap_or(&self.state);
-        std::fs::create_dir_all(parent)
-            .with_context(|| format!("cannot make {}", parent.display()))
+        std::fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))
     }
 }
 
@@ -224,8 +223,7 @@ fn ask() -> anyhow::Result<()> {
 
 fn asked(args: &Args, machine: &Machine) -> anyhow::Result<(Asked, Vec<Finding>)> {
     let plan = make(&args.wish, machine)?;
-    let mode =
-        if args.wish.never_sleep { Mode::NeverSleepingCore } else { Mode::SleepingChain };
+    let mode = if args.wish.never_sleep { Mode::NeverSleepingCore } else { Mode::SleepingChain };
     let extras = args.extras.iter().map(|named| match named {
         Named::Threadirqs => Extra::ThreadedIrqs,
         Named::SkewTick => Extra::SkewedTick,
@@ -252,7 +250,9 @@ fn the_loader(place: &Place, named: Option<Kind>, asked: &Asked) -> anyhow::Resu
             asked.words().join(" ")
         ),
         _ => {
-            let each = found.iter().map(|l| format!("{} ({})", l.kind.name(), printable(&l.evidence, 200)));
+            let each = found
+                .iter()
+                .map(|l| format!("{} ({})", l.kind.name(), printable(&l.evidence, 200)));
             bail!(
                 "the files of several boot loaders are there: {}; say which one starts this \
                  machine, with --loader NAME",

@@ -43,7 +43,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 "schema": "quietcores.unpersist/1", "loader": null, "leftover": false, "items": []
             }))?;
         } else {
-            face::print("Nothing is kept across reboots, and nothing is left of an earlier persist.\n")?;
+            face::print(
+                "Nothing is kept across reboots, and nothing is left of an earlier persist.\n",
+            )?;
         }
         return Ok(ExitCode::SUCCESS);
     };

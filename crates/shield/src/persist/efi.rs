@@ -47,8 +47,12 @@ fn path(name: &str) -> String {
 /// The text of a variable of the boot loader.
 pub fn variable(place: &Place, name: &str) -> Option<String> {
     let found = place.read(&path(name)).ok()??;
-    let units: Vec<u16> =
-        found.bytes.get(4..)?.chunks_exact(2).map(|two| u16::from_le_bytes([two[0], two[1]])).collect();
+    let units: Vec<u16> = found
+        .bytes
+        .get(4..)?
+        .chunks_exact(2)
+        .map(|two| u16::from_le_bytes([two[0], two[1]]))
+        .collect();
     Some(String::from_utf16_lossy(&units).trim_end_matches('\0').to_owned())
 }
 
@@ -77,7 +81,10 @@ pub fn ask_one_shot(place: &Place, entry: &str) -> Result<()> {
         std::fs::File::from(fd).write_all(&bytes)
     };
     write().map_err(|e| {
-        Error::new(format!("the firmware refuses to note the one-shot entry in {path}: {}", plain(&e)))
+        Error::new(format!(
+            "the firmware refuses to note the one-shot entry in {path}: {}",
+            plain(&e)
+        ))
     })
 }
 

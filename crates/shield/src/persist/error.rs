@@ -36,7 +36,6 @@ impl From<crate::Error> for Error {
     }
 }
 
-
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::ReadOnlyFilesystem => {

@@ -375,8 +375,7 @@ fn extlinux(text: &[u8]) -> Result<Vec<Spot>, String> {
         match key.to_lowercase().as_str() {
             "label" => {
                 all.extend(label.take());
-                label =
-                    Some(Label { name: value(text, &rest), line: at + 1, ..Label::default() });
+                label = Some(Label { name: value(text, &rest), line: at + 1, ..Label::default() });
             }
             "menu" if value(text, &rest).to_lowercase().starts_with("label ") => {
                 if let Some(label) = &mut label {
@@ -396,8 +395,10 @@ fn extlinux(text: &[u8]) -> Result<Vec<Spot>, String> {
         }
     }
     all.extend(label);
-    let mut spots: Vec<Spot> =
-        default.iter().map(|range| spot(text, range.clone(), "every label".into(), false)).collect();
+    let mut spots: Vec<Spot> = default
+        .iter()
+        .map(|range| spot(text, range.clone(), "every label".into(), false))
+        .collect();
     for label in all.iter().filter(|label| label.is_linux()) {
         match &label.append {
             // A lone `-` means: not even the default ones.
@@ -478,7 +479,10 @@ mod tests {
     #[test]
     fn the_one_line_stays_one_line() {
         let form = Form::OneLine;
-        assert_eq!(added(&form, "console=tty1 rootwait\r\n"), format!("console=tty1 rootwait{RUN}\r\n"));
+        assert_eq!(
+            added(&form, "console=tty1 rootwait\r\n"),
+            format!("console=tty1 rootwait{RUN}\r\n")
+        );
         assert_eq!(added(&form, "rootwait"), format!("rootwait{RUN}"));
         assert_eq!(added(&form, ""), RUN);
         assert!(add(&form, b"a\nb\n", &ours()).unwrap_err().contains("more than one line"));
@@ -492,7 +496,9 @@ mod tests {
         assert_eq!(added(&form, "rootdev=x"), format!("rootdev=x\nextraargs={words}"));
         assert_eq!(added(&form, "extraargs=\nb=1\n"), format!("extraargs={RUN}\nb=1\n"));
         assert_eq!(added(&form, "extraargs=a b\nb=1\n"), format!("extraargs=a b{RUN}\nb=1\n"));
-        assert!(add(&form, b"extraargs=a\nextraargs=b\n", &ours()).unwrap_err().contains("2 times"));
+        assert!(
+            add(&form, b"extraargs=a\nextraargs=b\n", &ours()).unwrap_err().contains("2 times")
+        );
     }
 
     #[test]
@@ -508,13 +514,17 @@ mod tests {
     #[test]
     fn remarks_and_several_lines_of_a_kernel_cmdline_stay() {
         let form = Form::KernelCmdline;
-        assert_eq!(added(&form, "# mine\nroot=a\nrw \n\n"), format!("# mine\nroot=a\nrw{RUN} \n\n"));
+        assert_eq!(
+            added(&form, "# mine\nroot=a\nrw \n\n"),
+            format!("# mine\nroot=a\nrw{RUN} \n\n")
+        );
         assert_eq!(added(&form, "# only a remark\n"), format!("# only a remark\n{}\n", RUN.trim()));
     }
 
     #[test]
     fn words_that_were_moved_or_joined_by_others_are_found_one_by_one() {
-        let text = b"options skew_tick=1 root=a irqaffinity=0-1 rw isolcpus=managed_irq,domain,2-3\n";
+        let text =
+            b"options skew_tick=1 root=a irqaffinity=0-1 rw isolcpus=managed_irq,domain,2-3\n";
         let (left, found) = remove(&Form::Bls, text, &ours()).unwrap();
         assert_eq!((String::from_utf8(left).unwrap().as_str(), found), ("options root=a rw\n", 3));
         // A longer word that begins alike is another's.
@@ -537,11 +547,30 @@ mod tests {
     /// Files of the kind, more or less: lines of keywords and blanks in any order, any ends.
     fn files() -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
-            Just("options "), Just("options"), Just("title Debian"), Just("LABEL l0"), Just("\tappend "),
-            Just("  APPEND\t"), Just("linux /vmlinuz"), Just("KERNEL /boot/Image"), Just("extraargs="),
-            Just("root=/dev/vda2"), Just(" "), Just("\t"), Just("\n"), Just("\r\n"), Just("quiet"),
-            Just("# remark"), Just("dyndbg=\"a b\""), Just("single"), Just("GRUB_CMDLINE_LINUX_DEFAULT="),
-            Just("isolcpus"), Just("skew_tick"), Just("irqaffinity=0"), Just("-"), Just("\u{e4}"),
+            Just("options "),
+            Just("options"),
+            Just("title Debian"),
+            Just("LABEL l0"),
+            Just("\tappend "),
+            Just("  APPEND\t"),
+            Just("linux /vmlinuz"),
+            Just("KERNEL /boot/Image"),
+            Just("extraargs="),
+            Just("root=/dev/vda2"),
+            Just(" "),
+            Just("\t"),
+            Just("\n"),
+            Just("\r\n"),
+            Just("quiet"),
+            Just("# remark"),
+            Just("dyndbg=\"a b\""),
+            Just("single"),
+            Just("GRUB_CMDLINE_LINUX_DEFAULT="),
+            Just("isolcpus"),
+            Just("skew_tick"),
+            Just("irqaffinity=0"),
+            Just("-"),
+            Just("\u{e4}"),
         ];
         (prop::collection::vec(piece, 0..40), prop::collection::vec(any::<u8>(), 0..4))
             .prop_map(|(pieces, wild)| [pieces.concat().into_bytes(), wild].concat())

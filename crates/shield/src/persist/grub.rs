@@ -38,7 +38,8 @@ pub fn updater(place: &Place) -> Option<(Vec<String>, bool)> {
         return Some((vec![path], true));
     }
     let path = found(&["grub2-mkconfig", "grub-mkconfig"])?;
-    let cfg = ["/boot/grub2/grub.cfg", "/boot/grub/grub.cfg"].into_iter().find(|p| place.exists(p))?;
+    let cfg =
+        ["/boot/grub2/grub.cfg", "/boot/grub/grub.cfg"].into_iter().find(|p| place.exists(p))?;
     Some((vec![path, "-o".into(), cfg.into()], false))
 }
 
@@ -159,10 +160,8 @@ menuentry 'Firmware' {\n\
     #[test]
     fn the_generated_menu_is_read_with_its_submenus() {
         let found = entries(CFG);
-        let seen: Vec<(&str, &str, usize, bool)> = found
-            .iter()
-            .map(|e| (e.title.as_str(), e.kernel.as_str(), e.line, e.rescue))
-            .collect();
+        let seen: Vec<(&str, &str, usize, bool)> =
+            found.iter().map(|e| (e.title.as_str(), e.kernel.as_str(), e.line, e.rescue)).collect();
         assert_eq!(
             seen,
             [
@@ -177,7 +176,10 @@ menuentry 'Firmware' {\n\
     fn a_trial_is_a_copy_of_the_entry_with_our_words() {
         let block = trial_block(CFG, &entries(CFG)[0], &["isolcpus=2-3".into()]);
         assert!(block.contains("--id 00-quietcores-trial {\n\tload_video\n"), "{block}");
-        assert!(block.contains("ro  quiet isolcpus=2-3\n\tinitrd\t/boot/initrd.img-6.12\n}\n###"), "{block}");
+        assert!(
+            block.contains("ro  quiet isolcpus=2-3\n\tinitrd\t/boot/initrd.img-6.12\n}\n###"),
+            "{block}"
+        );
         let theirs = "menuentry 'mine' {\n}\n";
         let with = format!("{theirs}{block}");
         assert_eq!(without_block(with.as_bytes()).unwrap(), theirs.as_bytes());
@@ -190,7 +192,8 @@ menuentry 'Firmware' {\n\
         let path = dir.path().join("quietcores.cfg");
         let words = ["isolcpus=managed_irq,domain,2-3".to_owned(), "nosoftlockup".to_owned()];
         std::fs::write(&path, drop_in(&words)).unwrap();
-        let script = format!("{VARIABLE}=\"quiet splash\"; . {}; echo \"${VARIABLE}\"", path.display());
+        let script =
+            format!("{VARIABLE}=\"quiet splash\"; . {}; echo \"${VARIABLE}\"", path.display());
         let out = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
         let expected = "quiet splash isolcpus=managed_irq,domain,2-3 nosoftlockup\n";
         assert_eq!(String::from_utf8(out.stdout).unwrap(), expected);

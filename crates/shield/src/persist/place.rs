@@ -311,7 +311,8 @@ fn aside_name(name: &str) -> String {
 fn dress(file: &File, owner: Owner) -> io::Result<()> {
     let stat = rustix::fs::fstat(file)?;
     if (stat.st_uid, stat.st_gid) != (owner.uid, owner.gid) {
-        let (uid, gid) = (rustix::fs::Uid::from_raw(owner.uid), rustix::fs::Gid::from_raw(owner.gid));
+        let (uid, gid) =
+            (rustix::fs::Uid::from_raw(owner.uid), rustix::fs::Gid::from_raw(owner.gid));
         rustix::fs::fchown(file, Some(uid), Some(gid))?;
     }
     let stat = rustix::fs::fstat(file)?;
@@ -374,7 +375,8 @@ mod tests {
     #[test]
     fn a_text_that_is_not_put_in_place_leaves_nothing_behind() {
         let (_dir, place) = tree();
-        let owner = Owner { mode: 0o644, ..place.read("/boot/loader/a.conf").unwrap().unwrap().owner };
+        let owner =
+            Owner { mode: 0o644, ..place.read("/boot/loader/a.conf").unwrap().unwrap().owner };
         let aside = place.aside("/boot/loader/a.conf", b"new", owner).unwrap();
         assert_eq!(place.list("/boot/loader"), [".a.conf.quietcores-new", "a.conf"]);
         drop(aside);

@@ -254,9 +254,10 @@ impl Draft<'_> {
         if !text.contains("use: u-boot-update") {
             return Ok(());
         }
-        let set = self.place.text("/etc/default/u-boot").is_some_and(|text| {
-            text.lines().any(|line| line.starts_with("U_BOOT_PARAMETERS="))
-        });
+        let set = self
+            .place
+            .text("/etc/default/u-boot")
+            .is_some_and(|text| text.lines().any(|line| line.starts_with("U_BOOT_PARAMETERS=")));
         if set || !self.place.exists("/etc/kernel/cmdline") {
             let run: String = words.iter().map(|word| format!(" {word}")).collect();
             let text = format!(

@@ -214,9 +214,7 @@ impl<'a> Shelf<'a> {
             Err(e) => return Err(Error::io("read", &path, &e)),
         };
         let mut bytes = Vec::new();
-        file.take(LARGEST)
-            .read_to_end(&mut bytes)
-            .map_err(|e| Error::io("read", &path, &e))?;
+        file.take(LARGEST).read_to_end(&mut bytes).map_err(|e| Error::io("read", &path, &e))?;
         let record: Record = serde_json::from_slice(&bytes).map_err(|e| {
             Error::new(format!(
                 "cannot understand {path}: {e}; the old texts lie beside it in persist/old"

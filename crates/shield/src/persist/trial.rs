@@ -40,7 +40,9 @@ pub(super) fn steps(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) ->
             }
             let dir = BOOT_DIRS
                 .iter()
-                .find(|dir| loader.files.iter().any(|(path, _)| path.starts_with(&format!("{dir}/loader/"))))
+                .find(|dir| {
+                    loader.files.iter().any(|(path, _)| path.starts_with(&format!("{dir}/loader/")))
+                })
                 .unwrap_or(&"/boot");
             entry_file(draft, loader, words, &format!("{dir}/loader/entries/{ENTRY_FILE}"))?;
             let change = Change::OneShot { entry: ENTRY_FILE.into() };
@@ -48,7 +50,9 @@ pub(super) fn steps(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) ->
             Ok(())
         }
         Kind::RaspberryPi => tryboot(draft, loader, words),
-        Kind::Extlinux => Err(none("extlinux and syslinux have no one-shot entry that can be asked for by a file")),
+        Kind::Extlinux => Err(none(
+            "extlinux and syslinux have no one-shot entry that can be asked for by a file",
+        )),
         Kind::Armbian | Kind::UEnv => Err(none("U-Boot's environment files have no one-shot form")),
         Kind::Uki => Err(none("a unified kernel image would have to be built for it")),
     }
@@ -66,7 +70,9 @@ fn grub_entry(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) -> Resul
     let cfg = draft.place.read(&path)?.map(|found| found.bytes).unwrap_or_default();
     let text = String::from_utf8_lossy(&cfg);
     if !text.contains("custom.cfg") || !text.contains("next_entry") {
-        return Err(none("GRUB's menu reads no custom.cfg or no next_entry (made by an own script?)"));
+        return Err(none(
+            "GRUB's menu reads no custom.cfg or no next_entry (made by an own script?)",
+        ));
     }
     let all = grub::entries(&cfg);
     let release = release(draft.place);
@@ -85,7 +91,9 @@ fn grub_entry(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) -> Resul
             }
             let mut new = found.bytes.clone();
             if !new.is_empty() && !new.ends_with(b"\n") {
-                return Err(Error::new(format!("cannot change {custom}: its last line has no end")));
+                return Err(Error::new(format!(
+                    "cannot change {custom}: its last line has no end"
+                )));
             }
             new.extend_from_slice(block.as_bytes());
             draft.replace(&custom, found, new, Ours::Block);
@@ -148,7 +156,9 @@ fn mount_of(mounts: &str, path: &str) -> Option<(String, String)> {
         let Some((before, after)) = line.split_once(" - ") else { continue };
         let Some(point) = before.split(' ').nth(4) else { continue };
         let inside = point == "/"
-            || path.strip_prefix(point).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            || path
+                .strip_prefix(point)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         let mut words = after.split(' ');
         let (Some(kind), Some(device)) = (words.next(), words.next()) else { continue };
         if inside && best.as_ref().is_none_or(|(length, _)| point.len() >= *length) {
@@ -183,15 +193,19 @@ fn entry_file(draft: &mut Draft<'_>, loader: &Loader, words: &[String], path: &s
             best = Some((rank, found.bytes));
         }
     }
-    let (_, text) = best.ok_or_else(|| none("there is no entry for Linux with parameters of its own"))?;
+    let (_, text) =
+        best.ok_or_else(|| none("there is no entry for Linux with parameters of its own"))?;
     let new = form::add(&Form::Bls, &retitled(&text), words).map_err(|why| none(&why))?;
     draft.make(path, new)
 }
 
 fn retitled(entry: &[u8]) -> Vec<u8> {
-    let mut new = b"# Written by `quietcores persist --trial`.\ntitle quietcores: one boot on trial\n".to_vec();
+    let mut new =
+        b"# Written by `quietcores persist --trial`.\ntitle quietcores: one boot on trial\n"
+            .to_vec();
     for line in entry.split_inclusive(|b| *b == b'\n') {
-        let is_title = line.starts_with(b"title") && line.get(5).is_some_and(u8::is_ascii_whitespace);
+        let is_title =
+            line.starts_with(b"title") && line.get(5).is_some_and(u8::is_ascii_whitespace);
         if !is_title {
             new.extend_from_slice(line);
         }
@@ -217,7 +231,9 @@ fn tryboot(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) -> Result<(
     if !config.is_empty() && !config.ends_with(b"\n") {
         config.push(b'\n');
     }
-    config.extend_from_slice(b"[all]\n# quietcores: one boot on trial\ncmdline=cmdline-quietcores.txt\n");
+    config.extend_from_slice(
+        b"[all]\n# quietcores: one boot on trial\ncmdline=cmdline-quietcores.txt\n",
+    );
     let folder = super::place::split(path).0.to_owned();
     draft.make(&format!("{folder}/cmdline-quietcores.txt"), line)?;
     draft.make(&format!("{dir}/tryboot.txt"), config)

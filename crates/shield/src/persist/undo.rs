@@ -77,9 +77,10 @@ impl Undone {
     /// Whether every file is as it was, or as its own program makes it.
     pub fn is_exact(&self) -> bool {
         self.is_complete()
-            && !self.items.iter().any(|item| {
-                matches!(item.outcome, Outcome::Cleaned | Outcome::Left)
-            })
+            && !self
+                .items
+                .iter()
+                .any(|item| matches!(item.outcome, Outcome::Cleaned | Outcome::Left))
     }
 }
 
@@ -121,7 +122,8 @@ pub(super) fn take_back(
     // What is made from the other files comes after them.
     let then = record.changes.iter().rev().filter(generated);
     for change in first.chain(then) {
-        let outcome = hand.one(change).unwrap_or_else(|error| Outcome::Refused { reason: error.to_string() });
+        let outcome =
+            hand.one(change).unwrap_or_else(|error| Outcome::Refused { reason: error.to_string() });
         fault::point();
         items.push(TakenBack { what: place.shown(&change.what()), outcome });
     }
@@ -179,8 +181,9 @@ impl Hand<'_> {
             self.put(path, before.as_deref(), old)?;
             return Ok(Outcome::Restored);
         }
-        let cleaned = without_ours(ours, now)
-            .map_err(|why| Error::new(format!("cannot understand {}: {why}", self.place.shown(path))))?;
+        let cleaned = without_ours(ours, now).map_err(|why| {
+            Error::new(format!("cannot understand {}: {why}", self.place.shown(path)))
+        })?;
         match cleaned {
             None => Ok(Outcome::Left),
             Some(text) => {

@@ -112,14 +112,17 @@ mod tests {
         })
         .unwrap();
         let has = |line: &str| text.lines().any(|l| l == line);
-        assert!(has("ExecStart=/usr/local/bin/quietcores apply /etc/quietcores/chain.toml --cpus 2-3 --yes"));
+        assert!(has(
+            "ExecStart=/usr/local/bin/quietcores apply /etc/quietcores/chain.toml --cpus 2-3 --yes"
+        ));
         assert!(has("ExecStop=/usr/local/bin/quietcores revert"));
         assert!(has("RemainAfterExit=yes"));
     }
 
     #[test]
     fn a_path_that_systemd_would_read_otherwise_is_refused() {
-        for program in ["/home/a b/quietcores", "/opt/%n/quietcores", "quietcores", "/x/$a", "/x\n"] {
+        for program in ["/home/a b/quietcores", "/opt/%n/quietcores", "quietcores", "/x/$a", "/x\n"]
+        {
             assert!(bless(program).is_err(), "{program:?}");
         }
     }

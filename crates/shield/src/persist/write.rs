@@ -55,7 +55,8 @@ impl Runner for SystemRunner {
             return Ok(Ran::Done);
         }
         let said = String::from_utf8_lossy(&output.stderr);
-        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no word of why");
+        let last =
+            said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no word of why");
         Err(format!("{} ({})", quiet_types::printable(last, 300), output.status))
     }
 }
@@ -212,7 +213,8 @@ fn make(
         match &step.change {
             Change::Link { path, target } => place.make_link(path, target)?,
             Change::OneShot { entry } => efi::ask_one_shot(place, entry)?,
-            Change::Generate { command, path, .. } => match generate(place, runner, command, path)? {
+            Change::Generate { command, path, .. } => match generate(place, runner, command, path)?
+            {
                 Some(new) => {
                     shelf.keep(Side::New, path, &new)?;
                     took(&new, &proposal.asked.words(), path)?;
