@@ -69,6 +69,7 @@ pub fn is_root() -> bool {
 
 /// Columns of the terminal; 100 where standard output is none.
 pub fn width() -> usize {
-    let columns = rustix::termios::tcgetwinsize(io::stdout()).map_or(100, |size| size.ws_col.into());
+    let columns =
+        rustix::termios::tcgetwinsize(io::stdout()).map_or(100, |size| size.ws_col.into());
     if columns < 40 { 100 } else { columns }
 }

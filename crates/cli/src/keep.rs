@@ -1,9 +1,12 @@
 //! Where runs and proofs are kept.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use quiet_linux::Root;
 use quiet_store::Store;
-use std::path::{Path, PathBuf};
+use std::{
+    io::Read,
+    path::{Path, PathBuf},
+};
 
 /// The store in `dir` where one is named, else `$XDG_DATA_HOME/quietcores`, else
 /// `~/.local/share/quietcores`.
@@ -30,4 +33,33 @@ pub fn store(dir: Option<&Path>) -> anyhow::Result<Store> {
 pub fn name(kind: &str) -> anyhow::Result<(String, String)> {
     let (started, id) = quiet_probe::stamp(&Root::system()?, kind);
     Ok((id, started))
+}
+
+/// Whether a page may be written there: nothing is there, or a page of ours.
+///
+/// # Errors
+/// When something else is there.
+pub fn may_replace(path: &Path) -> anyhow::Result<()> {
+    let shown = path.display();
+    let mut head = Vec::new();
+    match path.symlink_metadata() {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e).with_context(|| format!("cannot look at {shown}")),
+        Ok(there) if !there.is_file() => {
+            bail!("cannot write {shown}: something is there that is no file; name another: -o FILE")
+        }
+        Ok(_) => {
+            let file = std::fs::File::open(path).with_context(|| format!("cannot read {shown}"))?;
+            file.take(4096)
+                .read_to_end(&mut head)
+                .with_context(|| format!("cannot read {shown}"))?;
+        }
+    }
+    let mark = quiet_report::PAGE_MARK.as_bytes();
+    if !head.windows(mark.len()).any(|part| part == mark) {
+        bail!(
+            "cannot write {shown}: a file is there that quietcores did not write; use --force to replace it"
+        );
+    }
+    Ok(())
 }

@@ -19,6 +19,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     Inspect(verbs::inspect::Args),
+    Check(verbs::check::Args),
     Plan(verbs::plan::Args),
     Apply(verbs::apply::Args),
     Status(verbs::status::Args),
@@ -29,6 +30,7 @@ enum Verb {
     Stress(verbs::stress::Args),
     Prove(verbs::prove::Args),
     Report(verbs::report::Args),
+    Import(verbs::import::Args),
     Generate(verbs::generate::Args),
     #[command(hide = true)]
     Worker(verbs::worker::Args),
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.verb {
         Verb::Inspect(args) => verbs::inspect::run(args),
+        Verb::Check(args) => verbs::check::run(args),
         Verb::Plan(args) => verbs::plan::run(args),
         Verb::Apply(args) => verbs::apply::run(args),
         Verb::Status(args) => verbs::status::run(args),
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Verb::Stress(args) => verbs::stress::run(args),
         Verb::Prove(args) => verbs::prove::run(args),
         Verb::Report(args) => verbs::report::run(args),
+        Verb::Import(args) => verbs::import::run(args),
         Verb::Generate(args) => verbs::generate::run::<Cli>(args),
         Verb::Worker(args) => verbs::worker::run(args),
         Verb::Hold(args) => verbs::hold::run(args),

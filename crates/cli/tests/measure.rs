@@ -316,6 +316,13 @@ fn stress_stays_on_its_cpus_and_is_written_into_the_run() {
     let names: Vec<&str> = stress.throughput.iter().map(|t| t.stressor.as_str()).collect();
     assert_eq!(names, ["dentry", "fork"]);
     assert!(stress.throughput.iter().all(|t| t.operations > 0.0));
+
+    // Not told where, it runs wherever the program may: on the measured CPU too.
+    let arguments = ["wakeup", "--for", "200ms", "--stress", "fork=1", "--json"];
+    let run = run_of(&measure(dir.path(), &arguments).output().unwrap());
+    let mine = fs::read_to_string("/proc/self/status").unwrap();
+    let mine = mine.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap();
+    assert_eq!(run.stress.unwrap().cpus.to_string(), mine.trim());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //!
 //! These tests change the machine for seconds at a time. They need root and two CPUs, and say so
 //! where they are skipped.
+#![allow(clippy::unwrap_used)] // a test may
 
 use rustix::process::Signal;
 use std::{
@@ -234,6 +235,52 @@ fn a_shield_goes_up_is_seen_and_comes_down_without_a_trace() {
     let nothing = machine.run("revert");
     assert_eq!(nothing.status.code(), Some(0));
     assert!(text(&nothing).contains("No shield is up"), "{}", text(&nothing));
+}
+
+#[test]
+fn the_guards_that_never_sleep_takes_away_come_back() {
+    let Some(machine) = Machine::take() else { return };
+    let before = Capture::take();
+    let applied = machine.apply().arg("--never-sleep").output().unwrap();
+    assert!(matches!(applied.status.code(), Some(0 | 1)), "{}", text(&applied));
+    assert_eq!(read("/proc/sys/kernel/sched_rt_runtime_us").trim(), "-1", "{}", text(&applied));
+    machine.revert_to(&before, "after --never-sleep");
+}
+
+#[test]
+fn a_chain_is_placed_and_comes_back() {
+    let Some(machine) = Machine::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let player = dir.path().join("qcplayer");
+    fs::copy("/bin/sleep", &player).unwrap();
+    let chain = dir.path().join("room.toml");
+    let text_of = "[[link]]\nname = \"player\"\nprocess = \"qcplayer\"\npriority = 70\n";
+    fs::write(&chain, text_of).unwrap();
+    let mut player = Command::new(&player).arg("60").spawn().unwrap();
+    // The name is the new one only when the program has been started.
+    let comm = format!("/proc/{}/comm", player.id());
+    while read(&comm).trim() != "qcplayer" {
+        std::thread::yield_now();
+    }
+    let before = Capture::take();
+    let applied = machine.apply().arg(&chain).output().unwrap();
+    let said = text(&applied);
+    let tid = player.id().to_string();
+    let placed = thread(&tid, &tid).unwrap().1.1;
+    let reverted = machine.run("revert");
+    let back = before.differences(&Capture::take());
+    player.kill().unwrap();
+    player.wait().unwrap();
+    assert!(matches!(applied.status.code(), Some(0 | 1)), "{said}");
+    let cpus = format!("Cpus_allowed_list:\t{}", machine.cpu);
+    // A kernel with budgets for groups of real-time threads may refuse the priority.
+    assert!(placed.contains(&cpus), "{placed}: {said}");
+    assert!(
+        placed.contains("policy 1 priority 70") || said.contains("refused: scheduling"),
+        "{said}"
+    );
+    assert_eq!(reverted.status.code(), Some(0), "{}", text(&reverted));
+    assert_eq!(back, Vec::<String>::new(), "{}", text(&reverted));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::{Error, Result};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 use std::{
     fs::File,
     io::{self, Read},
@@ -186,7 +187,15 @@ impl Root {
         let below = if below.is_empty() { "." } else { below };
         if self.captured {
             let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-            Ok(rustix::fs::openat2(&self.fd, below, flags, Mode::empty(), within)?)
+            // The kernel answers EAGAIN where a rename, anywhere in the system, makes it unsure that
+            // a `..` stayed inside, and asks the caller to try again: openat2(2).
+            for _ in 0..10_000 {
+                match rustix::fs::openat2(&self.fd, below, flags, Mode::empty(), within) {
+                    Err(Errno::AGAIN) => std::thread::yield_now(),
+                    other => return Ok(other?),
+                }
+            }
+            Err(io::Error::other("files are renamed all the time, so that no `..` is sure"))
         } else {
             Ok(rustix::fs::openat(&self.fd, below, flags, Mode::empty())?)
         }

@@ -90,6 +90,29 @@ fn tasks_that_come_and_go_meanwhile_are_no_findings() {
     });
 }
 
+/// openat2(2) answers EAGAIN where a rename anywhere in the system makes it unsure of a `..`.
+#[test]
+fn renames_elsewhere_do_not_make_links_look_broken() {
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let dir = tempfile::tempdir().unwrap();
+    let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+    fs::create_dir(&one).unwrap();
+    let root = Root::at(fixture("pi2")).unwrap();
+    let quiet = snapshot(&root, Options::default()).unwrap();
+    let machines: Vec<_> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                fs::rename(&one, &two).unwrap();
+                fs::rename(&two, &one).unwrap();
+            }
+        });
+        let machines = (0..30).map(|_| snapshot(&root, Options::default())).collect();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        machines
+    });
+    assert!(machines.into_iter().all(|machine| machine.unwrap() == quiet));
+}
+
 #[test]
 fn every_fixture_captures_to_the_same_machine_and_again_to_the_same_files() {
     for name in ["corei7-64", "hybrid", "pi2", "ryzen1700", "vm2"] {

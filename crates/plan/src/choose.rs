@@ -26,17 +26,19 @@ pub(crate) fn cpus(
     let cpus = match asked {
         Some(cpus) => {
             exist(machine, &cpus)?;
+            not_taken(machine, &cpus)?;
             reasons.push(format!("{} to be shielded: asked for.", say(&cpus)));
             cpus
         }
         None => best_core(machine, chain, reasons)?,
     };
-    if machine.online.difference(&cpus).is_empty() {
+    let open = machine.online.difference(&taken(machine));
+    if open.difference(&cpus).is_empty() {
         return Err(PlanError(format!(
             "cannot shield {}: no CPU would be left to the rest of the machine, which has {}; \
              leave at least one out",
             say(&cpus),
-            say(&machine.online)
+            say(&open)
         )));
     }
     split_cores(machine, &cpus, findings);
@@ -69,6 +71,34 @@ fn exist(machine: &Machine, cpus: &CpuSet) -> Result<(), PlanError> {
     Ok(())
 }
 
+/// CPUs that isolated partitions of others hold; those of a shield of ours are not meant.
+pub(crate) fn taken(machine: &Machine) -> CpuSet {
+    let ours = format!("/{}", crate::SHIELD_GROUP);
+    let own = machine.cgroups.groups.iter().find(|group| group.path == ours);
+    let own = own.and_then(|group| group.cpus.clone()).unwrap_or_default();
+    machine.cgroups.v2_isolated.clone().unwrap_or_default().difference(&own)
+}
+
+fn not_taken(machine: &Machine, cpus: &CpuSet) -> Result<(), PlanError> {
+    let both = cpus.intersection(&taken(machine));
+    if both.is_empty() {
+        return Ok(());
+    }
+    let holder = machine.cgroups.groups.iter().find(|group| {
+        group.partition.as_deref() == Some("isolated")
+            && group.cpus.as_ref().is_some_and(|held| held.intersects(&both))
+    });
+    let holder = holder.map_or_else(
+        || "an isolated partition of cgroup v2".to_owned(),
+        |group| format!("the isolated partition {}", quiet_types::printable(&group.path, 100)),
+    );
+    Err(PlanError(format!(
+        "{} held by {holder} already; end that one first, or shield others of {}",
+        are(&both),
+        machine.online.difference(&taken(machine))
+    )))
+}
+
 fn are(cpus: &CpuSet) -> String {
     if cpus.len() == 1 { format!("CPU {cpus} is") } else { format!("CPUs {cpus} are") }
 }
@@ -78,10 +108,10 @@ fn are(cpus: &CpuSet) -> String {
 struct Merit {
     /// The chain's own interrupt is stuck on another core.
     away_from_chain: bool,
-    /// Interrupts that cannot leave it.
-    stuck: usize,
     /// A slower kind of core.
     slow: bool,
+    /// Interrupts that cannot leave it.
+    stuck: usize,
     /// The kernel's boot CPU, where timers and interrupts gather.
     boot: bool,
     /// Not isolated at boot, while others are.
@@ -99,7 +129,9 @@ fn best_core(
     chain: &Chain,
     reasons: &mut Vec<String>,
 ) -> Result<CpuSet, PlanError> {
-    let cores = machine.cores();
+    let mut cores = machine.cores();
+    let taken = taken(machine);
+    cores.retain(|core| !core.intersects(&taken));
     if cores.len() < 2 {
         return Err(PlanError(if machine.online.len() < 2 {
             "this machine has one CPU: nothing can be given to the chain alone".into()
@@ -119,7 +151,7 @@ fn best_core(
             Target::Process { .. } => None,
         })
         .flatten()
-        .filter(|irq| irq.immovable.is_some())
+        .filter(|irq| stuck_at(machine, irq).is_some())
         .collect();
     let (merit, core) = cores
         .iter()
@@ -134,7 +166,7 @@ fn merit(machine: &Machine, core: &CpuSet, wanted: &[&Irq]) -> Merit {
     let first = core.first().unwrap_or(CpuId(0));
     let cpu = machine.cpu(first);
     let strongest = machine.cpus.iter().filter_map(|cpu| cpu.capacity).max();
-    let on = |irq: &Irq| delivered(irq).is_some_and(|at| at.intersects(core));
+    let on = |irq: &Irq| stuck_at(machine, irq).is_some_and(|at| at.intersects(core));
     let isolated = machine.isolated.clone().unwrap_or_default();
     let count: u64 = machine
         .irqs
@@ -148,7 +180,7 @@ fn merit(machine: &Machine, core: &CpuSet, wanted: &[&Irq]) -> Merit {
         stuck: machine
             .irqs
             .iter()
-            .filter(|irq| irq.immovable.is_some() && on(irq))
+            .filter(|irq| on(irq))
             .filter(|irq| !wanted.iter().any(|own| own.number == irq.number))
             .filter(|irq| irq.total() > 0)
             .count(),
@@ -162,6 +194,36 @@ fn merit(machine: &Machine, core: &CpuSet, wanted: &[&Irq]) -> Merit {
         interrupts: count.checked_ilog10().map_or(0, |digits| digits + 1),
         number: std::cmp::Reverse(first.0),
     }
+}
+
+/// Where an interrupt is delivered that cannot be moved from there; `None` where it can.
+fn stuck_at(machine: &Machine, irq: &Irq) -> Option<CpuSet> {
+    if irq.immovable.is_some() {
+        return delivered(irq).cloned();
+    }
+    let only = only_cpu(machine)?;
+    (fired_on(irq) == Some(only)).then(|| [only].into_iter().collect())
+}
+
+/// Some boards tell no effective CPU and deliver every device's interrupts to one CPU, whatever is
+/// asked for: seen by the counts alone.
+fn only_cpu(machine: &Machine) -> Option<CpuId> {
+    let told = |irq: &Irq| irq.effective.as_ref().is_some_and(|at| !at.is_empty());
+    if machine.irqs.iter().any(told) || machine.online.len() < 2 {
+        return None;
+    }
+    let mut at = machine.irqs.iter().filter_map(fired_on);
+    let first = at.next()?;
+    // Two interrupts on one CPU may be chance.
+    let alike = at.try_fold(1, |count, cpu| (cpu == first).then_some(count + 1))?;
+    (alike > 2).then_some(first)
+}
+
+/// The one CPU that an interrupt has fired on; `None` where it has not, or on several (timers).
+fn fired_on(irq: &Irq) -> Option<CpuId> {
+    let mut fired = irq.counts.iter().filter(|(_, count)| *count > 0);
+    let (cpu, _) = fired.next()?;
+    fired.next().is_none().then_some(*cpu)
 }
 
 /// Where an interrupt is delivered, as far as it is told.
@@ -180,8 +242,8 @@ fn explain(machine: &Machine, core: &CpuSet, merit: &Merit, wanted: &[&Irq]) -> 
     if machine.cpus.iter().any(|cpu| cpu.kind == Some(CoreKind::Efficiency)) && !merit.slow {
         why.push("of the faster kind".into());
     }
-    if merit.stuck == 0 && machine.irqs.iter().any(|irq| irq.immovable.is_some()) {
-        why.push("no immovable interrupt is delivered there".into());
+    if merit.stuck == 0 && machine.irqs.iter().any(|irq| stuck_at(machine, irq).is_some()) {
+        why.push("no immovable interrupt of others is delivered there".into());
     }
     if merit.boot {
         why.push("although it is the boot CPU".into());

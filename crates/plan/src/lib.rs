@@ -6,8 +6,11 @@
 
 pub mod boot;
 pub mod chain;
+pub mod check;
 mod choose;
+mod guards;
 mod links;
+pub mod recipe;
 mod steps;
 
 use quiet_types::{
@@ -50,7 +53,7 @@ pub fn plan(machine: &Machine, chain: &Chain, mode: Mode) -> Result<Plan, PlanEr
     let mut reasons = Vec::new();
     let mut findings = Vec::new();
     let cpus = choose::cpus(machine, chain, &mut reasons, &mut findings)?;
-    let housekeeping = machine.online.difference(&cpus);
+    let housekeeping = machine.online.difference(&cpus).difference(&choose::taken(machine));
     let mechanism = mechanism(machine, &mut reasons);
     let shield = Shield { entry: entry(machine, mechanism, &cpus), cpus, housekeeping, mechanism };
     let links = links::find(machine, chain, &shield, &mut findings)?;

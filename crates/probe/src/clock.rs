@@ -212,3 +212,51 @@ fn counter_is_steady(root: &Root) -> bool {
     let has = |flag| flags.split_whitespace().any(|word| word == flag);
     sys::COUNTER == "tsc" && has("constant_tsc") && has("nonstop_tsc")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scale_is_exact_to_a_few_parts_in_a_thousand_million() {
+        for (hertz, span) in [(24e6, 3600u64), (2.25e9, 3600), (5.7e9, 86_400)] {
+            let ticks = (hertz as u64) * span;
+            let scale = Scale::from_span(ticks, span * 1_000_000_000);
+            let error = scale.nanos(ticks).abs_diff(span * 1_000_000_000);
+            assert!(error <= span * 5, "{hertz}: {error} ns in {span} s");
+        }
+    }
+
+    #[test]
+    fn a_stamp_lies_between_the_clock_reads_around_it() {
+        let root = Root::system().unwrap();
+        let (source, pair) = Source::choose(&root);
+        let Source::Counter(counter) = source else {
+            eprintln!("skipped: this machine has no steady counter");
+            return;
+        };
+        // What the anchor does not know, and a little for the rounding of a rate over 20 ms.
+        let error = counter.nanos(pair.width) + 1_000;
+        for _ in 0..1000 {
+            let before = sys::monotonic();
+            let stamp = pair.ns + counter.nanos(sys::ticks().saturating_sub(pair.ticks));
+            let after = sys::monotonic();
+            assert!(before <= stamp + error && stamp <= after + error, "{before} {stamp} {after}");
+        }
+    }
+
+    #[test]
+    fn no_timer_wakes_early() {
+        let root = Root::system().unwrap();
+        let (source, _) = Source::choose(&root);
+        for turn in 0..50 {
+            let at = sys::monotonic() + turn * 20_000;
+            let woke = match source {
+                Source::Counter(mut c) => c.sleep_until(at),
+                Source::Plain(mut c) => c.sleep_until(at),
+            };
+            assert!(woke >= at);
+            assert!(Plain.sleep_until(at) >= at && sys::monotonic() >= at);
+        }
+    }
+}

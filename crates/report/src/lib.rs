@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod changes;
+pub mod check;
 pub mod example;
 mod html;
 mod judge;

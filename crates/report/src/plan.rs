@@ -156,7 +156,7 @@ pub fn reverted_text(done: &Reverted) -> String {
         line(&mut out, "The journal is kept: remove the cause and run `quietcores revert` again.");
     }
     if let Some(history) = &done.history {
-        line(&mut out, &format!("The journal is kept as {}.", clean(history)));
+        line(&mut out, &format!("The journal is closed: {}.", clean(history)));
     }
     out
 }
@@ -229,7 +229,7 @@ fn shield(shield: &Shield) -> String {
         Mechanism::SetsV1 => "cpusets of cgroup v1",
         Mechanism::Affinity => "the affinity of threads",
     };
-    format!("a shield of CPU {} by {by}, housekeeping on CPU {}", shield.cpus, shield.housekeeping)
+    format!("A shield of CPU {} by {by}, housekeeping on CPU {}", shield.cpus, shield.housekeeping)
 }
 
 fn residents(out: &mut String, found: &[Resident]) {
@@ -261,7 +261,9 @@ fn residents(out: &mut String, found: &[Resident]) {
         line(out, title);
         for one in these.iter().take(TOLD) {
             let since = one.since.map(|n| format!(", {n} times since")).unwrap_or_default();
-            let who = if kind == ResidentKind::Irq { "IRQ" } else { "thread" };
+            // Only interrupts are counted.
+            let is_irq = kind == ResidentKind::Irq || one.since.is_some();
+            let who = if is_irq { "IRQ" } else { "thread" };
             line(
                 out,
                 &format!(

@@ -434,7 +434,7 @@ impl Hand<'_> {
         at: usize,
         act: impl FnOnce(&dyn Kernel) -> io::Result<T>,
     ) -> io::Result<T> {
-        if at < 3 || at % 16 == 0 { self.act(act) } else { act(self.kernel) }
+        if at < 3 || at.is_multiple_of(16) { self.act(act) } else { act(self.kernel) }
     }
 
     /// One act on the machine.

@@ -12,11 +12,13 @@ mod error;
 mod fault;
 mod hold;
 mod journal;
+mod lives;
 pub mod persist;
 mod residents;
 mod revert;
 mod state;
 mod status;
+mod tally;
 mod tasks;
 
 pub use error::{Error, Kind, Result};

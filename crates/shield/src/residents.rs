@@ -93,12 +93,11 @@ fn placed(shield: &Shield, past: &Past) -> HashSet<(u32, u64)> {
 fn interrupts(kernel: &dyn Kernel, shield: &Shield, past: &Past) -> Vec<Resident> {
     let counts = counts(kernel, &shield.cpus);
     let before: HashMap<u32, u64> = past.irqs.iter().copied().collect();
-    let refused: HashSet<u32> = past
+    let tried: HashMap<u32, bool> = past
         .outcomes
         .iter()
-        .filter(|(_, outcome)| !outcome.holds())
-        .filter_map(|(step, _)| match step.action {
-            quiet_types::plan::Action::Irq { number, .. } => Some(number),
+        .filter_map(|(step, outcome)| match step.action {
+            quiet_types::plan::Action::Irq { number, .. } => Some((number, outcome.holds())),
             _ => None,
         })
         .collect();
@@ -120,12 +119,11 @@ fn interrupts(kernel: &dyn Kernel, shield: &Shield, past: &Past) -> Vec<Resident
         if cpus.is_empty() {
             continue;
         }
-        let (kind, why) = if refused.contains(&number) {
-            (ResidentKind::Irq, "the kernel refused to move it")
-        } else if ours.contains(&number) {
-            (ResidentKind::Chain, "an interrupt of the chain")
-        } else {
-            (ResidentKind::Irq, "it is delivered here until it next fires, or was put here since")
+        let (kind, why) = match tried.get(&number) {
+            _ if ours.contains(&number) => (ResidentKind::Chain, "an interrupt of the chain"),
+            Some(false) => (ResidentKind::Irq, "the kernel refused to move it"),
+            Some(true) => (ResidentKind::Irq, "it moves when it next fires, or was put here since"),
+            None => (ResidentKind::Irq, "it cannot be moved, or was put here since"),
         };
         let now = counts.get(&number).copied();
         found.push(Resident {

@@ -5,7 +5,9 @@ use crate::{
     error::{irq_reason, is_gone, plain, task_reason, write_reason},
     fault, hold,
     journal::{Journal, Past, Record},
+    lives::{self, Life},
     state::State,
+    tally::Tally,
     tasks,
 };
 use quiet_linux::Kernel;
@@ -42,7 +44,7 @@ pub(crate) fn put_back(kernel: &dyn Kernel, state: &State, past: &Past) -> Rever
         close(state, &mut done);
         return done;
     };
-    let hand = Hand { kernel, state, shield, past, lives: Lives::of(past) };
+    let hand = Hand { kernel, state, shield, past, lives: lives::of(past) };
     for (seq, change) in past.changes.iter().rev() {
         // Without the controller the values below it cannot be put back any more.
         let waits = matches!(change, Change::Write { form: Form::Word, .. });
@@ -86,51 +88,6 @@ struct Hand<'a> {
     shield: &'a Shield,
     past: &'a Past,
     lives: HashMap<(u32, u64), Life<'a>>,
-}
-
-/// What the journal knows of one thread: a revert may be the second one, and meet what the first
-/// one has put back already.
-#[derive(Default)]
-struct Life<'a> {
-    /// CPUs that it had before one of our changes.
-    before: Vec<&'a CpuSet>,
-    /// CPUs that we gave it.
-    given: Vec<&'a CpuSet>,
-    /// Files of the groups that it was taken from.
-    homes: Vec<&'a str>,
-}
-
-struct Lives;
-
-impl Lives {
-    fn of(past: &Past) -> HashMap<(u32, u64), Life<'_>> {
-        let mut lives: HashMap<(u32, u64), Life<'_>> = HashMap::new();
-        for (_, change) in &past.changes {
-            match change {
-                Change::Remember { threads } => {
-                    for (thread, old) in threads {
-                        lives.entry((thread.tid, thread.start)).or_default().before.push(old);
-                    }
-                }
-                Change::Move { from, threads, .. } => {
-                    for (thread, old) in threads {
-                        let life = lives.entry((thread.tid, thread.start)).or_default();
-                        life.before.push(old);
-                        life.homes.push(from);
-                    }
-                }
-                Change::Affinity { threads, .. } => {
-                    for one in threads {
-                        let life = lives.entry((one.thread.tid, one.thread.start)).or_default();
-                        life.before.push(&one.old);
-                        life.given.push(&one.new);
-                    }
-                }
-                _ => {}
-            }
-        }
-        lives
-    }
 }
 
 impl Hand<'_> {
@@ -515,35 +472,5 @@ impl Hand<'_> {
         let done = act(self.kernel);
         fault::point();
         done
-    }
-}
-
-/// Many threads as one line, and a line for each that is not as it was.
-struct Tally {
-    what: String,
-    restored: bool,
-    odd: Vec<PutBack>,
-}
-
-impl Tally {
-    fn new(what: &str) -> Tally {
-        Tally { what: what.to_owned(), restored: false, odd: Vec::new() }
-    }
-
-    fn add(&mut self, thread: &Thread, outcome: Return) {
-        match outcome {
-            Return::Restored => self.restored = true,
-            Return::Untouched | Return::Gone => {}
-            Return::Left { .. } | Return::Refused { .. } => {
-                self.odd.push(PutBack { what: format!("CPUs of {thread}"), outcome });
-            }
-        }
-    }
-
-    fn items(self) -> Vec<PutBack> {
-        let outcome = if self.restored { Return::Restored } else { Return::Untouched };
-        let mut items = vec![PutBack { what: self.what, outcome }];
-        items.extend(self.odd);
-        items
     }
 }

@@ -1,4 +1,5 @@
 //! What goes up comes down: `revert(apply(x)) = x`, also when stopped or refused at any act.
+#![allow(clippy::unwrap_used)] // a test may
 
 mod fake;
 

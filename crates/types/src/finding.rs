@@ -35,6 +35,23 @@ pub struct Finding {
     /// What to do about it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub remedy: String,
+    /// From when on the remedy works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<When>,
+}
+
+/// From when on a remedy works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum When {
+    /// At once, on the running system.
+    RunTime,
+    /// After the next login of the user.
+    Login,
+    /// After a reboot.
+    Reboot,
+    /// Something is unplugged, moved or set in the firmware by hand.
+    Hands,
 }
 
 impl Finding {
@@ -48,6 +65,7 @@ impl Finding {
             evidence: String::new(),
             effect: String::new(),
             remedy: String::new(),
+            when: None,
         }
     }
 
@@ -66,6 +84,12 @@ impl Finding {
     /// With what to do about it.
     pub fn remedy(mut self, text: impl Into<String>) -> Finding {
         self.remedy = text.into();
+        self
+    }
+
+    /// With the moment from which on the remedy works.
+    pub fn when(mut self, when: When) -> Finding {
+        self.when = Some(when);
         self
     }
 }

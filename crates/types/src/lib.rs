@@ -18,6 +18,8 @@ pub mod boot;
 #[cfg(feature = "std")]
 pub mod chain;
 #[cfg(feature = "std")]
+pub mod check;
+#[cfg(feature = "std")]
 mod cpu_set;
 #[cfg(feature = "std")]
 pub mod finding;
@@ -31,6 +33,8 @@ pub mod proof;
 pub mod run;
 #[cfg(feature = "std")]
 pub mod shield;
+#[cfg(feature = "std")]
+pub mod surroundings;
 #[cfg(feature = "std")]
 mod text;
 

@@ -3,7 +3,7 @@
 //! What a kernel may lack is an `Option`; what should have been readable and was not stands in
 //! [`Machine::unread`] with the reason.
 
-use crate::{CpuId, CpuSet, Finding};
+use crate::{CpuId, CpuSet, Finding, surroundings::Surroundings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -59,6 +59,9 @@ pub struct Machine {
     pub workqueues: Workqueues,
     /// Other settings that matter, by path below `/`, as read: `proc/sys/kernel/sched_rt_runtime_us`.
     pub settings: BTreeMap<String, String>,
+    /// What stands around a chain. `None`: not looked at.
+    #[serde(default)]
+    pub surroundings: Option<Surroundings>,
     /// What should have been there and could not be read or understood.
     pub unread: Vec<Finding>,
 }

@@ -48,3 +48,18 @@ fn the_committed_proof_schema_is_that_of_the_type() {
 fn the_committed_plan_schema_is_that_of_the_type() {
     check::<Plan>("plan");
 }
+
+#[test]
+fn the_committed_applied_schema_is_that_of_the_type() {
+    check::<quiet_types::plan::Applied>("applied");
+}
+
+#[test]
+fn the_committed_status_schema_is_that_of_the_type() {
+    check::<quiet_types::plan::Status>("status");
+}
+
+#[test]
+fn the_committed_reverted_schema_is_that_of_the_type() {
+    check::<quiet_types::plan::Reverted>("reverted");
+}

@@ -218,7 +218,7 @@ fn write(run: &Run, path: &PathBuf) -> anyhow::Result<()> {
 fn bar(request: &Request) -> ProgressBar {
     let target = ProgressDrawTarget::stderr_with_hz(10);
     let bar = ProgressBar::with_draw_target(Some(request.spec.length.0 / 1_000_000), target);
-    let style = ProgressStyle::with_template("{bar:30} {eta_precise} left  {msg}");
+    let style = ProgressStyle::with_template("{bar:20} {eta_precise} left  {wide_msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar
 }

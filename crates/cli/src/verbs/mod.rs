@@ -1,8 +1,10 @@
 //! One verb a file: its arguments, and what it calls.
 
 pub mod apply;
+pub mod check;
 pub mod generate;
 pub mod hold;
+pub mod import;
 pub mod inspect;
 pub mod measure;
 pub mod persist;

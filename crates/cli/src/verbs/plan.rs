@@ -101,7 +101,8 @@ pub fn make(wish: &Wish, machine: &Machine) -> anyhow::Result<Plan> {
 /// Chain files are small.
 const LARGEST: u64 = 1 << 20;
 
-fn read_chain(path: &Path, known: &CpuSet) -> anyhow::Result<Chain> {
+/// The chain in a file; `known` are the CPUs that it may name.
+pub fn read_chain(path: &Path, known: &CpuSet) -> anyhow::Result<Chain> {
     let shown = quiet_types::printable(&path.display().to_string(), 300);
     let mut bytes = Vec::new();
     std::fs::File::open(path)

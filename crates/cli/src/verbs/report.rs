@@ -1,12 +1,11 @@
 //! `report`
 
 use crate::{face, keep};
-use anyhow::{Context, bail};
+use anyhow::bail;
 use quiet_store::{Kept, Replace};
 use quiet_types::{Proof, Run};
 use serde::Serialize;
 use std::{
-    io::Read,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -57,7 +56,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let page = page(&kept)?;
     if !args.force {
-        check_ours(&path)?;
+        keep::may_replace(&path)?;
     }
     quiet_store::write_whole(&path, page.as_bytes(), Replace::Always)?;
     if args.json {
@@ -92,30 +91,4 @@ fn file_name(id: &str) -> anyhow::Result<PathBuf> {
         bail!("cannot name the page after the id `{shown}`: name it yourself: -o FILE");
     }
     Ok(PathBuf::from(format!("{id}.html")))
-}
-
-/// A file that is there is replaced only when an earlier `report` wrote it.
-fn check_ours(path: &Path) -> anyhow::Result<()> {
-    let shown = path.display();
-    let mut head = Vec::new();
-    match path.symlink_metadata() {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(e).with_context(|| format!("cannot look at {shown}")),
-        Ok(there) if !there.is_file() => {
-            bail!("cannot write {shown}: something is there that is no file; name another: -o FILE")
-        }
-        Ok(_) => {
-            let file = std::fs::File::open(path).with_context(|| format!("cannot read {shown}"))?;
-            file.take(4096)
-                .read_to_end(&mut head)
-                .with_context(|| format!("cannot read {shown}"))?;
-        }
-    }
-    let mark = quiet_report::PAGE_MARK.as_bytes();
-    if !head.windows(mark.len()).any(|part| part == mark) {
-        bail!(
-            "cannot write {shown}: a file is there that quietcores did not write; use --force to replace it"
-        );
-    }
-    Ok(())
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Options that decide what isolation can do, without `CONFIG_`.
-const OPTIONS: [&str; 47] = [
+const OPTIONS: [&str; 55] = [
     "64BIT",
     "CGROUPS",
     "CGROUP_SCHED",
@@ -17,6 +17,9 @@ const OPTIONS: [&str; 47] = [
     "CPU_IDLE_GOV_TEO",
     "CPU_ISOLATION",
     "DEBUG_FS",
+    "DEBUG_KMEMLEAK",
+    "DEBUG_LOCKDEP",
+    "DEBUG_OBJECTS",
     "FTRACE",
     "GENERIC_IRQ_DEBUGFS",
     "HIGH_RES_TIMERS",
@@ -25,8 +28,11 @@ const OPTIONS: [&str; 47] = [
     "HZ",
     "HZ_PERIODIC",
     "IRQ_FORCED_THREADING",
+    "KASAN",
+    "KCSAN",
     "KSM",
     "LOCKUP_DETECTOR",
+    "LOCK_STAT",
     "NO_HZ_COMMON",
     "NO_HZ_FULL",
     "NO_HZ_IDLE",
@@ -42,9 +48,11 @@ const OPTIONS: [&str; 47] = [
     "PREEMPT_RT",
     "PREEMPT_RT_FULL",
     "PREEMPT_VOLUNTARY",
+    "PROVE_LOCKING",
     "RCU_BOOST",
     "RCU_NOCB_CPU",
     "RT_GROUP_SCHED",
+    "RT_GROUP_SCHED_DEFAULT_DISABLED",
     "SCHED_CLASS_EXT",
     "SCHED_CORE",
     "SCHED_DEBUG",

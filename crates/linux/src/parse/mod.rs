@@ -10,6 +10,7 @@ mod cpu_info;
 mod interrupts;
 mod pid;
 mod proc_stat;
+mod process;
 mod secret;
 
 pub use cgroup::{Mount, cgroup_mounts, only_cgroup_mounts, task_cgroup};
@@ -19,6 +20,10 @@ pub use cpu_info::{CpuInfo, cpu_info};
 pub use interrupts::{Interrupts, IrqRow, interrupts};
 pub use pid::{PidStat, PidStatus, pid_stat, pid_status};
 pub use proc_stat::steal;
+pub use process::{
+    CAP_IPC_LOCK, CAP_SYS_NICE, Credentials, Limits, Used, audio_groups, credentials, limits,
+    mounts, status_kib, used,
+};
 pub use secret::{mask_arguments, mask_parameter};
 
 use quiet_types::CpuSet;

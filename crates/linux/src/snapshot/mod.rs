@@ -7,6 +7,7 @@ mod irqs;
 mod kernel;
 pub(crate) mod reader;
 mod settings;
+mod surroundings;
 mod tasks;
 
 use crate::{Error, Result, Root};
@@ -68,6 +69,7 @@ fn read(reader: Reader<'_>, root: &Root, options: Options) -> Result<(Machine, R
     tasks::read(&reader, &mut machine, options.command_lines);
     cgroups::count_tasks(&mut machine, &cgroup_root);
     settings::read(&reader, &mut machine);
+    surroundings::read(&reader, &mut machine);
     let (unread, record) = reader.finish();
     machine.unread = unread;
     Ok((machine, record))

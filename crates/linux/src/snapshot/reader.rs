@@ -130,6 +130,42 @@ impl<'r> Reader<'r> {
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
+    /// The bytes after `change` of a file that most users may not read: a refusal is not noted.
+    pub(crate) fn bytes_if_allowed(
+        &self,
+        path: &str,
+        change: impl Fn(Vec<u8>) -> Vec<u8>,
+    ) -> Option<Vec<u8>> {
+        self.bytes(path, change).ok()
+    }
+
+    /// What `read` makes of a device file, which has no size. A captured tree holds just that, as
+    /// a plain file.
+    pub(crate) fn device(
+        &self,
+        path: &str,
+        read: impl Fn(&str) -> io::Result<Vec<u8>>,
+    ) -> io::Result<Vec<u8>> {
+        if self.root.is_captured() {
+            return self.bytes(path, |bytes| bytes);
+        }
+        let answer = read(path);
+        if let (Some(record), Some(real)) = (&self.record, self.resolve(path)) {
+            match &answer {
+                Ok(bytes) => {
+                    record.borrow_mut().seen.insert(real, Seen::File(bytes.clone()));
+                }
+                Err(error) => match error.raw_os_error().filter(|_| !does_not_apply(error)) {
+                    Some(errno) => self.note_refusal(path, errno),
+                    None => {
+                        record.borrow_mut().seen.remove(&real);
+                    }
+                },
+            }
+        }
+        answer
+    }
+
     /// A file with one number.
     pub(crate) fn number<T: FromStr>(&self, path: &str) -> Option<T> {
         let text = self.text(path)?;
@@ -346,7 +382,7 @@ fn finding(title: String) -> Finding {
 }
 
 /// How kernels say that a file is not there, its task is gone, or a device does not have it.
-fn does_not_apply(error: &io::Error) -> bool {
+pub(crate) fn does_not_apply(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(

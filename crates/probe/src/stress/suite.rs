@@ -48,7 +48,7 @@ const SUITES: [Suite; 3] = [
             ("copy-file", InAll(1)),
             ("readahead", InAll(1)),
         ],
-        options: &["--hdd-bytes", "350m", "--copy-file-bytes", "350m", "--readahead-bytes", "350m"],
+        options: &["--hdd-bytes", "350m", "--copy-file-bytes", "350m", "--readahead-bytes", "32m"],
     },
     Suite {
         name: "reach",
@@ -58,7 +58,6 @@ const SUITES: [Suite; 3] = [
             ("tlb-shootdown", InAll(1)),
             ("membarrier", EachSecondCpu),
             ("mprotect", EachSecondCpu),
-            ("mmapfork", InAll(1)),
             ("futex", EachSecondCpu),
             ("cache", InAll(1)),
         ],

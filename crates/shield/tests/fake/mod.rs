@@ -396,7 +396,7 @@ impl Fake {
             resume_unwind(Box::new(Stopped));
         }
         if let Some(every) = self.life.get()
-            && act % every == 0
+            && act.is_multiple_of(every)
         {
             self.live();
         }

@@ -80,6 +80,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // What may fail for outside reasons fails before the first minute is spent.
     let store = keep::store(args.store.as_deref())?;
+    args.html.as_deref().map(keep::may_replace).transpose()?;
     let stop = face::interrupt()?;
     let kernel = System;
     refuse_over_a_shield(&kernel, &args.state)?;

@@ -4,12 +4,17 @@ use crate::verbs::plan::{Wish, machine, make};
 use quiet_linux::{Root, System};
 use quiet_shield::Setup;
 use quiet_types::plan::Applied;
-use std::{path::Path, sync::atomic::AtomicBool};
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
+};
 
 /// Puts shields up and takes them down. Dropped with one up, as by a panic, it takes it down.
 pub struct Ward<'a> {
     kernel: &'a System,
     wish: Wish,
+    /// The program that holds `/dev/cpu_dma_latency`.
+    holder: Option<PathBuf>,
     state: &'a Path,
     stop: &'a AtomicBool,
     up: bool,
@@ -17,14 +22,14 @@ pub struct Ward<'a> {
 
 impl<'a> Ward<'a> {
     pub fn new(kernel: &'a System, wish: Wish, state: &'a Path, stop: &'a AtomicBool) -> Ward<'a> {
-        Ward { kernel, wish, state, stop, up: false }
+        Ward { kernel, wish, holder: std::env::current_exe().ok(), state, stop, up: false }
     }
 
     /// The shield that is wished, planned for the machine as it is at this moment.
     pub fn raise(&mut self) -> anyhow::Result<Applied> {
         let plan = make(&self.wish, &machine(&Root::system()?)?)?;
-        let program = std::env::current_exe()?;
-        let setup = Setup { state: self.state, holder: Some(&program), interrupt: self.stop };
+        let setup =
+            Setup { state: self.state, holder: self.holder.as_deref(), interrupt: self.stop };
         let applied = quiet_shield::up(self.kernel, &plan, &setup)?;
         self.up = true;
         Ok(applied)
@@ -48,5 +53,40 @@ impl Drop for Ward<'_> {
                 &error.context("cannot put the machine back; run `quietcores revert`"),
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quiet_types::plan::Standing;
+
+    #[test]
+    fn a_panic_under_a_shield_puts_the_machine_back() {
+        if !crate::face::is_root() {
+            eprintln!("skipped: root is needed to put up a shield");
+            return;
+        }
+        let root = Root::system().unwrap();
+        let before = machine(&root).unwrap();
+        let Some(last) = before.online.iter().last().filter(|_| before.online.len() > 1) else {
+            eprintln!("skipped: one CPU cannot be shared out");
+            return;
+        };
+        let wish =
+            Wish { chain: None, cpus: Some([last].into_iter().collect()), never_sleep: false };
+        let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
+        let state = dir.path().join("state");
+        let standing = || quiet_shield::status(&System, &state).unwrap().state;
+        let panicked = std::panic::catch_unwind(|| {
+            let mut ward = Ward::new(&System, wish, &state, &stop);
+            ward.holder = None; // The running program is the test here, not quietcores.
+            ward.raise().unwrap();
+            assert_eq!(standing(), Standing::Up);
+            panic!("in the middle of an arm");
+        });
+        assert!(panicked.is_err());
+        assert_eq!(standing(), Standing::None);
+        assert_eq!(quiet_report::changes(&before, &machine(&root).unwrap()), Vec::<String>::new());
     }
 }

@@ -1,0 +1,353 @@
+//! What several checks derive from a machine and a chain.
+
+use quiet_types::{
+    Chain, CpuId, CpuSet, Machine,
+    chain::{Choice, IrqSource, Link, Target},
+    machine::{Device, Irq, Policy, Preemption, Task},
+    printable,
+    surroundings::Surroundings,
+};
+use std::collections::BTreeMap;
+
+/// Programs that carry sound, by the name of their first thread.
+const AUDIO_PROGRAMS: [&str; 35] = [
+    "a2jmidid",
+    "ardour",
+    "aplay",
+    "arecord",
+    "bitwig-studio",
+    "brutefir",
+    "camilladsp",
+    "carla",
+    "deadbeef",
+    "diretta",
+    "ecasound",
+    "guitarix",
+    "hqplayer",
+    "hqplayerd",
+    "jackd",
+    "jackdbus",
+    "jalv",
+    "jconvolver",
+    "mixxx",
+    "mod-host",
+    "mpd",
+    "networkaudiod",
+    "pipewire",
+    "pipewire-pulse",
+    "pulseaudio",
+    "pw-data-loop",
+    "qtractor",
+    "rakarrack",
+    "reaper",
+    "roonbridge",
+    "shairport-sync",
+    "squeezelite",
+    "sushi",
+    "upmpdcli",
+    "wireplumber",
+];
+
+/// A machine and a chain, with what follows from both.
+pub(super) struct Facts<'a> {
+    pub machine: &'a Machine,
+    pub chain: Option<&'a Chain>,
+    /// CPUs that the chain has, or is to have, to itself. Empty where nothing says so.
+    pub quiet: CpuSet,
+    /// What says so.
+    pub quiet_by: String,
+    /// What stands around; an empty one where nobody looked.
+    pub around: &'a Surroundings,
+}
+
+static NOWHERE: Surroundings = Surroundings {
+    caller: None,
+    mounts: Vec::new(),
+    kernel_log: None,
+    dma_latency_us: None,
+    dma_latency_writable: None,
+    smi_count: None,
+    usb: Vec::new(),
+    processes: Vec::new(),
+    systemd: None,
+    timers: Vec::new(),
+    uptime_s: None,
+    files: BTreeMap::new(),
+};
+
+impl<'a> Facts<'a> {
+    pub fn new(machine: &'a Machine, chain: Option<&'a Chain>) -> Facts<'a> {
+        let (quiet, quiet_by) = quiet(machine, chain);
+        let around = machine.surroundings.as_ref().unwrap_or(&NOWHERE);
+        Facts { machine, chain, quiet, quiet_by, around }
+    }
+
+    /// The CPUs to judge: the quiet ones, or all while there are none.
+    pub fn focus(&self) -> CpuSet {
+        if self.quiet.is_empty() { self.machine.online.clone() } else { self.quiet.clone() }
+    }
+
+    /// CPUs left to everybody else.
+    pub fn housekeeping(&self) -> CpuSet {
+        self.machine.online.difference(&self.quiet)
+    }
+
+    pub fn setting(&self, path: &str) -> Option<&'a str> {
+        let found = self.machine.settings.get(path).or_else(|| self.around.files.get(path));
+        found.map(|text| text.trim())
+    }
+
+    /// Every setting, by path below `/`.
+    pub fn settings(&self) -> impl Iterator<Item = (&'a String, &'a String)> {
+        self.machine.settings.iter().chain(&self.around.files)
+    }
+
+    pub fn number(&self, path: &str) -> Option<i64> {
+        self.setting(path)?.parse().ok()
+    }
+
+    pub fn parameter(&self, name: &str) -> Option<&'a str> {
+        self.machine.boot_parameter(name)
+    }
+
+    /// CPUs of a boot parameter whose value is a CPU list, perhaps after flags (`isolcpus`).
+    pub fn parameter_cpus(&self, name: &str) -> Option<CpuSet> {
+        cpus_after_flags(self.parameter(name)?)
+    }
+
+    /// A kernel option, without `CONFIG_`.
+    pub fn config(&self, name: &str) -> Option<&'a str> {
+        self.machine.kernel.config.as_ref()?.get(name).map(String::as_str)
+    }
+
+    /// `(6, 18)` of `6.18.44`.
+    pub fn release(&self) -> Option<(u32, u32)> {
+        let mut parts = self.machine.kernel.release.split(|c: char| !c.is_ascii_digit());
+        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    }
+
+    /// Whether this kernel is at least that new; false where its release makes no sense.
+    pub fn since(&self, major: u32, minor: u32) -> bool {
+        self.release().is_some_and(|release| release >= (major, minor))
+    }
+
+    pub fn is_rt(&self) -> bool {
+        self.machine.kernel.preemption == Preemption::Rt
+    }
+
+    /// Whether device interrupts are handled in threads.
+    pub fn threads_irqs(&self) -> bool {
+        self.is_rt() || self.parameter("threadirqs").is_some()
+    }
+
+    pub fn irq(&self, number: u32) -> Option<&'a Irq> {
+        self.machine.irqs.iter().find(|irq| irq.number == number)
+    }
+
+    /// Interrupts behind a card.
+    pub fn irqs_of(&self, device: &Device) -> Vec<&'a Irq> {
+        device.irqs.iter().filter_map(|number| self.irq(*number)).collect()
+    }
+
+    /// Interrupts that belong to the chain: those of its links, else of every sound card.
+    pub fn own_irqs(&self) -> Vec<&'a Irq> {
+        let mut own: Vec<&Irq> = match self.chain {
+            Some(chain) if chain.links.iter().any(|l| matches!(l.target, Target::Irq(_))) => {
+                chain.links.iter().flat_map(|link| self.link_irqs(link)).collect()
+            }
+            _ => self.machine.sound_cards.iter().flat_map(|card| self.irqs_of(card)).collect(),
+        };
+        own.sort_by_key(|irq| irq.number);
+        own.dedup_by_key(|irq| irq.number);
+        own
+    }
+
+    /// Sound cards of the chain: those that it names, else all.
+    pub fn cards(&self) -> Vec<&'a Device> {
+        let named: Vec<&Device> = self
+            .machine
+            .sound_cards
+            .iter()
+            .filter(|card| {
+                self.links().iter().any(|link| match &link.target {
+                    Target::Irq(IrqSource::Card(name)) => is_card(card, name),
+                    _ => false,
+                })
+            })
+            .collect();
+        if named.is_empty() { self.machine.sound_cards.iter().collect() } else { named }
+    }
+
+    pub fn links(&self) -> &'a [Link] {
+        self.chain.map(|chain| chain.links.as_slice()).unwrap_or_default()
+    }
+
+    /// Interrupts of a link.
+    pub fn link_irqs(&self, link: &Link) -> Vec<&'a Irq> {
+        let Target::Irq(source) = &link.target else { return Vec::new() };
+        let of = |device: Option<&'a Device>| device.map(|d| self.irqs_of(d)).unwrap_or_default();
+        match source {
+            IrqSource::Number(number) => self.irq(*number).into_iter().collect(),
+            IrqSource::Net(name) => {
+                of(self.machine.network_cards.iter().find(|card| card.name == *name))
+            }
+            IrqSource::Card(name) => {
+                of(self.machine.sound_cards.iter().find(|card| is_card(card, name)))
+            }
+            IrqSource::Action(name) => {
+                self.machine.irqs.iter().filter(|irq| irq.actions.contains(name)).collect()
+            }
+        }
+    }
+
+    /// Threads of a link: of its process, or the kernel's of its interrupts.
+    pub fn link_tasks(&self, link: &Link) -> Vec<&'a Task> {
+        match &link.target {
+            Target::Irq(_) => {
+                self.link_irqs(link).iter().flat_map(|irq| self.irq_threads(irq.number)).collect()
+            }
+            Target::Process { comm, threads } => self
+                .process(comm)
+                .into_iter()
+                .filter(|task| threads.is_empty() || threads.iter().any(|t| same(t, &task.comm)))
+                .collect(),
+        }
+    }
+
+    /// Every thread of the processes whose first thread has this name.
+    fn process(&self, comm: &str) -> Vec<&'a Task> {
+        let tasks = &self.machine.tasks;
+        let first = |task: &&Task| task.tid == task.pid && task.kernel.is_none();
+        let pids: Vec<u32> =
+            tasks.iter().filter(first).filter(|t| same(comm, &t.comm)).map(|t| t.pid).collect();
+        tasks.iter().filter(|task| pids.contains(&task.pid)).collect()
+    }
+
+    /// The kernel's threads that handle an interrupt.
+    pub fn irq_threads(&self, number: u32) -> Vec<&'a Task> {
+        let prefix = format!("irq/{number}-");
+        let tasks = self.machine.tasks.iter();
+        tasks.filter(|t| t.kernel.is_some() && t.comm.starts_with(&prefix)).collect()
+    }
+
+    /// Threads of programs that carry sound: of the chain's processes, else of known programs.
+    pub fn audio_tasks(&self) -> Vec<&'a Task> {
+        let named: Vec<&str> = self
+            .links()
+            .iter()
+            .filter_map(|link| match &link.target {
+                Target::Process { comm, .. } => Some(comm.as_str()),
+                Target::Irq(_) => None,
+            })
+            .collect();
+        let names = if named.is_empty() { AUDIO_PROGRAMS.to_vec() } else { named };
+        let mut tasks: Vec<&Task> = names.iter().flat_map(|name| self.process(name)).collect();
+        tasks.sort_by_key(|task| task.tid);
+        tasks.dedup_by_key(|task| task.tid);
+        tasks
+    }
+
+    pub fn is_audio_program(&self, comm: &str) -> bool {
+        self.audio_tasks().iter().any(|task| task.pid == task.tid && same(comm, &task.comm))
+    }
+
+    /// User processes of one of these names.
+    pub fn running(&self, names: &[&str]) -> Vec<&'a Task> {
+        let user = |task: &&Task| task.kernel.is_none() && task.tid == task.pid;
+        let tasks = self.machine.tasks.iter().filter(user);
+        tasks.filter(|task| names.iter().any(|name| same(name, &task.comm))).collect()
+    }
+}
+
+/// CPUs that are, or are to be, the chain's own, and what says so.
+fn quiet(machine: &Machine, chain: Option<&Chain>) -> (CpuSet, String) {
+    if let Some(chain) = chain {
+        let of_links = chain.links.iter().filter_map(|link| link.cpus.as_ref());
+        let of_links = of_links.fold(CpuSet::new(), |all, cpus| all.union(cpus));
+        let cpus = match &chain.cpus {
+            Choice::These(cpus) => cpus.union(&of_links),
+            Choice::Auto => of_links,
+        };
+        if !cpus.is_empty() {
+            return (cpus.intersection(&machine.online), "the chain".into());
+        }
+    }
+    let mut cpus = CpuSet::new();
+    let mut by = Vec::new();
+    let mut add = |more: &CpuSet, what: &str| {
+        if !more.is_empty() {
+            cpus = cpus.union(more);
+            by.push(what.to_owned());
+        }
+    };
+    add(machine.isolated.as_ref().unwrap_or(&CpuSet::new()), "isolcpus=");
+    add(machine.cgroups.v2_isolated.as_ref().unwrap_or(&CpuSet::new()), "an isolated partition");
+    add(&sets_without_balancing(machine), "a cpuset without load balancing");
+    (cpus.intersection(&machine.online), by.join(" and "))
+}
+
+/// CPUs of cgroup v1 sets below a root that does not balance, when they do not either.
+fn sets_without_balancing(machine: &Machine) -> CpuSet {
+    let groups = &machine.cgroups.groups;
+    let root = groups.iter().find(|group| group.path == "/");
+    if root.and_then(|root| root.load_balance) != Some(false) {
+        return CpuSet::new();
+    }
+    let apart = groups.iter().filter(|g| g.path != "/" && g.load_balance == Some(false));
+    apart.filter_map(|g| g.cpus.as_ref()).fold(CpuSet::new(), |all, cpus| all.union(cpus))
+}
+
+/// Whether a chain means this card: by `cardN`, id or part of its long name.
+pub(super) fn is_card(card: &Device, name: &str) -> bool {
+    card.name == name || card.description.to_lowercase().contains(&name.to_lowercase())
+}
+
+/// Whether a thread has this name; the kernel keeps 15 bytes of one.
+fn same(wanted: &str, comm: &str) -> bool {
+    wanted == comm || (comm.len() == 15 && wanted.starts_with(comm))
+}
+
+/// The CPU list of `isolcpus=managed_irq,domain,2-3` and its like; `None` where there is none.
+pub(crate) fn cpus_after_flags(value: &str) -> Option<CpuSet> {
+    let list: Vec<&str> = value
+        .split(',')
+        .skip_while(|word| word.starts_with(|c: char| c.is_ascii_alphabetic()))
+        .collect();
+    list.join(",").parse().ok()
+}
+
+/// Names for people: at most `most` of them, and how many more there are.
+pub(super) fn some<T: AsRef<str>>(names: &[T], most: usize) -> String {
+    let shown: Vec<String> =
+        names.iter().take(most).map(|name| printable(name.as_ref(), 100)).collect();
+    match names.len().saturating_sub(most) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// `CPU 2`, `CPUs 2-3`.
+pub(super) fn cpus(set: &CpuSet) -> String {
+    if set.len() == 1 { format!("CPU {set}") } else { format!("CPUs {set}") }
+}
+
+/// `irq 124 (xhci_hcd)`.
+pub(super) fn irq_name(irq: &Irq) -> String {
+    match irq.actions.is_empty() {
+        true => format!("IRQ {}", irq.number),
+        false => format!("IRQ {} ({})", irq.number, some(&irq.actions, 2)),
+    }
+}
+
+/// `mpd (PID 401)`, and the thread where it is another.
+pub(super) fn task_name(task: &Task) -> String {
+    format!("{} (TID {})", printable(&task.comm, 32), task.tid)
+}
+
+pub(super) fn is_real_time(task: &Task) -> bool {
+    matches!(task.scheduling.policy, Policy::Fifo | Policy::Rr | Policy::Deadline)
+}
+
+pub(super) fn only(cpu: CpuId) -> CpuSet {
+    CpuSet::from_iter([cpu])
+}

@@ -1,0 +1,265 @@
+//! What real time is worth on this kernel: preemption, throttling, limits that end it.
+
+use super::{
+    facts::{Facts, some, task_name},
+    verdict::{NO_AUDIO, NO_QUIET, Verdict, fine, moot, note, problem, unknown, warning},
+};
+use quiet_types::{
+    CpuId,
+    chain::Target,
+    finding::When,
+    machine::{Policy, Preemption},
+    printable,
+};
+
+pub(super) fn fair_server(f: &Facts) -> Verdict {
+    if !f.since(6, 12) {
+        return moot(
+            "kernels before 6.12 throttle real time by sched_rt_runtime_us (see sched.throttle)",
+        );
+    }
+    if f.quiet.is_empty() {
+        return moot(NO_QUIET);
+    }
+    let server = |cpu: CpuId, name: &str| {
+        let path = format!("sys/kernel/debug/sched/fair_server/cpu{cpu}/{name}");
+        f.number(&path)
+    };
+    let told: Vec<(CpuId, i64)> =
+        f.quiet.iter().filter_map(|cpu| Some((cpu, server(cpu, "runtime")?))).collect();
+    if told.is_empty() {
+        return unknown(
+            "/sys/kernel/debug/sched/fair_server cannot be read: it needs root and debugfs",
+        );
+    }
+    let on: Vec<&(CpuId, i64)> = told.iter().filter(|(_, runtime)| *runtime > 0).collect();
+    let Some((cpu, runtime)) = on.first() else {
+        return fine("the fair server is off on the audio CPUs");
+    };
+    let period = server(*cpu, "period").unwrap_or(1_000_000_000);
+    note(format!(
+        "the fair server may take {} ms in every {} ms from the chain",
+        runtime / 1_000_000,
+        period / 1_000_000
+    ))
+    .evidence(format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime is {runtime} ns"))
+    .effect(
+        "only when an ordinary task starves there, a kernel worker is enough; \
+            a chain that sleeps between periods does not feel it",
+    )
+    .remedy(
+        "for a loop that never sleeps write 0 there, with a guard: per-CPU \
+            kernel threads then starve for ever",
+    )
+    .when(When::RunTime)
+    .into()
+}
+
+pub(super) fn throttle(f: &Facts) -> Verdict {
+    let runtime = f.number("proc/sys/kernel/sched_rt_runtime_us");
+    let Some(runtime) = runtime else {
+        return unknown("/proc/sys/kernel/sched_rt_runtime_us could not be read");
+    };
+    if f.since(6, 12) {
+        return fine("since 6.12 sched_rt_runtime_us bounds admission only; see sched.fair_server");
+    }
+    let period = f.number("proc/sys/kernel/sched_rt_period_us").unwrap_or(1_000_000);
+    if runtime < 0 || runtime >= period {
+        return fine("real-time threads are not throttled");
+    }
+    note(format!(
+        "real-time threads are stopped for {} ms of every {} ms in which they never sleep",
+        (period - runtime) / 1000,
+        period / 1000
+    ))
+    .evidence(format!(
+        "/proc/sys/kernel/sched_rt_runtime_us is {runtime}, sched_rt_period_us is {period}"
+    ))
+    .effect("a loop that never sleeps is stopped for that long; a chain that sleeps is not")
+    .remedy(
+        "for such a loop write -1 to sched_rt_runtime_us (`quietcores apply` \
+            does, and puts it back)",
+    )
+    .when(When::RunTime)
+    .into()
+}
+
+pub(super) fn rt_group(f: &Facts) -> Verdict {
+    match f.config("RT_GROUP_SCHED") {
+        None => unknown("the kernel's configuration does not tell RT_GROUP_SCHED"),
+        Some("y") if f.parameter("rt_group_sched") == Some("0") => {
+            fine("RT_GROUP_SCHED is switched off at boot")
+        }
+        Some("y")
+            if f.config("RT_GROUP_SCHED_DEFAULT_DISABLED") == Some("y")
+                && f.parameter("rt_group_sched").is_none() =>
+        {
+            fine("RT_GROUP_SCHED is built in and off by default")
+        }
+        Some("y") => warning("real-time priorities are refused inside most cgroups on this kernel")
+            .evidence("CONFIG_RT_GROUP_SCHED=y")
+            .effect(
+                "sched_setscheduler answers EPERM in a systemd service, and \
+                    the program runs without priority",
+            )
+            .remedy(
+                "give the group's cpu.rt_runtime_us a share (cgroup v1), boot \
+                    with rt_group_sched=0 where the kernel knows it, or use a \
+                    kernel without the option",
+            )
+            .when(When::Reboot)
+            .into(),
+        Some(_) => fine("CONFIG_RT_GROUP_SCHED is not set"),
+    }
+}
+
+pub(super) fn rtkit(f: &Facts) -> Verdict {
+    let Some(daemon) = f.running(&["rtkit-daemon"]).into_iter().next() else {
+        return fine("rtkit-daemon does not run");
+    };
+    let given: Vec<String> = f
+        .audio_tasks()
+        .into_iter()
+        .filter(|t| t.scheduling.policy == Policy::Rr && t.scheduling.priority <= 20)
+        .map(|t| format!("{} {}", task_name(t), t.scheduling))
+        .collect();
+    if given.is_empty() {
+        return fine("rtkit-daemon runs; no audio thread has its priority from it");
+    }
+    note("audio threads have their priority from rtkit, which may take it away")
+        .evidence(format!(
+            "{}; {}, fields 40 and 41 of /proc/TID/stat",
+            task_name(daemon),
+            some(&given, 4)
+        ))
+        .effect(
+            "at most 20, below interrupt threads (50); its watchdog demotes \
+                every such thread when the machine stalls",
+        )
+        .remedy(
+            "allow the user real time directly (see limits.rtprio), and give the link a priority",
+        )
+        .when(When::Login)
+        .into()
+}
+
+pub(super) fn runtime_limit(f: &Facts) -> Verdict {
+    let limited: Vec<String> = f
+        .around
+        .processes
+        .iter()
+        .filter(|p| f.is_audio_program(&p.comm))
+        .filter_map(|p| {
+            Some(format!("{} (PID {}) {} us", printable(&p.comm, 32), p.pid, p.rttime?))
+        })
+        .collect();
+    if limited.is_empty() {
+        return match f.audio_tasks().is_empty() {
+            true => moot(NO_AUDIO),
+            false => {
+                fine("no audio process that was looked at has a limit of uninterrupted real time")
+            }
+        };
+    }
+    warning("a limit ends audio threads that do not sleep often enough")
+        .evidence(format!("RLIMIT_RTTIME in /proc/PID/limits: {}", some(&limited, 4)))
+        .effect(
+            "after that time without a blocking call the kernel sends SIGXCPU, \
+                then kills: fatal for a loop that never sleeps",
+        )
+        .remedy(
+            "set LimitRTTIME=infinity in its unit; rtkit sets the limit where it gives priorities",
+        )
+        .when(When::RunTime)
+        .into()
+}
+
+/// How the kernel preempts; with `PREEMPT_DYNAMIC` by its boot parameter, else as it was built.
+fn in_force(f: &Facts) -> Preemption {
+    let built = |name: &str| f.config(name) == Some("y");
+    if f.machine.kernel.preemption != Preemption::Dynamic {
+        return f.machine.kernel.preemption;
+    }
+    match f.parameter("preempt") {
+        Some("none") => Preemption::None,
+        Some("voluntary") => Preemption::Voluntary,
+        Some("full") => Preemption::Full,
+        Some("lazy") => Preemption::Lazy,
+        _ if built("PREEMPT_VOLUNTARY") => Preemption::Voluntary,
+        _ if built("PREEMPT_NONE") => Preemption::None,
+        _ if built("PREEMPT_LAZY") => Preemption::Lazy,
+        _ if built("PREEMPT") => Preemption::Full,
+        _ => Preemption::Dynamic,
+    }
+}
+
+pub(super) fn preemption(f: &Facts) -> Verdict {
+    let kernel = &f.machine.kernel;
+    let told = format!("/proc/sys/kernel/version: {}", printable(&kernel.version, 120));
+    let slow = |what: &str, how: &str| {
+        problem(format!("the kernel {what}"))
+            .evidence(told.clone())
+            .effect(
+                "a system call of any other program on that CPU holds the \
+                    audio thread up, for milliseconds at worst",
+            )
+            .remedy(how)
+            .when(When::Reboot)
+    };
+    match in_force(f) {
+        Preemption::Rt => fine("PREEMPT_RT"),
+        Preemption::Full => fine(
+            "it preempts everywhere but in locked sections (PREEMPT); PREEMPT_RT does so there too",
+        ),
+        Preemption::None => slow(
+            "does not preempt itself",
+            "boot a low-latency or PREEMPT_RT kernel; with PREEMPT_DYNAMIC, preempt=full",
+        )
+        .into(),
+        Preemption::Voluntary => slow(
+            "preempts itself only at chosen points",
+            "boot with preempt=full where PREEMPT_DYNAMIC is built in, else a PREEMPT_RT kernel",
+        )
+        .into(),
+        Preemption::Lazy => warning("the kernel preempts ordinary tasks lazily")
+            .evidence(told)
+            .effect(
+                "real-time threads preempt at once; audio threads without real \
+                    time wait for the next tick",
+            )
+            .remedy("run every audio thread real time, or boot with preempt=full")
+            .when(When::Reboot)
+            .into(),
+        Preemption::Dynamic => unknown(
+            "PREEMPT_DYNAMIC: the mode in force is in \
+                /sys/kernel/debug/sched/preempt, which only root with debugfs can \
+                read; preempt=full at boot settles it",
+        ),
+        Preemption::Unknown => unknown("nothing readable tells how this kernel preempts"),
+    }
+}
+
+pub(super) fn threadirqs(f: &Facts) -> Verdict {
+    if f.threads_irqs() {
+        return fine("interrupts are handled in threads, which have priorities");
+    }
+    let wants =
+        f.links().iter().any(|l| matches!(l.target, Target::Irq(_)) && l.priority.is_some());
+    if !wants {
+        return moot(
+            "nothing asks for priorities of interrupts; where the audio CPU \
+                has only its own, handlers without threads are faster",
+        );
+    }
+    warning(
+        "interrupts have no threads on this kernel, so a link that is an interrupt has no priority",
+    )
+    .evidence("neither PREEMPT_RT nor threadirqs in /proc/cmdline")
+    .effect("its handler runs above everything, as does that of every other device on its CPU")
+    .remedy(
+        "boot with threadirqs or a PREEMPT_RT kernel; or leave the priority \
+            out and keep foreign interrupts off that CPU",
+    )
+    .when(When::Reboot)
+    .into()
+}

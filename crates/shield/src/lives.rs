@@ -1,0 +1,47 @@
+//! What became of each thread under a shield, as the journal tells it.
+
+use crate::{change::Change, journal::Past};
+use quiet_types::CpuSet;
+use std::collections::HashMap;
+
+/// What the journal knows of one thread: a revert may be the second one, and meet what the first
+/// one has put back already.
+#[derive(Default)]
+pub(crate) struct Life<'a> {
+    /// CPUs that it had before one of our changes.
+    pub before: Vec<&'a CpuSet>,
+    /// CPUs that we gave it.
+    pub given: Vec<&'a CpuSet>,
+    /// Files of the groups that it was taken from.
+    pub homes: Vec<&'a str>,
+}
+
+/// What the journal knows of every thread in it, by TID and start time.
+pub(crate) fn of(past: &Past) -> HashMap<(u32, u64), Life<'_>> {
+    let mut lives: HashMap<(u32, u64), Life<'_>> = HashMap::new();
+    for (_, change) in &past.changes {
+        match change {
+            Change::Remember { threads } => {
+                for (thread, old) in threads {
+                    lives.entry((thread.tid, thread.start)).or_default().before.push(old);
+                }
+            }
+            Change::Move { from, threads, .. } => {
+                for (thread, old) in threads {
+                    let life = lives.entry((thread.tid, thread.start)).or_default();
+                    life.before.push(old);
+                    life.homes.push(from);
+                }
+            }
+            Change::Affinity { threads, .. } => {
+                for one in threads {
+                    let life = lives.entry((one.thread.tid, one.thread.start)).or_default();
+                    life.before.push(&one.old);
+                    life.given.push(&one.new);
+                }
+            }
+            _ => {}
+        }
+    }
+    lives
+}

@@ -1,0 +1,47 @@
+//! The audit of a machine as data.
+
+use crate::Finding;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The schema of [`Checked`] in JSON.
+pub const SCHEMA: &str = "quietcores.check/1";
+
+/// What an audit of a machine came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Checked {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What stands in the way, greatest effect first.
+    pub findings: Vec<Finding>,
+    /// Every check and what it came to, where that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub looked: Vec<Looked>,
+}
+
+/// One check and what it came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Looked {
+    /// The check: its findings carry the same id.
+    pub id: String,
+    /// What it looks at.
+    pub about: String,
+    /// What it came to.
+    pub result: Outcome,
+    /// What was seen, or why nothing could be.
+    pub because: String,
+}
+
+/// What a check came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It has findings.
+    Found,
+    /// All is well.
+    Fine,
+    /// It does not apply to this machine or chain.
+    Moot,
+    /// The snapshot does not tell.
+    Unknown,
+}
