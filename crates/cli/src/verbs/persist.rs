@@ -347,6 +347,12 @@ fn bless(args: &Args, site: &Site) -> anyhow::Result<ExitCode> {
         None => bail!("nothing is on trial; `quietcores persist --trial` begins one"),
     };
     let findings = standing(site, &record)?;
+    if !findings.is_empty() && args.json {
+        face::print_json(&serde_json::json!({
+            "schema": persist::SCHEMA, "blessed": false, "asked": record.asked, "findings": findings
+        }))?;
+        return Ok(ExitCode::from(face::FINDINGS));
+    }
     if !findings.is_empty() {
         face::print(&format!(
             "Not blessed, and nothing is changed: the next boot is as before the trial.\n{}",

@@ -159,7 +159,42 @@ fn grub_cfg(place: &Place) -> Option<String> {
         .map(str::to_owned)
 }
 
+/// The entries of this system in a directory: not those of another one beside it.
 fn entries(place: &Place, dir: &str) -> Vec<String> {
+    let all = all_entries(place, dir);
+    let own: Vec<String> = all.iter().filter(|path| is_own(place, path)).cloned().collect();
+    let ordinary = own.iter().any(|path| {
+        let text = place.text(path).unwrap_or_default();
+        spots(&Form::Bls, text.as_bytes()).is_ok_and(|spots| spots.iter().any(|spot| !spot.rescue))
+    });
+    if ordinary { own } else { all }
+}
+
+/// Whether an entry is of this system, by its machine id or else by the root file system that runs;
+/// `true` where neither tells.
+fn is_own(place: &Place, path: &str) -> bool {
+    let text = place.text(path).unwrap_or_default();
+    let field = |name: &str| {
+        text.lines().find_map(|line| {
+            let rest = line.strip_prefix(name)?;
+            rest.starts_with([' ', '\t']).then(|| rest.trim())
+        })
+    };
+    let ours = place.text("/etc/machine-id").unwrap_or_default();
+    if let (Some(id), false) = (field("machine-id"), ours.trim().is_empty()) {
+        return id == ours.trim();
+    }
+    let root = |words: &[String]| words.iter().find(|word| word.starts_with("root=")).cloned();
+    let running = root(&words_of(place.text("/proc/cmdline").unwrap_or_default().as_bytes()));
+    let entry = spots(&Form::Bls, text.as_bytes()).unwrap_or_default();
+    let entry: Vec<String> = entry.into_iter().flat_map(|spot| spot.words).collect();
+    match (running, root(&entry)) {
+        (Some(running), Some(entry)) => running == entry,
+        _ => true,
+    }
+}
+
+fn all_entries(place: &Place, dir: &str) -> Vec<String> {
     let dir = format!("{dir}/loader/entries");
     let mut found = Vec::new();
     for name in place.list(&dir) {
@@ -282,8 +317,8 @@ pub fn entries_of(place: &Place, loader: &Loader) -> Result<(Vec<Entry>, usize),
         let Some(file) = place.read(path).map_err(|e| e.to_string())? else { continue };
         let sentence = |why: String| format!("cannot understand {}: {why}", place.shown(path));
         for spot in spots(form, &file.bytes).map_err(sentence)?.iter().filter(|s| !s.rescue) {
-            longest = longest.max(spot.range.len());
-            let words = words_of(&file.bytes[spot.range.clone()]);
+            let words = spot.words.clone();
+            longest = longest.max(words.iter().map(|word| word.len() + 1).sum());
             // What only continues a variable of its own says nothing yet.
             if !matches!(form, Form::ShellAppend { .. }) {
                 found.push(Entry { place: named(path, spot.line), words });
@@ -294,7 +329,7 @@ pub fn entries_of(place: &Place, loader: &Loader) -> Result<(Vec<Entry>, usize),
         && let Some(cfg) = loader.generated.as_ref()
         && let Some(file) = place.read(cfg).map_err(|e| e.to_string())?
     {
-        for entry in grub::entries(&file.bytes).iter().filter(|entry| !entry.rescue) {
+        for entry in grub::own_entries(&file.bytes).iter().filter(|entry| !entry.rescue) {
             longest = longest.max(entry.range.len());
             let words = words_of(&file.bytes[entry.range.clone()]);
             found.push(Entry { place: named(cfg, entry.line), words });

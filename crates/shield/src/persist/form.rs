@@ -49,6 +49,8 @@ pub struct Spot {
     pub entry: String,
     /// An entry for emergencies: left as it is, so that there is a way back.
     pub rescue: bool,
+    /// Every parameter of the entry, also those that stand elsewhere in the file.
+    pub words: Vec<String>,
 }
 
 /// The places where a file of this form holds parameters, in order.
@@ -151,7 +153,7 @@ pub fn remove(form: &Form, text: &[u8], words: &[String]) -> Result<(Vec<u8>, us
 pub fn parameters(form: &Form, text: &[u8]) -> Result<Vec<(String, usize)>, String> {
     let mut all = Vec::new();
     for spot in spots(form, text)?.iter().filter(|spot| !spot.rescue) {
-        all.extend(words_of(&text[spot.range.clone()]).into_iter().map(|word| (word, spot.line)));
+        all.extend(spot.words.iter().map(|word| (word.clone(), spot.line)));
     }
     Ok(all)
 }
@@ -246,7 +248,9 @@ fn spot(text: &[u8], range: Range<usize>, entry: String, rescue: bool) -> Spot {
     let blank = |b: &u8| b.is_ascii_whitespace();
     let kept = text[range.clone()].iter().rposition(|b| !blank(b)).map_or(0, |n| n + 1);
     let line = 1 + text[..range.start].iter().filter(|b| **b == b'\n').count();
-    Spot { range: range.start..range.start + kept, line, entry, rescue }
+    let range = range.start..range.start + kept;
+    let words = words_of(&text[range.clone()]);
+    Spot { range, line, entry, rescue, words }
 }
 
 /// A line as a keyword (as written), and the range of what follows it, blanks first.
@@ -296,7 +300,8 @@ fn bls(text: &[u8]) -> Result<Vec<Spot>, String> {
     }
     let options = options.ok_or("it has no `options` line")?;
     let rescue = is_rescue(&title, &all);
-    Ok(vec![spot(text, options, title.trim().to_owned(), rescue)])
+    let place = spot(text, options, title.trim().to_owned(), rescue);
+    Ok(vec![Spot { words: all, ..place }])
 }
 
 fn kernel_cmdline(text: &[u8]) -> Vec<Spot> {
@@ -304,8 +309,10 @@ fn kernel_cmdline(text: &[u8]) -> Vec<Spot> {
         let bytes = &text[line.clone()];
         bytes.iter().find(|b| !b.is_ascii_whitespace()).is_some_and(|b| *b != b'#')
     };
-    let last = lines(text).filter(content).last();
-    last.map(|range| spot(text, range, String::new(), false)).into_iter().collect()
+    let all: Vec<Range<usize>> = lines(text).filter(content).collect();
+    let words = all.iter().flat_map(|line| words_of(&text[line.clone()])).collect();
+    let last = all.last().map(|range| spot(text, range.clone(), String::new(), false));
+    last.map(|place| Spot { words, ..place }).into_iter().collect()
 }
 
 fn one_line(text: &[u8]) -> Result<Vec<Spot>, String> {
@@ -522,6 +529,19 @@ mod tests {
     }
 
     #[test]
+    fn the_parameters_of_an_entry_are_those_of_all_its_lines() {
+        let of = |form, text: &[u8]| {
+            let found = parameters(&form, text).unwrap();
+            found.into_iter().map(|(word, _)| word).collect::<Vec<String>>()
+        };
+        assert_eq!(
+            of(Form::Bls, b"options root=a nohz=off\noptions quiet\n"),
+            ["root=a", "nohz=off", "quiet"]
+        );
+        assert_eq!(of(Form::KernelCmdline, b"# x\nroot=a\nquiet"), ["root=a", "quiet"]);
+    }
+
+    #[test]
     fn words_that_were_moved_or_joined_by_others_are_found_one_by_one() {
         let text =
             b"options skew_tick=1 root=a irqaffinity=0-1 rw isolcpus=managed_irq,domain,2-3\n";
@@ -577,7 +597,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(1500))]
+        #![proptest_config(ProptestConfig::with_cases(500))]
         #[test]
         fn what_is_added_is_taken_away_to_the_byte(form in forms(), text in files()) {
             if let Ok(new) = add(&form, &text, &ours()) {

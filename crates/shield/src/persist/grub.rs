@@ -99,6 +99,27 @@ pub fn entries(cfg: &[u8]) -> Vec<MenuEntry> {
     found
 }
 
+/// The Linux entries that GRUB's own scripts made for this system: not those of other systems on
+/// its disks (os-prober), not those of the owner's hand. All of them where no script is named.
+pub fn own_entries(cfg: &[u8]) -> Vec<MenuEntry> {
+    let all = entries(cfg);
+    let mut section = None;
+    let mut own = Vec::new();
+    for line in lines(cfg) {
+        let text = String::from_utf8_lossy(&cfg[line.clone()]);
+        if let Some(name) = text.strip_prefix("### BEGIN /etc/grub.d/") {
+            let of_linux = name.starts_with("10_linux") || name.starts_with("20_linux");
+            section = of_linux.then_some(line.start);
+        } else if text.starts_with("### END /etc/grub.d/")
+            && let Some(start) = section.take()
+        {
+            let section = start..line.start;
+            own.extend(all.iter().filter(|entry| section.contains(&entry.block.start)).cloned());
+        }
+    }
+    if own.is_empty() { all } else { own }
+}
+
 fn title(line: &str) -> String {
     let quote = line.find(['\'', '"']);
     let Some((start, mark)) = quote.and_then(|n| Some((n + 1, line[n..].chars().next()?))) else {
@@ -170,6 +191,22 @@ menuentry 'Firmware' {\n\
             ]
         );
         assert_eq!(words_of(&CFG[found[0].range.clone()]), ["root=UUID=1", "ro", "quiet"]);
+    }
+
+    #[test]
+    fn entries_of_other_systems_are_not_ours() {
+        let other = "menuentry 'Fedora on /dev/sdb1' {\n\tlinux /vmlinuz-9 root=/dev/sdb1\n}\n";
+        let cfg = [
+            b"### BEGIN /etc/grub.d/10_linux ###\n",
+            CFG,
+            b"### END /etc/grub.d/10_linux ###\n### BEGIN /etc/grub.d/30_os-prober ###\n",
+            other.as_bytes(),
+            b"### END /etc/grub.d/30_os-prober ###\n",
+        ]
+        .concat();
+        assert_eq!(entries(&cfg).len(), 3);
+        assert_eq!(own_entries(&cfg).len(), 2);
+        assert_eq!(own_entries(other.as_bytes()).len(), 1);
     }
 
     #[test]

@@ -179,12 +179,7 @@ impl Draft<'_> {
                 self.place.shown(path)
             )));
         }
-        for path in missing_dirs(self.place, path) {
-            let made = |step: &Step| matches!(&step.change, Change::Dir { path: p } if *p == path);
-            if !self.steps.iter().any(made) {
-                self.steps.push(Step { change: Change::Dir { path }, old: None, new: None });
-            }
-        }
+        self.dirs(path);
         let owner = Owner {
             mode: 0o644,
             uid: rustix::process::geteuid().as_raw(),
@@ -196,6 +191,16 @@ impl Draft<'_> {
         Ok(())
     }
 
+    /// The directories that a new file needs.
+    fn dirs(&mut self, path: &str) {
+        for path in missing_dirs(self.place, path) {
+            let made = |step: &Step| matches!(&step.change, Change::Dir { path: p } if *p == path);
+            if !self.steps.iter().any(made) {
+                self.steps.push(Step { change: Change::Dir { path }, old: None, new: None });
+            }
+        }
+    }
+
     fn link(&mut self, path: &str, target: &str) -> Result<()> {
         if self.place.link(path).is_some() || self.place.exists(path) {
             return Err(Error::new(format!(
@@ -203,9 +208,7 @@ impl Draft<'_> {
                 self.place.shown(path)
             )));
         }
-        for path in missing_dirs(self.place, path) {
-            self.steps.push(Step { change: Change::Dir { path }, old: None, new: None });
-        }
+        self.dirs(path);
         let change = Change::Link { path: path.into(), target: target.into() };
         self.steps.push(Step { change, old: None, new: None });
         Ok(())

@@ -74,7 +74,7 @@ fn grub_entry(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) -> Resul
             "GRUB's menu reads no custom.cfg or no next_entry (made by an own script?)",
         ));
     }
-    let all = grub::entries(&cfg);
+    let all = grub::own_entries(&cfg);
     let release = release(draft.place);
     let ordinary = || all.iter().filter(|entry| !entry.rescue);
     let entry = ordinary()

@@ -248,7 +248,7 @@ pub(super) fn generate(
 
 /// Whether every ordinary entry of the menu made anew has the words.
 fn took(menu: &[u8], words: &[String], path: &str) -> Result<()> {
-    let entries = grub::entries(menu);
+    let entries = grub::own_entries(menu);
     let mut ordinary = entries.iter().filter(|entry| !entry.rescue).peekable();
     if ordinary.peek().is_none() {
         return Err(Error::new(format!("{path} came out without an entry for Linux")));
