@@ -138,3 +138,61 @@ pub(crate) fn warning(id: &str, title: impl Into<String>) -> Finding {
 pub(crate) fn say(cpus: &CpuSet) -> String {
     if cpus.len() == 1 { format!("CPU {cpus}") } else { format!("CPUs {cpus}") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quiet_types::{chain::Choice, machine::Cgroups, plan::Action};
+
+    fn groups(isolated: &str, remote: bool) -> (Vec<String>, String) {
+        let mut machine = Machine {
+            online: "0-3".parse().unwrap(),
+            possible: "0-3".parse().unwrap(),
+            isolated: Some(isolated.parse().unwrap()),
+            cgroups: Cgroups {
+                v2: Some("/sys/fs/cgroup".into()),
+                v2_cpuset: true,
+                v2_isolated: remote.then(CpuSet::default),
+                ..Cgroups::default()
+            },
+            ..Machine::default()
+        };
+        for id in machine.online.clone().iter() {
+            machine.cpus.push(quiet_types::machine::Cpu {
+                id,
+                online: true,
+                core: None,
+                package: None,
+                siblings: [id].into_iter().collect(),
+                llc: CpuSet::default(),
+                llc_kib: None,
+                node: None,
+                capacity: None,
+                kind: None,
+                governor: None,
+                max_khz: None,
+                current_khz: None,
+                resume_latency: None,
+                idle_states: Vec::new(),
+                steal_ticks: None,
+            });
+        }
+        let chain = Chain { cpus: Choice::These("2-3".parse().unwrap()), ..Chain::default() };
+        let plan = plan(&machine, &chain, Mode::Sleeping).unwrap();
+        let made = plan.steps.iter().filter_map(|step| match &step.action {
+            Action::Group { path, .. } => Some(path.clone()),
+            _ => None,
+        });
+        (made.collect(), plan.shield.entry.unwrap().file)
+    }
+
+    #[test]
+    fn cpus_isolated_at_boot_get_a_remote_partition_where_the_kernel_knows_them() {
+        let top = "/sys/fs/cgroup/quietcores";
+        let below = format!("{top}/chain");
+        let entry = |group: &str| format!("{group}/cgroup.procs");
+        assert_eq!(groups("", true), (vec![top.into()], entry(top)));
+        assert_eq!(groups("2-3", true), (vec![top.into(), below.clone()], entry(&below)));
+        assert_eq!(groups("2-3", false), (vec![top.into()], entry(top)));
+    }
+}

@@ -13,6 +13,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// `MSDOS_SUPER_MAGIC` of linux/magic.h.
+const FAT: rustix::fs::FsWord = 0x4d44;
 /// No file that a boot loader reads as text is larger.
 const LARGEST: u64 = 4 << 20;
 
@@ -206,11 +208,12 @@ impl Place {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let fd = rustix::fs::openat(&dir, &aside, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
             .map_err(|e| fail(e.into()))?;
-        let prepared = Aside { dir, name, aside, shown: shown.clone(), renamed: false };
-        let mut file = File::from(fd);
-        file.write_all(bytes)
-            .and_then(|()| dress(&file, owner))
-            .and_then(|()| file.sync_all())
+        let file = File::from(fd);
+        let prepared = Aside { dir, file, name, aside, shown: shown.clone(), renamed: false };
+        (&prepared.file)
+            .write_all(bytes)
+            .and_then(|()| dress(&prepared.file, owner))
+            .and_then(|()| prepared.file.sync_all())
             .map_err(fail)?;
         Ok(prepared)
     }
@@ -278,6 +281,7 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Aside {
     dir: OwnedFd,
+    file: File,
     name: String,
     aside: String,
     shown: String,
@@ -290,7 +294,11 @@ impl Aside {
         rustix::fs::renameat(&self.dir, &self.aside, &self.dir, &self.name)
             .map_err(|e| Error::io("write", &self.shown, &e.into()))?;
         self.renamed = true;
-        sync(&self.dir).map_err(|e| Error::io("write", &self.shown, &e))
+        // FAT keeps where a file's bytes lie in the directory, and writes that with the file.
+        self.file
+            .sync_all()
+            .and_then(|()| sync(&self.dir))
+            .map_err(|e| Error::io("write", &self.shown, &e))
     }
 }
 
@@ -328,6 +336,10 @@ fn dress(file: &File, owner: Owner) -> io::Result<()> {
 fn sync(dir: &OwnedFd) -> io::Result<()> {
     // An O_PATH descriptor cannot be synced.
     let dir = rustix::fs::openat(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+    if rustix::fs::fstatfs(&dir).is_ok_and(|fs| fs.f_type == FAT) {
+        // Without a journal the order of directory, allocation table and file is nobody's.
+        rustix::fs::syncfs(&dir)?;
+    }
     match rustix::fs::fsync(&dir) {
         // A file system that cannot sync directories (FAT of old kernels) has done what it can.
         Err(rustix::io::Errno::INVAL) => Ok(()),

@@ -19,7 +19,7 @@ pub const SCHEMA: &str = "quietcores.unpersist/1";
 /// What was taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Undone {
-    /// [`SCHEMA`].
+    /// `quietcores.unpersist/1`.
     pub schema: String,
     /// The boot loader.
     pub loader: String,

@@ -64,7 +64,8 @@ pub fn bless(program: &str) -> Result<String> {
          Description=Keep the boot parameters on trial when all is good (quietcores)\n\
          Documentation=man:quietcores(1)\n\
          Requires=quietcores.service\n\
-         After=quietcores.service\n\
+         # Named as well: what multi-user.target wants would else have to come before it.\n\
+         After=multi-user.target quietcores.service\n\
          \n\
          [Service]\n\
          Type=oneshot\n\
