@@ -152,7 +152,8 @@ mod tests {
             cgroups: Cgroups {
                 v2: Some("/sys/fs/cgroup".into()),
                 v2_cpuset: true,
-                v2_isolated: remote.then(CpuSet::default),
+                // The kernel shows those of isolcpus= here too.
+                v2_isolated: remote.then(|| isolated.parse().unwrap()),
                 ..Cgroups::default()
             },
             ..Machine::default()

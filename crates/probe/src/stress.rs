@@ -1,10 +1,11 @@
-//! Work in the background that hurts: named suites, run by stress-ng.
+//! Work in the background that hurts: named suites, run by stress-ng and a walker of our own.
 //!
 //! What hurts a real-time thread on an ordinary kernel is long work inside the kernel (tearing
 //! down directory entries, page faults, fork), not busy CPUs; see `benches/` for figures.
 
 mod suite;
 mod temp;
+mod walk;
 
 pub use suite::{Suite, suites};
 
@@ -25,6 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 use temp::TempDir;
+use walk::Walk;
 
 /// How long the stressors may take to be at work before a run begins.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -36,7 +38,9 @@ const SAID: &str = "errors.txt";
 /// Stress that runs until [`Stress::stop`]; ends with the calling thread also when that is killed.
 #[derive(Debug)]
 pub struct Stress {
-    child: Child,
+    /// stress-ng, where it is needed.
+    child: Option<Child>,
+    walks: Vec<Walk>,
     names: Vec<String>,
     command: Vec<String>,
     cpus: CpuSet,
@@ -62,38 +66,59 @@ impl Stress {
         let root = Root::system()?;
         let online = request::online(&root)?;
         let known = known_stressors()?;
-        let mut arguments = suite::arguments(names, online.len(), &known)?;
+        let orders = suite::orders(names, online.len(), &known)?;
         temp::clean(dir);
         let dir = TempDir::make(dir)
             .map_err(|e| Error::new(format!("cannot make a directory for the stress: {e}")))?;
+        let before = sched::affinity(0)
+            .map_err(|e| Error::new(format!("cannot read where this thread may run: {e}")))?;
+        let cpus = if cpus.is_empty() { before.clone() } else { cpus.clone() };
+        let mut stress = Stress {
+            child: None,
+            walks: Vec::new(),
+            names: names.to_vec(),
+            command: Vec::new(),
+            cpus,
+            dir,
+        };
+        if !orders.arguments.is_empty() {
+            stress.start_stress_ng(orders.arguments, &before)?;
+        }
+        for _ in 0..orders.walkers {
+            let walk = Walk::start(&stress.cpus)
+                .map_err(|e| Error::new(format!("cannot walk through /proc: {e}")))?;
+            stress.walks.push(walk);
+        }
+        stress.settle()?;
+        Ok(stress)
+    }
+
+    fn start_stress_ng(&mut self, mut arguments: Vec<String>, before: &CpuSet) -> Result<()> {
+        let path = self.dir.path();
         arguments.extend(
-            ["--temp-path", &dir.path().to_string_lossy(), "--metrics-brief", "--yaml"]
+            ["--temp-path", &path.to_string_lossy(), "--metrics-brief", "--yaml"]
                 .map(str::to_owned),
         );
-        arguments.push(yaml(&dir).to_string_lossy().into_owned());
+        arguments.push(yaml(&self.dir).to_string_lossy().into_owned());
         // As long as it takes: it is ended by a signal. (`--quiet` would keep back the metrics.)
         arguments.extend(["--timeout", "0"].map(str::to_owned));
         let mut command = Command::new("stress-ng");
         command.args(&arguments).stdin(Stdio::null()).stdout(Stdio::null());
         // A file, which unlike a pipe never fills up and needs nobody to read it.
-        let said = File::create(dir.path().join(SAID))
+        let said = File::create(path.join(SAID))
             .map_err(|e| Error::new(format!("cannot make a file for the stress: {e}")))?;
-        command.stderr(said);
-        command.current_dir(dir.path());
-        let before = sched::affinity(0)
-            .map_err(|e| Error::new(format!("cannot read where this thread may run: {e}")))?;
-        let cpus = if cpus.is_empty() { before.clone() } else { cpus.clone() };
+        command.stderr(said).current_dir(path);
         // Affinity is inherited: set it here, start, set it back.
-        sched::set_affinity(0, &cpus)
+        let cpus = &self.cpus;
+        sched::set_affinity(0, cpus)
             .map_err(|e| Error::new(format!("cannot confine the stress to CPU {cpus}: {e}")))?;
         let child = process::spawn_bound(&mut command, Signal::TERM);
-        let _ = sched::set_affinity(0, &before);
+        let _ = sched::set_affinity(0, before);
         let child = child.map_err(|e| Error::new(format!("cannot start stress-ng: {e}")))?;
-        let mut words = vec!["stress-ng".to_owned()];
-        words.append(&mut arguments);
-        let mut stress = Stress { child, names: names.to_vec(), command: words, cpus, dir };
-        stress.settle()?;
-        Ok(stress)
+        self.child = Some(child);
+        self.command = vec!["stress-ng".to_owned()];
+        self.command.append(&mut arguments);
+        Ok(())
     }
 
     /// CPUs that it may run on.
@@ -108,12 +133,13 @@ impl Stress {
 
     /// Whether it still runs; it may have been ended from outside.
     pub fn runs(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+        self.child.as_mut().is_none_or(|child| matches!(child.try_wait(), Ok(None)))
     }
 
     fn settle(&mut self) -> Result<()> {
         thread::sleep(SETTLE);
-        if let Ok(Some(status)) = self.child.try_wait() {
+        let ended = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
+        if let Some(status) = ended {
             let mut said = String::new();
             if let Ok(file) = File::open(self.dir.path().join(SAID)) {
                 let _ = file.take(4096).read_to_string(&mut said);
@@ -129,6 +155,7 @@ impl Stress {
     /// # Errors
     /// When it cannot be waited for. What its metrics lack is left out.
     pub fn stop(mut self) -> Result<run::Stress> {
+        let walked: Vec<run::Throughput> = self.walks.drain(..).map(|w| w.throughput()).collect();
         self.end()?;
         let mut text = String::new();
         if let Ok(file) = File::open(yaml(&self.dir)) {
@@ -138,21 +165,23 @@ impl Stress {
             names: std::mem::take(&mut self.names),
             command: std::mem::take(&mut self.command),
             cpus: std::mem::take(&mut self.cpus),
-            throughput: throughput(&text),
+            throughput: throughput(&text).into_iter().chain(walked).collect(),
         })
     }
 
     fn end(&mut self) -> Result<()> {
-        let pid = rustix::process::Pid::from_child(&self.child);
+        self.walks.clear();
+        let Some(child) = self.child.as_mut() else { return Ok(()) };
+        let pid = rustix::process::Pid::from_child(child);
         let failed = |e: std::io::Error| Error::new(format!("cannot wait for stress-ng: {e}"));
-        if self.child.try_wait().map_err(failed)?.is_none() {
+        if child.try_wait().map_err(failed)?.is_none() {
             let _ = rustix::process::kill_process(pid, Signal::TERM);
         }
         let told = Instant::now();
-        while self.child.try_wait().map_err(failed)?.is_none() {
+        while child.try_wait().map_err(failed)?.is_none() {
             if told.elapsed() > GRACE {
                 let _ = rustix::process::kill_process_group(pid, Signal::KILL);
-                self.child.wait().map_err(failed)?;
+                child.wait().map_err(failed)?;
             }
             thread::sleep(Duration::from_millis(10));
         }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(feature = "std")]
 
-use quiet_types::{Machine, Plan, Proof, Run};
+use quiet_types::{Machine, Plan, Proof, Run, check::Checked};
 use schemars::{JsonSchema, schema_for};
 use std::path::Path;
 
@@ -62,4 +62,9 @@ fn the_committed_status_schema_is_that_of_the_type() {
 #[test]
 fn the_committed_reverted_schema_is_that_of_the_type() {
     check::<quiet_types::plan::Reverted>("reverted");
+}
+
+#[test]
+fn the_committed_check_schema_is_that_of_the_type() {
+    check::<Checked>("check");
 }

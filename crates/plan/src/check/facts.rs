@@ -326,6 +326,11 @@ pub(super) fn some<T: AsRef<str>>(names: &[T], most: usize) -> String {
     }
 }
 
+/// `1 foreign thread`, `3 foreign threads`.
+pub(super) fn count(number: usize, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}
+
 /// `CPU 2`, `CPUs 2-3`.
 pub(super) fn cpus(set: &CpuSet) -> String {
     if set.len() == 1 { format!("CPU {set}") } else { format!("CPUs {set}") }

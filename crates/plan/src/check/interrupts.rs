@@ -1,7 +1,7 @@
 //! Where interrupts are delivered, and who shares those of the sound card.
 
 use super::{
-    facts::{Facts, cpus, irq_name, some, task_name},
+    facts::{Facts, count, cpus, irq_name, some, task_name},
     verdict::{NO_QUIET, Verdict, fine, moot, note, problem, unknown, warning},
 };
 use quiet_types::{
@@ -175,11 +175,15 @@ pub(super) fn on_quiet(f: &Facts) -> Verdict {
     if !may.is_empty() && all_on_one(f).is_none() {
         let names: Vec<String> = may.iter().map(|irq| irq_name(irq)).collect();
         found.push(
-            note(format!("{} more foreign interrupts may come to {}", may.len(), cpus(&f.quiet)))
-                .evidence(format!("{}: /proc/irq/*/smp_affinity_list", some(&names, 6)))
-                .effect("the kernel may choose that CPU when a device or a CPU comes back")
-                .remedy("write the housekeeping CPUs to their masks; `quietcores apply` does")
-                .when(When::RunTime),
+            note(format!(
+                "{} may come to {}",
+                count(may.len(), "more foreign interrupt"),
+                cpus(&f.quiet)
+            ))
+            .evidence(format!("{}: /proc/irq/*/smp_affinity_list", some(&names, 6)))
+            .effect("the kernel may choose that CPU when a device or a CPU comes back")
+            .remedy("write the housekeeping CPUs to their masks; `quietcores apply` does")
+            .when(When::RunTime),
         );
     }
     Verdict::of(
@@ -193,7 +197,12 @@ fn on_quiet_now(f: &Facts, here: &[&Irq]) -> Finding {
     let active = here.iter().any(|irq| counted(irq, &f.quiet) > 0);
     let names: Vec<String> =
         here.iter().map(|irq| format!("{} {}x", irq_name(irq), counted(irq, &f.quiet))).collect();
-    let title = format!("{} foreign interrupts are delivered to {}", here.len(), cpus(&f.quiet));
+    let verb = if here.len() == 1 { "is" } else { "are" };
+    let title = format!(
+        "{} {verb} delivered to {}",
+        count(here.len(), "foreign interrupt"),
+        cpus(&f.quiet)
+    );
     let finding = if active { warning(title) } else { note(title) };
     finding
         .evidence(format!(

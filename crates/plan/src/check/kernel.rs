@@ -1,7 +1,7 @@
 //! The kernel itself: timers, clocks, its build, its mitigations.
 
 use super::{
-    facts::{Facts, some},
+    facts::{Facts, count, some},
     verdict::{Verdict, fine, moot, note, problem, unknown, warning},
 };
 use quiet_types::{finding::When, printable};
@@ -200,7 +200,7 @@ pub(super) fn unread(f: &Facts) -> Verdict {
     let Some(first) = unread.first() else {
         return fine("all that was looked for could be read");
     };
-    note(format!("{} files could not be read or understood", unread.len()))
+    note(format!("{} could not be read or understood", count(unread.len(), "file")))
         .evidence(printable(&first.title, 160))
         .effect("checks that need them are left undecided; latency does not change")
         .remedy("run as root, or see `quietcores inspect` for each")

@@ -1,7 +1,7 @@
 //! Work that nobody asked for: firmware, watchdogs, memory management, busy programs.
 
 use super::{
-    facts::{Facts, cpus, some, task_name},
+    facts::{Facts, count, cpus, some, task_name},
     verdict::{NO_QUIET, Verdict, fine, moot, note, unknown, warning},
 };
 use quiet_types::{CpuSet, finding::When, printable};
@@ -25,7 +25,7 @@ pub(super) fn management_mode(f: &Facts) -> Verdict {
     if count == 0 {
         return fine("no system management interrupt since boot");
     }
-    let hourly = count * 3600 / uptime;
+    let hourly = count.saturating_mul(3600) / uptime;
     let title =
         format!("firmware has stopped all CPUs {count} times since boot ({hourly} an hour)");
     let finding = if hourly >= 10 { warning(title) } else { note(title) };
@@ -281,6 +281,47 @@ pub(super) fn cross_calls(f: &Facts) -> Verdict {
         .into()
 }
 
+/// Ticks a second on average from which a CPU of `nohz_full` is named.
+const TICKS: u64 = 20;
+
+pub(super) fn tick_stays(f: &Facts) -> Verdict {
+    let off = f.machine.nohz_full.clone().unwrap_or_default().intersection(&f.machine.online);
+    if off.is_empty() {
+        return moot("nohz_full is not in force");
+    }
+    let Some(uptime) = f.around.uptime_s.filter(|s| *s >= 60) else {
+        return unknown("the time since boot is not known, or too short to judge rates");
+    };
+    let timers = f.machine.vectors.iter().filter(|v| v.name == "LOC");
+    let worst = timers
+        .flat_map(|v| v.counts.iter())
+        .filter(|(cpu, _)| off.contains(*cpu))
+        .map(|(cpu, count)| (*cpu, count / uptime))
+        .max_by_key(|(_, rate)| *rate);
+    match worst {
+        None => unknown("/proc/interrupts has no row LOC here"),
+        Some((_, rate)) if rate < TICKS => {
+            fine(format!("at most {rate} timer interrupts a second on {}, on average", cpus(&off)))
+        }
+        Some((cpu, rate)) => {
+            note(format!("CPU {cpu} of nohz_full had {rate} timer interrupts a second"))
+                .evidence(format!(
+                    "row LOC of /proc/interrupts, on average over {uptime} s since boot"
+                ))
+                .effect(
+                    "the tick stays, or a program there sets timers: either interrupts \
+                a loop that was to be left alone",
+                )
+                .remedy(
+                    "while it plays, the trace event timer:tick_stop tells why the \
+                tick stays (quietcores explain)",
+                )
+                .when(When::RunTime)
+                .into()
+        }
+    }
+}
+
 pub(super) fn tracers(f: &Facts) -> Verdict {
     let mut seen: Vec<String> = f
         .running(&[
@@ -342,7 +383,7 @@ pub(super) fn hogs(f: &Facts) -> Verdict {
             format!("{} (PID {}) {} %", printable(&p.comm, 32), p.pid, p.permille.unwrap_or(0) / 10)
         })
         .collect();
-    note(format!("{} programs use much CPU time", busy.len()))
+    note(format!("much CPU time goes to {}", count(busy.len(), "program")))
         .evidence(format!(
             "{} of one CPU on average since their start; /proc/PID/stat",
             some(&names, 5)

@@ -442,10 +442,13 @@ pub(super) fn guest(f: &Facts) -> Verdict {
     let Some(hypervisor) = &f.machine.hypervisor else {
         return fine("this is no virtual machine");
     };
-    let ticks: u64 = focus(f).iter().filter_map(|cpu| cpu.steal_ticks).sum();
+    let ticks = focus(f).iter().filter_map(|cpu| cpu.steal_ticks).fold(0, u64::saturating_add);
     let uptime = f.around.uptime_s.unwrap_or(0);
     // 1/100 s ticks: this many per thousand of the CPUs' time.
-    let permille = (ticks * 10).checked_div(uptime * focus(f).len().max(1) as u64).unwrap_or(0);
+    let permille = ticks
+        .saturating_mul(10)
+        .checked_div(uptime.saturating_mul(focus(f).len().max(1) as u64))
+        .unwrap_or(0);
     let title = format!("this is a virtual machine ({})", printable(hypervisor, 30));
     let finding = if permille >= 5 {
         problem(format!("{title}, and its host takes CPU time away"))

@@ -194,46 +194,54 @@ fn in_force(f: &Facts) -> Preemption {
 }
 
 pub(super) fn preemption(f: &Facts) -> Verdict {
-    let kernel = &f.machine.kernel;
-    let told = format!("/proc/sys/kernel/version: {}", printable(&kernel.version, 120));
-    let slow = |what: &str, how: &str| {
-        problem(format!("the kernel {what}"))
-            .evidence(told.clone())
-            .effect(
-                "a system call of any other program on that CPU holds the \
-                    audio thread up, for milliseconds at worst",
-            )
-            .remedy(how)
-            .when(When::Reboot)
+    let version = printable(&f.machine.kernel.version, 120);
+    let dynamic = f.machine.kernel.preemption == Preemption::Dynamic;
+    let told = match (dynamic, f.parameter("preempt")) {
+        (false, _) => format!("/proc/sys/kernel/version: {version}"),
+        (true, Some(mode)) => format!("/proc/cmdline: preempt={mode}"),
+        (true, None) => format!(
+            "/proc/sys/kernel/version: {version}; no preempt= in /proc/cmdline, so \
+            it is as it was built"
+        ),
+    };
+    let slow = |what: &str| {
+        let finding = problem(format!("the kernel {what}")).evidence(told.clone()).effect(
+            "a system call of any other program on that CPU holds the audio \
+                thread up, for milliseconds at worst",
+        );
+        match dynamic {
+            true => finding
+                .remedy(
+                    "write full to /sys/kernel/debug/sched/preempt, and boot with \
+                preempt=full",
+                )
+                .when(When::RunTime),
+            false => finding
+                .remedy("boot a kernel with PREEMPT or, better, PREEMPT_RT")
+                .when(When::Reboot),
+        }
     };
     match in_force(f) {
         Preemption::Rt => fine("PREEMPT_RT"),
         Preemption::Full => fine(
-            "it preempts everywhere but in locked sections (PREEMPT); PREEMPT_RT does so there too",
+            "it preempts everywhere but in locked sections (PREEMPT); PREEMPT_RT \
+            does so there too",
         ),
-        Preemption::None => slow(
-            "does not preempt itself",
-            "boot a low-latency or PREEMPT_RT kernel; with PREEMPT_DYNAMIC, preempt=full",
-        )
-        .into(),
-        Preemption::Voluntary => slow(
-            "preempts itself only at chosen points",
-            "boot with preempt=full where PREEMPT_DYNAMIC is built in, else a PREEMPT_RT kernel",
-        )
-        .into(),
+        Preemption::None => slow("does not preempt itself").into(),
+        Preemption::Voluntary => slow("preempts itself only at chosen points").into(),
         Preemption::Lazy => warning("the kernel preempts ordinary tasks lazily")
             .evidence(told)
             .effect(
                 "real-time threads preempt at once; audio threads without real \
-                    time wait for the next tick",
+                time wait for the next tick",
             )
             .remedy("run every audio thread real time, or boot with preempt=full")
             .when(When::Reboot)
             .into(),
         Preemption::Dynamic => unknown(
             "PREEMPT_DYNAMIC: the mode in force is in \
-                /sys/kernel/debug/sched/preempt, which only root with debugfs can \
-                read; preempt=full at boot settles it",
+            /sys/kernel/debug/sched/preempt, which only root with debugfs can \
+            read; preempt=full at boot settles it",
         ),
         Preemption::Unknown => unknown("nothing readable tells how this kernel preempts"),
     }

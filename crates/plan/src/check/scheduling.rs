@@ -1,7 +1,7 @@
 //! Priorities along the chain, and what may run above it.
 
 use super::{
-    facts::{Facts, cpus, is_real_time, only, some, task_name},
+    facts::{Facts, count, cpus, is_real_time, only, some, task_name},
     verdict::{NO_AUDIO, NO_QUIET, Verdict, fine, moot, note, problem, warning},
 };
 use quiet_types::{
@@ -194,7 +194,7 @@ pub(super) fn above_chain(f: &Facts) -> Verdict {
     }
     let names: Vec<String> =
         above.iter().map(|t| format!("{} {}", task_name(t), t.scheduling)).collect();
-    warning(format!("{} foreign threads stand above the chain on its CPUs", above.len()))
+    warning(format!("the chain has {} above it on its CPUs", count(above.len(), "foreign thread")))
         .evidence(format!("{}; fields 40 and 41 of /proc/TID/stat", some(&names, 6)))
         .effect("each of them stops the chain for as long as it likes")
         .remedy("confine them to the housekeeping CPUs, or lower their priority below the chain's")
@@ -260,15 +260,19 @@ pub(super) fn unpinned(f: &Facts) -> Verdict {
         return fine("threads on the quiet CPUs have one CPU each");
     }
     let names: Vec<String> = loose.iter().map(|t| task_name(t)).collect();
-    warning(format!("{} threads may use {} and are pinned to none", loose.len(), cpus(&f.quiet)))
-        .evidence(format!("Cpus_allowed_list in /proc/TID/status of {}", some(&names, 6)))
-        .effect(
-            "the kernel does not balance isolated CPUs: they may all sit on \
+    warning(format!(
+        "{} may use {} and are pinned to none",
+        count(loose.len(), "thread"),
+        cpus(&f.quiet)
+    ))
+    .evidence(format!("Cpus_allowed_list in /proc/TID/status of {}", some(&names, 6)))
+    .effect(
+        "the kernel does not balance isolated CPUs: they may all sit on \
                 one while the others idle",
-        )
-        .remedy("give each link its `cpus` in the chain file")
-        .when(When::RunTime)
-        .into()
+    )
+    .remedy("give each link its `cpus` in the chain file")
+    .when(When::RunTime)
+    .into()
 }
 
 pub(super) fn crowded(f: &Facts) -> Verdict {
@@ -319,9 +323,8 @@ pub(super) fn own_priority(f: &Facts) -> Verdict {
             let first = other.first()?;
             Some(
                 warning(format!(
-                    "{} threads of `{}` do not have the priority {wanted} that \
-                        the chain gives them",
-                    other.len(),
+                    "{} of `{}` without the priority {wanted} of the chain",
+                    count(other.len(), "thread"),
                     printable(&link.name, 40)
                 ))
                 .evidence(format!(

@@ -1,7 +1,7 @@
 //! Whether the CPUs that are set apart really are, by every source that has a say.
 
 use super::{
-    facts::{Facts, cpus, some, task_name},
+    facts::{Facts, count, cpus, some, task_name},
     loader::is_loader_file,
     verdict::{NO_QUIET, Verdict, fine, moot, note, problem, unknown, warning},
 };
@@ -19,7 +19,7 @@ pub(super) fn none(f: &Facts) -> Verdict {
     if f.machine.online.len() < 2 {
         return moot("there is only one CPU, and the kernel needs it");
     }
-    note("no CPU is set apart: everything may run beside the audio")
+    warning("no CPU is set apart: everything may run beside the audio")
         .evidence(format!(
             "/sys/devices/system/cpu/isolated is empty, no isolated partition, \
                 no cpuset without balancing; {} CPUs are online",
@@ -89,7 +89,7 @@ pub(super) fn partition_invalid(f: &Facts) -> Verdict {
         })
         .collect();
     let there = groups.iter().filter(|g| is_partition(g)).count();
-    Verdict::of(found, format!("{there} partitions, none invalid"))
+    Verdict::of(found, format!("{}, none invalid", count(there, "partition")))
 }
 
 fn is_partition(group: &Group) -> bool {
@@ -152,7 +152,7 @@ pub(super) fn foreign_tasks(f: &Facts) -> Verdict {
     }
     let here = foreign.iter().filter(|t| f.quiet.contains(t.cpu)).count();
     let names: Vec<String> = foreign.iter().map(|t| task_name(t)).collect();
-    warning(format!("{} foreign threads may run on {}", foreign.len(), cpus(&f.quiet)))
+    warning(format!("{} may run on {}", count(foreign.len(), "foreign thread"), cpus(&f.quiet)))
         .evidence(format!(
             "Cpus_allowed_list in /proc/TID/status of {}; {here} of them ran there last",
             some(&names, 5)
@@ -186,8 +186,8 @@ pub(super) fn kernel_threads(f: &Facts) -> Verdict {
     }
     let names: Vec<String> = movable.iter().map(|t| task_name(t)).collect();
     warning(format!(
-        "{} kernel threads that could be moved may run on {}",
-        movable.len(),
+        "{} may run on {} and could be moved",
+        count(movable.len(), "kernel thread"),
         cpus(&f.quiet)
     ))
     .evidence(format!("{}; PF_NO_SETAFFINITY is not set in /proc/TID/stat", some(&names, 6)))

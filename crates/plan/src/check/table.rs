@@ -143,6 +143,7 @@ pub const CHECKS: &[Check] = &[
     look("power.links", "power management of PCI Express links", power::link_power),
     look("power.hda_save", "power saving of the built-in card", power::hda_save),
     look("power.cstate_boot", "idle states limited for all at boot", power::hot_idle),
+    look("noise.tick", "the tick on CPUs of nohz_full", noise::tick_stays),
     look("noise.ipis", "interrupts by other CPUs", noise::cross_calls),
     look("noise.watchdog", "lockup watchdogs", noise::watchdog),
     look("noise.statistics", "folding of memory statistics", noise::statistics),

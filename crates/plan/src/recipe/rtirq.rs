@@ -5,18 +5,44 @@ use super::{
     page::{Link, Page, Target},
 };
 
-/// What rtirq uses where its file is silent.
-const HIGH: i64 = 90;
-const STEP: i64 = 5;
-const LOW: i64 = 51;
+struct Settings {
+    names: Option<Vec<String>>,
+    high: i64,
+    step: i64,
+    low: i64,
+}
 
 pub(super) fn import(text: &str, name: &str) -> Result<String, RecipeError> {
     let mut page = Page::new(
         name,
-        "From rtirq.conf. It names interrupts, and no programs: add those before the card.",
+        "From rtirq.conf. It names interrupts, and no programs: add those before \
+        the card.",
     );
-    let mut names: Option<Vec<String>> = None;
-    let (mut high, mut step, mut low) = (HIGH, STEP, LOW);
+    let settings = read(text, &mut page)?;
+    let Some(names) = settings.names else {
+        return Err(RecipeError::whole(
+            "it has no RTIRQ_NAME_LIST, so it gives no interrupt a priority",
+        ));
+    };
+    let priority = |at: i64| (settings.high - settings.step * at).max(settings.low).clamp(1, 99);
+    let ranked = names.into_iter().zip(0..).map(|(name, at)| (name, priority(at)));
+    let (audio, rest): (Vec<_>, Vec<_>) = ranked.partition(|(name, _)| is_audio(name));
+    for (name, priority) in rest {
+        page.say(format!(
+            "{name} had priority {priority}: it is no part of the way of the \
+            sound; its interrupt goes to the CPUs that are not shielded."
+        ));
+    }
+    match audio.iter().max_by_key(|(_, priority)| *priority) {
+        Some((name, priority)) => page.link(card(name, *priority as u8, &audio)),
+        None => page.say("No sound card is among the names: nothing is left for a chain."),
+    }
+    Ok(page.text())
+}
+
+/// What rtirq uses where its file is silent, and what the file says.
+fn read(text: &str, page: &mut Page) -> Result<Settings, RecipeError> {
+    let mut settings = Settings { names: None, high: 90, step: 5, low: 51 };
     for (line, at) in text.lines().map(str::trim).zip(1..) {
         if line.is_empty() || line.starts_with('#') {
             continue;
@@ -28,63 +54,40 @@ pub(super) fn import(text: &str, name: &str) -> Result<String, RecipeError> {
         };
         let value = value.split(" #").next().unwrap_or(value).trim().trim_matches(['"', '\'']);
         let number = || {
-            let wrong = || {
-                RecipeError::at(
-                    at,
-                    format!(
-                        "{key} is `{}`, which is no priority",
-                        quiet_types::printable(value, 40)
-                    ),
-                )
-            };
+            let shown = quiet_types::printable(value, 40);
+            let wrong = || RecipeError::at(at, format!("{key} is `{shown}`, which is no priority"));
             value.parse::<i64>().ok().filter(|n| (0..=99).contains(n)).ok_or_else(wrong)
         };
         match key.trim() {
             "RTIRQ_NAME_LIST" => {
-                names = Some(value.split_whitespace().map(str::to_owned).collect())
+                settings.names = Some(value.split_whitespace().map(str::to_owned).collect());
             }
-            "RTIRQ_PRIO_HIGH" => high = number()?,
-            "RTIRQ_PRIO_DECR" => step = number()?,
-            "RTIRQ_PRIO_LOW" => low = number()?,
+            "RTIRQ_PRIO_HIGH" => settings.high = number()?,
+            "RTIRQ_PRIO_DECR" => settings.step = number()?,
+            "RTIRQ_PRIO_LOW" => settings.low = number()?,
             "RTIRQ_RESET_ALL" if value == "0" => {}
-            "RTIRQ_RESET_ALL" => page.say(
-                "RTIRQ_RESET_ALL: all other interrupt threads became \
-                    SCHED_OTHER; a shield leaves them as they are, off its CPUs.",
-            ),
-            "RTIRQ_NON_THREADED" => page.say(format!(
-                "RTIRQ_NON_THREADED={value}: no kernel of today lets single \
-                    interrupts be handled without a thread; rtirq itself does not \
-                    use it any more."
-            )),
-            "RTIRQ_HIGH_LIST" => page.say(format!(
-                "RTIRQ_HIGH_LIST={value}: these threads got 99 downwards, \
-                    above the card; the kernel's own threads are left as they are."
-            )),
-            other => page.say(format!("{other}={value}: has no place in a chain.")),
+            other => page.say(left_behind(other, value)),
         }
     }
-    let Some(names) = names else {
-        return Err(RecipeError::whole(
-            "it has no RTIRQ_NAME_LIST, so it gives no interrupt a priority",
-        ));
-    };
-    let ranked: Vec<(String, i64)> = names
-        .into_iter()
-        .zip(0..)
-        .map(|(name, at)| (name, (high - step * at).max(low).clamp(1, 99)))
-        .collect();
-    let (audio, rest): (Vec<_>, Vec<_>) = ranked.into_iter().partition(|(name, _)| is_audio(name));
-    for (name, priority) in rest {
-        page.say(format!(
-            "{name} had priority {priority}: it is no part of the way of the \
-                sound; its interrupt goes to the CPUs that are not shielded."
-        ));
+    Ok(settings)
+}
+
+/// A setting that has no place in a chain, and why.
+fn left_behind(key: &str, value: &str) -> String {
+    match key {
+        "RTIRQ_RESET_ALL" => "RTIRQ_RESET_ALL: all other interrupt threads became SCHED_OTHER; a \
+            shield leaves them as they are, off its CPUs."
+            .into(),
+        "RTIRQ_NON_THREADED" => format!(
+            "RTIRQ_NON_THREADED={value}: no kernel of today lets single interrupts \
+            be handled without a thread; rtirq itself does not use it any more."
+        ),
+        "RTIRQ_HIGH_LIST" => format!(
+            "RTIRQ_HIGH_LIST={value}: these threads got 99 downwards, above the \
+            card; the kernel's own threads are left as they are."
+        ),
+        _ => format!("{key}={value}: has no place in a chain."),
     }
-    match audio.iter().max_by_key(|(_, priority)| *priority) {
-        Some((name, priority)) => page.link(card(name, *priority as u8, &audio)),
-        None => page.say("No sound card is among the names: nothing is left for a chain."),
-    }
-    Ok(page.text())
 }
 
 fn is_audio(name: &str) -> bool {

@@ -189,8 +189,8 @@ proptest! {
     #[test]
     fn any_text_is_answered_and_what_is_written_can_be_read(
         head in prop::sample::select(vec![
-            "", "cset: \"a\" cpuset\nUSER PID PPID\n", "Name CPUs-X\n", "isolcpus=", "RTIRQ_NAME_LIST=",
-            "isolated_cores=",
+            "", "cset: \"a\" cpuset\nUSER PID PPID\n", "Name CPUs-X\n", "isolcpus=",
+            "RTIRQ_NAME_LIST=", "isolated_cores=",
         ]),
         text in "(?s)[ -~\n\u{e9}\u{1b}]{0,120}",
     ) {
@@ -207,8 +207,14 @@ proptest! {
     #[test]
     fn rows_of_cset_become_links_that_can_be_read(
         rows in prop::collection::vec(
-            (1u32..3, 100u32..200, prop::sample::select(vec!["Sr55", "Soth", "Sf99", "R?", "Sr0"]),
-             prop::sample::select(vec!["[mpd]", "[irq/9-eth0]", "[irq/7-xhci_hc]", "x\\y", "\"", "[irq/3-snd_hda]"])),
+            (
+                1u32..3,
+                100u32..200,
+                prop::sample::select(vec!["Sr55", "Soth", "Sf99", "R?", "Sr0"]),
+                prop::sample::select(vec![
+                    "[mpd]", "[irq/9-eth0]", "[irq/7-xhci_hc]", "x\\y", "\"", "[irq/3-snd_hda]",
+                ]),
+            ),
             0..12,
         ),
     ) {

@@ -1,5 +1,6 @@
 //! The named suites, and what a user may name besides.
 
+use super::walk;
 use crate::{Error, Result};
 use quiet_types::printable;
 
@@ -40,10 +41,10 @@ const SUITES: [Suite; 3] = [
     },
     Suite {
         name: "classic",
-        about: "The stresses of latencytest (1999) as they are done today: a walk through /proc, \
-                disk write, copy and read.",
+        about: "The stresses of latencytest (1999) as they are done today: a walk through /proc \
+                every 0.01 s, disk write, copy and read.",
         workers: &[
-            ("procfs", InAll(1)),
+            (walk::NAME, InAll(1)),
             ("hdd", InAll(1)),
             ("copy-file", InAll(1)),
             ("readahead", InAll(1)),
@@ -94,14 +95,27 @@ impl Suite {
     }
 }
 
-/// The arguments of stress-ng for suites and `STRESSOR[=WORKERS]`.
-pub(crate) fn arguments(names: &[String], cpus: usize, known: &[String]) -> Result<Vec<String>> {
+/// What suites and `STRESSOR[=WORKERS]` come to.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Orders {
+    /// The arguments of stress-ng; empty when it is not needed.
+    pub arguments: Vec<String>,
+    /// How many walkers through /proc, which are our own.
+    pub walkers: usize,
+}
+
+/// Turns names into orders.
+pub(crate) fn orders(names: &[String], cpus: usize, known: &[String]) -> Result<Orders> {
     if names.is_empty() {
         return Err(Error::new(format!("no stress is named; the suites are {}", suite_names())));
     }
-    let mut arguments = Vec::new();
+    let Orders { mut arguments, mut walkers } = Orders::default();
     let mut chosen: Vec<String> = Vec::new();
     let mut add = |name: &str, workers: usize| -> Result<()> {
+        if name == walk::NAME {
+            walkers = workers;
+            return Ok(());
+        }
         if FORBIDDEN.contains(&name) {
             return Err(Error::new(format!(
                 "stressor {name} is not run: it can take CPUs, the network or the machine away"
@@ -152,7 +166,7 @@ pub(crate) fn arguments(names: &[String], cpus: usize, known: &[String]) -> Resu
         add(name, workers)?;
     }
     arguments.extend(options.iter().map(|o| (*o).to_owned()));
-    Ok(arguments)
+    Ok(Orders { arguments, walkers })
 }
 
 fn suite_names() -> String {
@@ -168,7 +182,8 @@ mod tests {
     }
 
     fn asked(names: &[&str]) -> Result<Vec<String>> {
-        arguments(&names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>(), 4, &known())
+        let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
+        orders(&names, 4, &known()).map(|orders| orders.arguments)
     }
 
     #[test]
@@ -176,6 +191,14 @@ mod tests {
         let words = asked(&["kernel", "fork=9"]).unwrap().join(" ");
         assert_eq!(words, "--dentry 4 --fault 4 --fork 2 --hdd 1 --hdd-bytes 64m");
         assert_eq!(asked(&["fork=9"]).unwrap(), ["--fork", "9"]);
+    }
+
+    #[test]
+    fn our_own_walker_is_no_word_for_stress_ng() {
+        let names = ["proc-walk=2".to_owned(), "fork=1".to_owned()];
+        let both = orders(&names, 4, &known()).unwrap();
+        assert_eq!(both.arguments, ["--fork", "1"]);
+        assert_eq!(both.walkers, 2);
     }
 
     #[test]

@@ -163,7 +163,7 @@ impl Campaign<'_> {
         let mut by: BTreeMap<Setting, String> = BTreeMap::new();
         for arm in arms.iter().filter(|arm| arm.pair == pair) {
             let readings = arm.wakeup.readings();
-            let p99 = readings.percentile(0.99).unwrap_or_default();
+            let p99 = readings.percentile(0.99).map_or("none".to_owned(), |p99| p99.to_string());
             let beyond: u64 = arm.wakeup.threads.iter().map(|t| t.beyond).sum();
             let void = if arm.void.is_some() { ", void" } else { "" };
             by.insert(

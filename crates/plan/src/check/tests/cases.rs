@@ -174,18 +174,18 @@ pub const CASES: &[Case] = &[
         m.cpus[1].siblings = set("0-1");
     })
     .and(&["shield.none"]),
-    case("shield.none", Note, "no CPU is set apart", |m, c| {
+    case("shield.none", Warning, "no CPU is set apart", |m, c| {
         *c = None;
         m.cgroups.v2_isolated = None;
         m.cgroups.groups.clear();
     }),
-    case("shield.foreign_tasks", Warning, "1 foreign threads", |m, _| {
+    case("shield.foreign_tasks", Warning, "1 foreign thread may run", |m, _| {
         m.tasks.push(task(900, "browser", "0-3", Policy::Other, 0));
     }),
-    case("irq.on_quiet", Warning, "1 foreign interrupts", |m, _| {
+    case("irq.on_quiet", Warning, "1 foreign interrupt is", |m, _| {
         m.irqs.push(irq(30, "ahci", "3", 77));
     }),
-    case("irq.on_quiet", Note, "1 more foreign interrupts may come", |m, _| {
+    case("irq.on_quiet", Note, "1 more foreign interrupt may come", |m, _| {
         m.irqs[1].requested = Some(set("0-3"));
     }),
     case("irq.card_shared", Warning, "shares IRQ 124 with USB 1-3: Webcam", |m, _| {
@@ -231,7 +231,7 @@ pub const CASES: &[Case] = &[
         (net.requested, net.effective) = (Some(set("1")), Some(set("1")));
     })
     .and(&["irq.net_far"]),
-    case("sched.above_chain", Warning, "1 foreign threads stand above", |m, _| {
+    case("sched.above_chain", Warning, "1 foreign thread above it", |m, _| {
         m.tasks.push(task(901, "jackdaw", "0-3", Policy::Fifo, 90));
     })
     .and(&["shield.foreign_tasks"]),
@@ -250,7 +250,7 @@ pub const CASES: &[Case] = &[
     case("sched.runtime_limit", Warning, "limit ends", |m, _| {
         around(m).processes[0].rttime = Some(200_000);
     }),
-    case("shield.kernel_threads", Warning, "1 kernel threads", |m, _| {
+    case("shield.kernel_threads", Warning, "1 kernel thread may run", |m, _| {
         m.tasks.push(kernel_thread(40, "kcompactd0", "0-3", 0, true));
     }),
     case("shield.workqueues", Warning, "kernel work", |m, _| {
@@ -430,6 +430,18 @@ pub const CASES: &[Case] = &[
     case("noise.ipis", Note, "other CPUs", |m, _| {
         m.vectors[0].counts[1] = (CpuId(1), 900_000);
     }),
+    case("noise.tick", Note, "250 timer interrupts", |m, c| {
+        for link in &mut c.as_mut().unwrap().links {
+            link.cpus = None;
+        }
+        c.as_mut().unwrap().cpus = quiet_types::chain::Choice::Auto;
+        m.cgroups.v2_isolated = None;
+        m.cgroups.groups.clear();
+        m.nohz_full = Some(set("1"));
+        m.vectors[0].name = "LOC".into();
+        m.vectors[0].counts[1] = (CpuId(1), 900_000);
+    })
+    .and(&["shield.none"]),
     case("noise.watchdog", Note, "soft lockup watchdog watches", |m, _| {
         put(m, "proc/sys/kernel/watchdog_cpumask", "0-3");
     }),
@@ -446,7 +458,7 @@ pub const CASES: &[Case] = &[
     case("noise.timers", Note, "may not leave", |m, _| {
         put(m, "proc/sys/kernel/timer_migration", "0");
     }),
-    case("noise.hogs", Note, "1 programs", |m, _| {
+    case("noise.hogs", Note, "1 program", |m, _| {
         let permille = Some(700);
         let hog = Process { pid: 903, comm: "miner".into(), permille, ..Process::default() };
         around(m).processes.push(hog);
@@ -514,7 +526,7 @@ pub const CASES: &[Case] = &[
         m.irqs.remove(2);
         m.tasks.retain(|t| t.comm != "irq/124-xhci_hc");
     }),
-    case("machine.unread", Note, "1 files", |m, _| {
+    case("machine.unread", Note, "1 file", |m, _| {
         m.unread.push(Finding::new(Warning, "inspect.unread", "cannot read /proc/x"));
     }),
 ];

@@ -5,7 +5,8 @@ pub(crate) mod good;
 
 use super::{CHECKS, audit, check};
 use cases::{CASES, Case};
-use quiet_types::{Machine, Severity, check::Outcome};
+use proptest::prelude::*;
+use quiet_types::{CpuId, CpuSet, Machine, Severity, chain::Choice, check::Outcome};
 use std::collections::BTreeSet;
 
 fn run(case: &Case) -> Vec<quiet_types::Finding> {
@@ -162,4 +163,56 @@ fn the_page_of_checks_is_complete_and_names_no_other() {
     let set: BTreeSet<&str> = told.iter().copied().collect();
     assert_eq!(set.len(), told.len(), "an id stands twice");
     assert_eq!(set, CHECKS.iter().map(|check| check.id).collect::<BTreeSet<&str>>());
+}
+
+fn any_cpus() -> impl Strategy<Value = CpuSet> {
+    prop::collection::vec(0u32..10, 0..6).prop_map(|cpus| cpus.into_iter().map(CpuId).collect())
+}
+
+proptest! {
+    #[test]
+    fn any_machine_and_chain_are_answered_in_order_and_for_terminals(
+        sets in prop::collection::vec(any_cpus(), 12),
+        words in prop::collection::vec(
+            "(isolcpus|nohz_full|rcu_nocbs|irqaffinity|idle|preempt|.{0,4})(=.{0,12})?", 0..6),
+        value in "(?s).{0,20}",
+        name in "(?s).{1,20}",
+        uptime in proptest::option::of(0u64..u64::MAX),
+        counts in prop::collection::vec(any::<u32>(), 4),
+    ) {
+        let mut machine = good::machine();
+        let mut chain = good::chain();
+        let set = |at: usize| sets[at].clone();
+        machine.online = set(0);
+        machine.possible = set(1);
+        machine.isolated = Some(set(2));
+        machine.nohz_full = Some(set(3));
+        machine.cgroups.v2_isolated = Some(set(4));
+        machine.default_irq_affinity = Some(set(5));
+        machine.workqueues.effective = Some(set(6));
+        machine.kernel.boot_parameters = words;
+        for setting in machine.settings.values_mut() {
+            setting.clone_from(&value);
+        }
+        machine.cpus[0].siblings = set(7);
+        machine.cpus[1].llc = set(8);
+        machine.irqs[2].effective = Some(set(9));
+        machine.irqs[2].actions = vec![name.clone()];
+        machine.irqs[1].requested = Some(set(10));
+        machine.irqs[1].counts = counts.iter().zip(0..).map(|(n, cpu)| (CpuId(cpu), u64::from(*n))).collect();
+        machine.tasks[1].comm.clone_from(&name);
+        machine.tasks[2].allowed = set(11);
+        machine.hypervisor = (counts[1] % 2 == 0).then(|| name.clone());
+        machine.cpus[2].steal_ticks = Some(u64::MAX);
+        let around = machine.surroundings.as_mut().unwrap();
+        around.smi_count = Some(u64::MAX);
+        around.uptime_s = uptime;
+        around.kernel_log = Some(vec![format!("Unknown kernel command line parameters {value}")]);
+        chain.cpus = if counts[0] % 2 == 0 { Choice::Auto } else { Choice::These(set(0)) };
+        for with in [None, Some(&chain)] {
+            let checked = audit(&machine, with);
+            prop_assert_eq!(checked.looked.len(), CHECKS.len());
+            prop_assert!(checked.findings.is_sorted_by_key(|f| std::cmp::Reverse(f.severity)));
+        }
+    }
 }

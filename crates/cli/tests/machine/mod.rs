@@ -1,0 +1,206 @@
+//! The machine that runs the tests, for those that change it: one at a time, captured before and
+//! compared after.
+
+// Each test program uses a part of it.
+#![allow(dead_code)]
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::{Mutex, MutexGuard},
+};
+
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_quietcores");
+
+/// One test at a time changes the machine, among all test programs of this project.
+pub struct Machine {
+    _thread: MutexGuard<'static, ()>,
+    _process: File,
+    state: tempfile::TempDir,
+    /// The highest CPU.
+    pub cpu: u32,
+}
+
+impl Machine {
+    /// `None`, with the reason on standard error, where these tests cannot run.
+    pub fn take() -> Option<Machine> {
+        static ONE: Mutex<()> = Mutex::new(());
+        let thread = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: root is needed to put up a shield");
+            return None;
+        }
+        let online = read("/sys/devices/system/cpu/online");
+        let online: quiet_types::CpuSet = online.parse().unwrap();
+        let Some(cpu) = online.iter().last().filter(|_| online.len() > 1) else {
+            eprintln!("skipped: one CPU cannot be shared out");
+            return None;
+        };
+        let path = std::env::temp_dir().join("quietcores-machine.lock");
+        let file = File::options().create(true).append(true).open(path).unwrap();
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let state = tempfile::tempdir().unwrap();
+        Some(Machine { _thread: thread, _process: file, state, cpu: cpu.0 })
+    }
+
+    /// A directory of this test's own.
+    pub fn dir(&self) -> &Path {
+        self.state.path()
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.state.path().join("state")
+    }
+
+    pub fn apply(&self) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.args(["apply", "--yes", "--cpus", &self.cpu.to_string(), "--state"]);
+        command.arg(self.state()).stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, verb: &str) -> Output {
+        let mut command = Command::new(PROGRAM);
+        command.arg(verb).arg("--state").arg(self.state()).output().unwrap()
+    }
+
+    /// Reverts, and fails the test unless everything is as it was.
+    pub fn revert_to(&self, before: &Capture, when: &str) {
+        let reverted = self.run("revert");
+        let said = text(&reverted);
+        assert_eq!(reverted.status.code(), Some(0), "{when}: {said}");
+        assert_eq!(before.differences(&Capture::take()), Vec::<String>::new(), "{when}: {said}");
+    }
+}
+
+impl Drop for Machine {
+    /// A failed test must not leave a shield behind.
+    fn drop(&mut self) {
+        if self.state().join("journal.jsonl").exists() {
+            eprintln!("reverting after a failure: {}", text(&self.run("revert")));
+        }
+    }
+}
+
+/// All that a shield may change.
+pub struct Capture {
+    pub files: BTreeMap<String, String>,
+    /// By TID and start time: cpuset, CPUs, scheduling.
+    threads: BTreeMap<(u32, String), (String, String)>,
+}
+
+impl Capture {
+    pub fn take() -> Capture {
+        let mut files = BTreeMap::new();
+        let mut keep = |path: String| {
+            if let Ok(text) = fs::read_to_string(&path) {
+                files.insert(path, text);
+            }
+        };
+        for irq in names("/proc/irq") {
+            keep(format!("/proc/irq/{irq}/smp_affinity_list"));
+        }
+        keep("/proc/irq/default_smp_affinity".into());
+        for name in ["cpumask", "cpumask_requested", "cpumask_isolated", "writeback/cpumask"] {
+            keep(format!("/sys/devices/virtual/workqueue/{name}"));
+        }
+        for name in ["sched_rt_runtime_us", "sched_rt_period_us"] {
+            keep(format!("/proc/sys/kernel/{name}"));
+        }
+        for cpu in 0..8 {
+            keep(format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime"));
+        }
+        let mounts = read("/proc/self/mountinfo");
+        for mount in mounts.lines().filter(|line| line.contains(" - cgroup")) {
+            let at = mount.split(' ').nth(4).unwrap();
+            cpusets(Path::new(at), &mut keep);
+        }
+        Capture { files, threads: threads() }
+    }
+
+    /// What is not as it was; threads that came or went meanwhile are passed over.
+    pub fn differences(&self, after: &Capture) -> Vec<String> {
+        let mut found = Vec::new();
+        for path in self.files.keys().chain(after.files.keys()) {
+            let (old, new) = (self.files.get(path), after.files.get(path));
+            if old != new {
+                found.push(format!("{path}: {old:?} -> {new:?}"));
+            }
+        }
+        for (id, (name, old)) in &self.threads {
+            if let Some((_, new)) = after.threads.get(id)
+                && old != new
+            {
+                found.push(format!("{name} {id:?}: {old} -> {new}"));
+            }
+        }
+        found.sort();
+        found.dedup();
+        found
+    }
+}
+
+/// Every file of every cpuset below `dir`.
+fn cpusets(dir: &Path, keep: &mut impl FnMut(String)) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            cpusets(&entry.path(), keep);
+        } else if name.starts_with("cpuset.") && !name.contains("pressure")
+            || name == "cgroup.subtree_control"
+        {
+            keep(entry.path().display().to_string());
+        }
+    }
+}
+
+fn threads() -> BTreeMap<(u32, String), (String, String)> {
+    let mut found = BTreeMap::new();
+    for pid in names("/proc").iter().filter(|name| name.parse::<u32>().is_ok()) {
+        for tid in names(&format!("/proc/{pid}/task")) {
+            let Some((id, value)) = thread(pid, &tid) else { continue };
+            found.insert(id, value);
+        }
+    }
+    found
+}
+
+pub fn thread(pid: &str, tid: &str) -> Option<((u32, String), (String, String))> {
+    let file = |name: &str| fs::read_to_string(format!("/proc/{pid}/task/{tid}/{name}")).ok();
+    let stat = file("stat")?;
+    let (open, close) = (stat.find('(')?, stat.rfind(')')?);
+    let name = stat[open + 1..close].to_owned();
+    let fields: Vec<&str> = stat[close + 1..].split_ascii_whitespace().collect();
+    // Workers of the unbound workqueues come, go and are given CPUs by the kernel; threads of
+    // interrupts follow theirs when it next fires.
+    if name.starts_with("kworker/u") || name.starts_with("irq/") || fields[0] == "Z" {
+        return None;
+    }
+    let (start, nice, priority, policy) = (fields[19], fields[16], fields[37], fields[38]);
+    let status = file("status")?;
+    let cpus = status.lines().find(|line| line.starts_with("Cpus_allowed_list"))?;
+    let groups = file("cgroup")?;
+    let set = groups
+        .lines()
+        .find(|line| line.contains(":cpuset") || line.contains("cpuset:"))
+        .unwrap_or_default();
+    let value = format!("{set} {cpus} policy {policy} priority {priority} nice {nice}");
+    Some(((tid.parse().ok()?, start.to_owned()), (name, value)))
+}
+
+fn names(dir: &str) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+pub fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+pub fn text(output: &Output) -> String {
+    let both = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8_lossy(&both).into_owned()
+}

@@ -1,0 +1,139 @@
+//! `prove` on the machine that runs the tests: whatever ends it, the machine is as it was.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod machine;
+
+use machine::{Capture, Machine, PROGRAM, text};
+use quiet_types::{
+    Proof,
+    proof::{Setting, Verdict},
+};
+use rustix::process::Signal;
+use std::{
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::Duration,
+};
+
+/// As short as a proof can be and still measure.
+fn short(machine: &Machine, pairs: &str) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(["prove", "--pairs", pairs, "--for", "200ms", "--gap", "100ms"]);
+    command.args(["--stress", "dentry", "--json", "--cpus", &machine.cpu.to_string()]);
+    command.arg("--state").arg(machine.state());
+    command.arg("--store").arg(machine.dir().join("store"));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Waits until a shield stands.
+fn until_shielded(machine: &Machine, child: &mut Child) {
+    for _ in 0..600 {
+        if text(&machine.run("status")).contains("is up since") {
+            return;
+        }
+        assert!(child.try_wait().unwrap().is_none(), "prove ended before it put up a shield");
+        sleep(Duration::from_millis(20));
+    }
+    panic!("no shield in 12 s");
+}
+
+fn signal(child: &Child, which: Signal) {
+    rustix::process::kill_process(rustix::process::Pid::from_child(child), which).unwrap();
+}
+
+#[test]
+fn two_settings_are_measured_in_turn_and_the_machine_is_as_it_was() {
+    let Some(machine) = Machine::take() else { return };
+    let before = Capture::take();
+    let output = short(&machine, "2").output().unwrap();
+    assert_eq!(before.differences(&Capture::take()), Vec::<String>::new());
+    // Two pairs never make a verdict.
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    let proof: Proof = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(proof.verdict, Verdict::NotShown);
+    let settings: Vec<_> = proof.arms.iter().map(|arm| (arm.pair, arm.setting)).collect();
+    let (a, b) = (Setting::Shared, Setting::Shielded);
+    assert_eq!(settings, [(0, a), (0, b), (1, a), (1, b)]);
+    for arm in &proof.arms {
+        let thread = &arm.wakeup.threads[0];
+        assert_eq!(thread.expected, 1000);
+        assert_eq!(thread.expected, thread.obtained + thread.missed);
+        assert_eq!(thread.allowed.to_string(), machine.cpu.to_string());
+        assert_eq!(arm.wakeup.entry.is_some(), arm.setting == b);
+        let stress = arm.wakeup.stress.as_ref().unwrap();
+        assert_eq!(stress.cpus.contains(quiet_types::CpuId(machine.cpu)), arm.setting == a);
+    }
+    assert!(proof.restored.unwrap().exact);
+    assert!(proof.shield.unwrap().steps.iter().any(|step| step.held));
+    let kept = machine.dir().join("store/proofs").join(&proof.id);
+    assert!(kept.join("proof.json").exists() && kept.join("report.html").exists());
+}
+
+#[test]
+fn ended_by_a_signal_it_puts_the_machine_back_and_judges_what_there_is() {
+    let Some(machine) = Machine::take() else { return };
+    for which in [Signal::INT, Signal::TERM] {
+        let before = Capture::take();
+        let mut child = short(&machine, "50").stdout(Stdio::piped()).spawn().unwrap();
+        until_shielded(&machine, &mut child);
+        signal(&child, which);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{which:?}");
+        let proof: Proof = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(proof.interrupted);
+        assert_eq!(before.differences(&Capture::take()), Vec::<String>::new(), "{which:?}");
+    }
+}
+
+#[test]
+fn killed_under_a_shield_it_is_found_and_reverted() {
+    let Some(machine) = Machine::take() else { return };
+    let before = Capture::take();
+    let mut child = short(&machine, "50").stdout(Stdio::null()).spawn().unwrap();
+    until_shielded(&machine, &mut child);
+    signal(&child, Signal::KILL);
+    child.wait().unwrap();
+    let again = short(&machine, "1").output().unwrap();
+    assert_eq!(again.status.code(), Some(2));
+    assert!(text(&again).contains("quietcores revert"), "{}", text(&again));
+    machine.revert_to(&before, "killed");
+}
+
+#[test]
+fn without_root_only_the_stress_is_kept_off_and_said_so() {
+    let Some(machine) = Machine::take() else { return };
+    // A place that nobody may write to, in a directory that nobody may enter but by this path.
+    let dir = tempfile::Builder::new().prefix("quietcores-nobody").tempdir_in("/var/tmp").unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(dir.path(), open).unwrap();
+    let program = dir.path().join("quietcores");
+    std::fs::copy(PROGRAM, &program).unwrap();
+    let before = Capture::take();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
+    command.arg(&program).args(["prove", "--pairs", "1", "--for", "200ms", "--gap", "0s"]);
+    command.args(["--stress", "dentry", "--json", "--cpus", &machine.cpu.to_string()]);
+    command.arg("--store").arg(dir.path().join("store")).current_dir(dir.path());
+    command.env("TMPDIR", dir.path()).env("HOME", dir.path());
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    let proof: Proof = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(proof.arms[1].setting, Setting::Confined);
+    assert!(proof.findings.iter().any(|finding| finding.id == "prove.not_root"));
+    assert!(proof.shield.is_none() && proof.restored.is_none());
+    assert_eq!(before.differences(&Capture::take()), Vec::<String>::new());
+}
+
+#[test]
+fn what_cannot_be_written_later_is_refused_before_anything_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("mine.html");
+    std::fs::write(&page, "not a page of quietcores").unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.args(["prove", "--html"]).arg(&page).arg("--store").arg(dir.path());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output).contains("did not write"), "{}", text(&output));
+    assert_eq!(std::fs::read_to_string(&page).unwrap(), "not a page of quietcores");
+}
