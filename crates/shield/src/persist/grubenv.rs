@@ -75,6 +75,11 @@ pub fn repad(block: &[u8], size: usize) -> Result<Vec<u8>, String> {
     Ok(new)
 }
 
+/// A text as people want to see it: an environment block without what fills it.
+pub fn without_filling(text: &[u8]) -> &[u8] {
+    if text.starts_with(HEAD) { &text[..content_end(text)] } else { text }
+}
+
 /// Behind the newline of the last line that is no filling.
 fn content_end(block: &[u8]) -> usize {
     block.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1)

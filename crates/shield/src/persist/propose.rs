@@ -5,7 +5,7 @@ use super::{
     diff,
     error::{Error, Result},
     form::{self, Form},
-    grub,
+    grub, grubenv,
     place::{Found, Owner, Place},
     record::{Change, Ours, missing_dirs},
     trial,
@@ -70,7 +70,9 @@ impl Proposal {
         for step in &self.steps {
             match &step.change {
                 Change::File { path, .. } => {
-                    text += &diff::unified(path, step.old.as_deref(), step.new.as_deref());
+                    let shown =
+                        |text: &Option<Vec<u8>>| text.as_deref().map(grubenv::without_filling);
+                    text += &diff::unified(path, shown(&step.old), shown(&step.new));
                 }
                 Change::Link { path, target } => text += &format!("link {path} -> {target}\n"),
                 Change::Generate { command, path, .. } => {
