@@ -70,9 +70,12 @@ impl Proposal {
         for step in &self.steps {
             match &step.change {
                 Change::File { path, .. } => {
-                    let shown =
-                        |text: &Option<Vec<u8>>| text.as_deref().map(grubenv::without_filling);
-                    text += &diff::unified(path, shown(&step.old), shown(&step.new));
+                    let shown = |text| Option::map(text, grubenv::without_filling);
+                    text += &diff::unified(
+                        path,
+                        shown(step.old.as_deref()),
+                        shown(step.new.as_deref()),
+                    );
                 }
                 Change::Link { path, target } => text += &format!("link {path} -> {target}\n"),
                 Change::Generate { command, path, .. } => {
