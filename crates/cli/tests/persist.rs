@@ -544,7 +544,7 @@ fn a_trial_leaves_the_default_entry_and_is_gone_when_it_is_taken_back() {
         // GRUB follows next_entry once and empties it.
         for block in ["boot/grub/grubenv", "boot/grub2/grubenv"] {
             if machine.path(block).exists() {
-                let asked = "next_entry=00-quietcores-trial\n";
+                let asked = "next_entry=A-quietcores-trial\n";
                 machine.edit(block, asked, "next_entry=\n");
                 let text = machine.text(block);
                 fs::write(machine.path(block), format!("{text:#<1024}")).unwrap();
@@ -582,7 +582,7 @@ fn a_trial_is_kept_only_when_its_boot_is_as_asked() {
     assert!(said.contains("/sys/devices/system/cpu/isolated is empty, not 2-3"), "{said}");
     machine.put("sys/devices/system/cpu/isolated", "2-3\n");
     ends(&machine.persist(&["--bless", "--yes"]), 0);
-    assert!(!machine.path("boot/loader/entries/00-quietcores-trial.conf").exists());
+    assert!(!machine.path("boot/loader/entries/A-quietcores-trial.conf").exists());
     let entry = "boot/loader/entries/7a0c6f2d5b4e4c0f9d1e2b3c4d5e6f70-6.12.7-200.fc41.x86_64.conf";
     assert!(machine.text(entry).contains(WORDS));
     assert!(!machine.path("etc/systemd/system/quietcores-bless.service").exists());

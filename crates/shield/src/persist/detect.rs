@@ -199,7 +199,8 @@ fn all_entries(place: &Place, dir: &str) -> Vec<String> {
     let mut found = Vec::new();
     for name in place.list(&dir) {
         // Hidden files are no entries; neither is our own trial.
-        if name.ends_with(".conf") && !name.starts_with('.') && name != super::trial::ENTRY_FILE {
+        let trial = [super::trial::ENTRY_FILE, super::trial::GRUB_FILE].contains(&name.as_str());
+        if name.ends_with(".conf") && !name.starts_with('.') && !trial {
             found.push(format!("{dir}/{name}"));
         }
     }

@@ -14,7 +14,7 @@ pub const VARIABLE: &str = "GRUB_CMDLINE_LINUX_DEFAULT";
 /// Our drop-in, on Debian and its children.
 pub const DROP_IN: &str = "/etc/default/grub.d/quietcores.cfg";
 /// The id of the trial's entry.
-pub const TRIAL: &str = super::trial::ENTRY;
+pub const TRIAL: &str = super::trial::GRUB_ENTRY;
 
 /// The drop-in's text.
 pub fn drop_in(words: &[String]) -> String {
@@ -212,7 +212,7 @@ menuentry 'Firmware' {\n\
     #[test]
     fn a_trial_is_a_copy_of_the_entry_with_our_words() {
         let block = trial_block(CFG, &entries(CFG)[0], &["isolcpus=2-3".into()]);
-        assert!(block.contains("--id 00-quietcores-trial {\n\tload_video\n"), "{block}");
+        assert!(block.contains("--id A-quietcores-trial {\n\tload_video\n"), "{block}");
         assert!(
             block.contains("ro  quiet isolcpus=2-3\n\tinitrd\t/boot/initrd.img-6.12\n}\n###"),
             "{block}"

@@ -11,10 +11,12 @@ use super::{
     record::{Change, Ours},
 };
 
-/// The id of the trial's entry. Loaders that sort entries by name take the highest for the newest:
-/// this one comes last.
-pub const ENTRY: &str = "00-quietcores-trial";
-/// Its file.
+/// The trial's entry in GRUB's menu. GRUB takes what begins with a digit for a number, and sorts
+/// entry files by name, the highest first: a capital comes last.
+pub const GRUB_ENTRY: &str = "A-quietcores-trial";
+/// Its file, where GRUB reads boot loader entries.
+pub const GRUB_FILE: &str = "A-quietcores-trial.conf";
+/// Its file for systemd-boot, which reads names in lower case and sorts the same way.
 pub const ENTRY_FILE: &str = "00-quietcores-trial.conf";
 
 /// How a person starts a trial that was prepared.
@@ -30,7 +32,7 @@ pub(super) fn steps(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) ->
     match loader.kind {
         Kind::Grub | Kind::GrubMkconfig => grub_entry(draft, loader, words),
         Kind::GrubBls => {
-            let dir = format!("/boot/loader/entries/{ENTRY_FILE}");
+            let dir = format!("/boot/loader/entries/{GRUB_FILE}");
             entry_file(draft, loader, words, &dir)?;
             next_entry(draft, loader)
         }
@@ -110,7 +112,7 @@ fn next_entry(draft: &mut Draft<'_>, loader: &Loader) -> Result<()> {
     let not = |why: String| Error::new(format!("cannot change {path}: {why}"));
     match draft.place.read(&path)? {
         None => {
-            let new = grubenv::set(&grubenv::empty(), "next_entry", ENTRY).map_err(not)?;
+            let new = grubenv::set(&grubenv::empty(), "next_entry", GRUB_ENTRY).map_err(not)?;
             draft.make_with(&path, new, Ours::Whole)
         }
         Some(found) => {
@@ -120,7 +122,7 @@ fn next_entry(draft: &mut Draft<'_>, loader: &Loader) -> Result<()> {
                     "{path} asks for another entry at the next boot (next_entry); boot that first"
                 )));
             }
-            let new = grubenv::set(&found.bytes, "next_entry", ENTRY).map_err(not)?;
+            let new = grubenv::set(&found.bytes, "next_entry", GRUB_ENTRY).map_err(not)?;
             draft.replace(&path, found, new, Ours::NextEntry);
             Ok(())
         }
