@@ -71,12 +71,23 @@ fn exist(machine: &Machine, cpus: &CpuSet) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// CPUs that isolated partitions of others hold; those of a shield of ours are not meant.
+/// CPUs that isolated partitions of others hold; those of a shield of ours are not meant, nor those
+/// of `isolcpus=`, which the kernel shows in the same file (`cpuset.cpus.isolated`).
 pub(crate) fn taken(machine: &Machine) -> CpuSet {
     let ours = format!("/{}", crate::SHIELD_GROUP);
-    let own = machine.cgroups.groups.iter().find(|group| group.path == ours);
-    let own = own.and_then(|group| group.cpus.clone()).unwrap_or_default();
-    machine.cgroups.v2_isolated.clone().unwrap_or_default().difference(&own)
+    let is_ours = |path: &str| path == ours || path.starts_with(&format!("{ours}/"));
+    let mut held = machine.cgroups.v2_isolated.clone().unwrap_or_default();
+    held = held.difference(&machine.isolated.clone().unwrap_or_default());
+    let mut own = CpuSet::default();
+    for group in &machine.cgroups.groups {
+        let cpus = group.cpus.clone().unwrap_or_default();
+        if is_ours(&group.path) {
+            own = own.union(&cpus);
+        } else if group.partition.as_deref() == Some("isolated") {
+            held = held.union(&cpus);
+        }
+    }
+    held.difference(&own)
 }
 
 fn not_taken(machine: &Machine, cpus: &CpuSet) -> Result<(), PlanError> {

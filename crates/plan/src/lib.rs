@@ -4,6 +4,7 @@
 //! order in which they must be taken. [`chain::parse`] reads a chain file.
 #![forbid(unsafe_code)]
 
+pub mod boot;
 pub mod chain;
 pub mod check;
 mod choose;
@@ -54,7 +55,7 @@ pub fn plan(machine: &Machine, chain: &Chain, mode: Mode) -> Result<Plan, PlanEr
     let cpus = choose::cpus(machine, chain, &mut reasons, &mut findings)?;
     let housekeeping = machine.online.difference(&cpus).difference(&choose::taken(machine));
     let mechanism = mechanism(machine, &mut reasons);
-    let shield = Shield { entry: entry(machine, mechanism), cpus, housekeeping, mechanism };
+    let shield = Shield { entry: entry(machine, mechanism, &cpus), cpus, housekeeping, mechanism };
     let links = links::find(machine, chain, &shield, &mut findings)?;
     let steps = steps::steps(machine, &shield, &links, mode, &mut findings);
     Ok(Plan {
@@ -69,6 +70,16 @@ pub fn plan(machine: &Machine, chain: &Chain, mode: Mode) -> Result<Plan, PlanEr
 
 /// Name of the group that the chain enters.
 pub(crate) const SHIELD_GROUP: &str = "quietcores";
+/// The v2 group that becomes the partition.
+///
+/// On CPUs of `isolcpus=domain` Linux 6.12 refuses a partition right below the root ("partition
+/// config conflicts with housekeeping setup") and takes a remote one, whose parent is an ordinary
+/// group. Kernels that know remote partitions show `cpuset.cpus.isolated`.
+pub(crate) fn shield_group(machine: &Machine, cpus: &CpuSet) -> &'static str {
+    let at_boot = machine.isolated.as_ref().is_some_and(|isolated| isolated.intersects(cpus));
+    if at_boot && machine.cgroups.v2_isolated.is_some() { "quietcores/chain" } else { SHIELD_GROUP }
+}
+
 /// Name of the group that everybody else is moved to (v1).
 pub(crate) const REST_GROUP: &str = "quietcores-rest";
 
@@ -98,10 +109,14 @@ fn mechanism(machine: &Machine, reasons: &mut Vec<String>) -> Mechanism {
     }
 }
 
-fn entry(machine: &Machine, mechanism: Mechanism) -> Option<Entry> {
+fn entry(machine: &Machine, mechanism: Mechanism, cpus: &CpuSet) -> Option<Entry> {
     match mechanism {
         Mechanism::PartitionV2 => Some(Entry {
-            file: format!("{}/{SHIELD_GROUP}/cgroup.procs", machine.cgroups.v2.as_ref()?),
+            file: format!(
+                "{}/{}/cgroup.procs",
+                machine.cgroups.v2.as_ref()?,
+                shield_group(machine, cpus)
+            ),
             whole_process: true,
         }),
         Mechanism::SetsV1 => Some(Entry {
@@ -122,4 +137,63 @@ pub(crate) fn warning(id: &str, title: impl Into<String>) -> Finding {
 
 pub(crate) fn say(cpus: &CpuSet) -> String {
     if cpus.len() == 1 { format!("CPU {cpus}") } else { format!("CPUs {cpus}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quiet_types::{chain::Choice, machine::Cgroups, plan::Action};
+
+    fn groups(isolated: &str, remote: bool) -> (Vec<String>, String) {
+        let mut machine = Machine {
+            online: "0-3".parse().unwrap(),
+            possible: "0-3".parse().unwrap(),
+            isolated: Some(isolated.parse().unwrap()),
+            cgroups: Cgroups {
+                v2: Some("/sys/fs/cgroup".into()),
+                v2_cpuset: true,
+                // The kernel shows those of isolcpus= here too.
+                v2_isolated: remote.then(|| isolated.parse().unwrap()),
+                ..Cgroups::default()
+            },
+            ..Machine::default()
+        };
+        for id in machine.online.clone().iter() {
+            machine.cpus.push(quiet_types::machine::Cpu {
+                id,
+                online: true,
+                core: None,
+                package: None,
+                siblings: [id].into_iter().collect(),
+                llc: CpuSet::default(),
+                llc_kib: None,
+                node: None,
+                capacity: None,
+                kind: None,
+                governor: None,
+                max_khz: None,
+                current_khz: None,
+                resume_latency: None,
+                idle_states: Vec::new(),
+                steal_ticks: None,
+            });
+        }
+        let chain = Chain { cpus: Choice::These("2-3".parse().unwrap()), ..Chain::default() };
+        let plan = plan(&machine, &chain, Mode::Sleeping).unwrap();
+        let made = plan.steps.iter().filter_map(|step| match &step.action {
+            Action::Group { path, .. } => Some(path.clone()),
+            _ => None,
+        });
+        (made.collect(), plan.shield.entry.unwrap().file)
+    }
+
+    #[test]
+    fn cpus_isolated_at_boot_get_a_remote_partition_where_the_kernel_knows_them() {
+        let top = "/sys/fs/cgroup/quietcores";
+        let below = format!("{top}/chain");
+        let entry = |group: &str| format!("{group}/cgroup.procs");
+        assert_eq!(groups("", true), (vec![top.into()], entry(top)));
+        assert_eq!(groups("2-3", true), (vec![top.into(), below.clone()], entry(&below)));
+        assert_eq!(groups("2-3", false), (vec![top.into()], entry(top)));
+    }
 }

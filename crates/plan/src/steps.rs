@@ -1,7 +1,7 @@
 //! The steps to a shield, in the order that works: what is born, then who may run, then what
 //! interrupts, then the chain itself.
 
-use crate::{Mode, REST_GROUP, SHIELD_GROUP, links::Found, say, warning};
+use crate::{Mode, REST_GROUP, SHIELD_GROUP, links::Found, say, shield_group, warning};
 use quiet_types::{
     CpuSet, Finding, Machine,
     machine::{Policy, Scheduling, Task},
@@ -101,10 +101,27 @@ impl List<'_> {
             form,
             need,
         };
+        let group = shield_group(self.machine, &self.shield.cpus);
+        if group != SHIELD_GROUP {
+            self.push(
+                Need::Essential,
+                Action::Group {
+                    path: format!("{mount}/{SHIELD_GROUP}"),
+                    files: vec![
+                        file("cpuset.cpus", &cpus, Form::List, Need::Essential),
+                        file("cpuset.cpus.exclusive", &cpus, Form::List, Need::Essential),
+                        file("cgroup.subtree_control", "+cpuset", Form::Word, Need::Essential),
+                    ],
+                },
+                None,
+                "these CPUs were isolated at boot: some kernels then take only a partition whose \
+                 parent is none",
+            );
+        }
         self.push(
             Need::Essential,
             Action::Group {
-                path: format!("{mount}/{SHIELD_GROUP}"),
+                path: format!("{mount}/{group}"),
                 files: vec![
                     file("cpuset.cpus", &cpus, Form::List, Need::Essential),
                     // Linux 6.7 and newer: the CPUs are claimed even where siblings name them too.

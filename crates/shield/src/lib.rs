@@ -13,6 +13,7 @@ mod fault;
 mod hold;
 mod journal;
 mod lives;
+pub mod persist;
 mod residents;
 mod revert;
 mod state;

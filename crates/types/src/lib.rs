@@ -14,6 +14,8 @@ mod units;
 pub use units::{CpuId, Nanos};
 
 #[cfg(feature = "std")]
+pub mod boot;
+#[cfg(feature = "std")]
 pub mod chain;
 #[cfg(feature = "std")]
 pub mod check;

@@ -1,0 +1,499 @@
+//! `persist`
+
+use super::plan::{Wish, machine, make};
+use crate::face;
+use anyhow::{Context, bail};
+use quiet_linux::{Root, System};
+use quiet_plan::boot::{self, Extra, Line};
+use quiet_shield::{
+    DEFAULT_STATE,
+    persist::{
+        self, CHAIN, Kind, Loader, NoRunner, Place, Proposal, Record, Request, Runner, Service,
+        Stage, SystemRunner, Term,
+    },
+};
+use quiet_types::{
+    Finding, Machine, Severity,
+    boot::{Asked, Mode},
+    printable,
+};
+use std::{
+    fmt::Write as _,
+    io::{BufRead, IsTerminal, stdin},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+/// Keep it across reboots: boot parameters, and a systemd unit that applies the chain
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  quietcores persist --cpus 2-3 --dry-run     shows the parameters and every change of a file
+  quietcores persist living-room.toml         for a chain: shows, asks, writes; then reboot
+  quietcores persist --cpus 3 --never-sleep   for a loop that never sleeps: no tick either
+  quietcores persist living-room.toml --trial for the next boot only, kept once all is good
+  quietcores persist --bless                  keep the trial that is running
+Exit status: 0 done, 1 done with something left out (named), or a trial that is not good, 2 nothing is changed.")]
+pub struct Args {
+    #[command(flatten)]
+    wish: Wish,
+    /// Parameters beside those of the mode
+    #[arg(long = "with", value_name = "NAME,...", value_enum, value_delimiter = ',')]
+    extras: Vec<Named>,
+    /// For one boot only: the old entry stays the default until the trial is blessed
+    #[arg(long, conflicts_with = "bless")]
+    trial: bool,
+    /// Keep the trial that is running, if all it asked for is in force
+    #[arg(long, conflicts_with_all = ["chain", "cpus", "never_sleep", "extras", "loader"])]
+    bless: bool,
+    /// Which boot loader, where the files of several are found
+    #[arg(long, value_name = "NAME", value_parser = loader_name)]
+    loader: Option<Kind>,
+    /// Boot parameters only, no systemd unit
+    #[arg(long)]
+    no_unit: bool,
+    /// The installed program that the unit runs [default: this one]
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Show what would be written, and write nothing
+    #[arg(long, short = 'n')]
+    dry_run: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+    /// Print the result as JSON on standard output
+    #[arg(long)]
+    json: bool,
+    /// Work on the tree of files in DIR in place of this machine; runs no program
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Directory of the record [default: /var/lib/quietcores, within --root]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+/// A boot parameter by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Named {
+    /// Interrupt handlers in threads, so that they can have priorities (not needed on PREEMPT_RT)
+    Threadirqs,
+    /// The CPUs' ticks do not fall together
+    SkewTick,
+    /// No alarm about a thread that never sleeps
+    Nosoftlockup,
+    /// Threads that invoke RCU callbacks poll
+    RcuNocbPoll,
+}
+
+fn loader_name(name: &str) -> Result<Kind, String> {
+    let known = || Kind::ALL.map(|(_, name)| name).join(", ");
+    Kind::ALL
+        .iter()
+        .find(|(_, known)| *known == name)
+        .map(|(kind, _)| *kind)
+        .ok_or_else(|| format!("known are {}", known()))
+}
+
+/// Where `persist` and `unpersist` work.
+pub struct Site {
+    /// Its files.
+    pub place: Place,
+    /// Where the machine is read.
+    pub root: Root,
+    /// The state directory.
+    pub state: PathBuf,
+}
+
+impl Site {
+    /// This machine, or a tree of files.
+    pub fn of(root: Option<&Path>, state: Option<&Path>) -> anyhow::Result<Site> {
+        let default = Path::new(DEFAULT_STATE);
+        Ok(match root {
+            None => Site {
+                place: Place::system()?,
+                root: Root::system()?,
+                state: state.unwrap_or(default).to_owned(),
+            },
+            Some(dir) => {
+                let below = dir.join(default.strip_prefix("/").unwrap_or(default));
+                Site {
+                    place: Place::at(dir)?,
+                    root: Root::at(dir)?,
+                    state: state.map_or(below, Path::to_owned),
+                }
+            }
+        })
+    }
+
+    /// What runs the loader's programs here.
+    pub fn runner(&self) -> &'static dyn Runner {
+        if self.place.is_system() { &SystemRunner } else { &NoRunner }
+    }
+
+    fn make_state_parent(&self) -> anyhow::Result<()> {
+        let parent = self.state.parent().unwrap_or(&self.state);
+        std::fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))
+    }
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let site = Site::of(args.root.as_deref(), args.state.as_deref())?;
+    if !args.dry_run {
+        need_root(&site)?;
+    }
+    if args.bless {
+        return bless(&args, &site);
+    }
+    if !args.dry_run || rustix::process::geteuid().is_root() {
+        persist::vacant(&site.state)?;
+    }
+    let machine = machine(&site.root)?;
+    let (asked, mut findings) = asked(&args, &machine)?;
+    let loader = the_loader(&site.place, args.loader, &asked)?;
+    let (asked, more) = reconciled(&site.place, &loader, &asked, &machine)?;
+    findings.extend(more);
+    if findings.iter().any(|finding| finding.severity == Severity::Problem) {
+        bail!("nothing is changed:\n{}", findings_text(&findings).trim_end());
+    }
+    let service = if args.no_unit { None } else { service(&args, &site, &asked, &mut findings)? };
+    let term = if args.trial { Term::OneBoot } else { Term::Lasting };
+    let request = Request { asked: &asked, loader: &loader, service: service.as_ref(), term };
+    let proposal = persist::propose(&site.place, &request)?;
+    findings.extend(proposal.findings.iter().cloned());
+    finish(&args, &site, &proposal, &findings)
+}
+
+fn finish(
+    args: &Args,
+    site: &Site,
+    proposal: &Proposal,
+    findings: &[Finding],
+) -> anyhow::Result<ExitCode> {
+    if args.dry_run || !args.yes {
+        let text = proposal_text(proposal, findings);
+        if !args.json {
+            face::print(&text)?;
+        }
+        if args.dry_run {
+            if args.json {
+                face::print_json(&as_json(proposal, findings, None))?;
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        if args.json && stdin().is_terminal() {
+            face::say(&text);
+        }
+        ask()?;
+    }
+    site.make_state_parent()?;
+    let written = persist::write(&site.place, &site.state, proposal, site.runner())?;
+    if args.json {
+        face::print_json(&as_json(proposal, findings, Some(&written.to_run)))?;
+    } else {
+        if args.yes {
+            face::print(&proposal_text(proposal, findings))?;
+        }
+        face::print(&done_text(proposal, &site.state, &written.to_run))?;
+    }
+    let warned = findings.iter().any(|finding| finding.severity >= Severity::Warning);
+    Ok(if warned { ExitCode::from(face::FINDINGS) } else { ExitCode::SUCCESS })
+}
+
+/// Changes of boot files are root's, and dry runs everybody's.
+pub fn need_root(site: &Site) -> anyhow::Result<()> {
+    if site.place.is_system() && !rustix::process::geteuid().is_root() {
+        bail!("boot files are root's: run this with sudo, or add --dry-run to only look");
+    }
+    Ok(())
+}
+
+fn ask() -> anyhow::Result<()> {
+    if !stdin().is_terminal() {
+        bail!("cannot ask: standard input is no terminal; add --yes to write without asking");
+    }
+    face::say("Write this? [y/N]");
+    let mut answer = String::new();
+    stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
+    if !matches!(answer.trim(), "y" | "Y" | "yes") {
+        bail!("not written; nothing is changed");
+    }
+    Ok(())
+}
+
+fn asked(args: &Args, machine: &Machine) -> anyhow::Result<(Asked, Vec<Finding>)> {
+    let plan = make(&args.wish, machine)?;
+    let mode = if args.wish.never_sleep { Mode::NeverSleepingCore } else { Mode::SleepingChain };
+    let extras = args.extras.iter().map(|named| match named {
+        Named::Threadirqs => Extra::ThreadedIrqs,
+        Named::SkewTick => Extra::SkewedTick,
+        Named::Nosoftlockup => Extra::NoSoftLockup,
+        Named::RcuNocbPoll => Extra::PollRcu,
+    });
+    let wish = boot::Wish { cpus: plan.shield.cpus, mode, extras: extras.collect() };
+    boot::parameters(machine, &wish)
+        .map_err(|finding| anyhow::anyhow!("{}; {}", finding.title, finding.remedy))
+}
+
+fn the_loader(place: &Place, named: Option<Kind>, asked: &Asked) -> anyhow::Result<Loader> {
+    let mut found = persist::loaders(place);
+    if let Some(kind) = named {
+        found.retain(|loader| loader.kind == kind);
+    }
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => bail!(
+            "no boot loader {} was found below {}; add these words to the kernel's command line \
+             by hand: {}",
+            named.map_or("that is known here", Kind::name),
+            place.shown("/boot"),
+            asked.words().join(" ")
+        ),
+        _ => {
+            let each = found
+                .iter()
+                .map(|l| format!("{} ({})", l.kind.name(), printable(&l.evidence, 200)));
+            bail!(
+                "the files of several boot loaders are there: {}; say which one starts this \
+                 machine, with --loader NAME",
+                each.collect::<Vec<String>>().join(", ")
+            )
+        }
+    }
+}
+
+fn reconciled(
+    place: &Place,
+    loader: &Loader,
+    asked: &Asked,
+    machine: &Machine,
+) -> anyhow::Result<(Asked, Vec<Finding>)> {
+    let (entries, longest) = persist::entries_of(place, loader).map_err(anyhow::Error::msg)?;
+    let lines: Vec<Line> =
+        entries.into_iter().map(|entry| Line { place: entry.place, words: entry.words }).collect();
+    Ok(boot::reconcile(asked, &lines, &machine.kernel.boot_parameters, longest))
+}
+
+fn service(
+    args: &Args,
+    site: &Site,
+    asked: &Asked,
+    findings: &mut Vec<Finding>,
+) -> anyhow::Result<Option<Service>> {
+    let systemd = ["/usr/lib/systemd/systemd", "/lib/systemd/systemd"];
+    if !systemd.iter().any(|path| site.place.exists(path)) {
+        findings.push(
+            Finding::new(
+                Severity::Warning,
+                "persist.no_systemd",
+                "no unit is written: this machine has no systemd",
+            )
+            .remedy("let your init system run `quietcores apply ... --yes` at boot"),
+        );
+        return Ok(None);
+    }
+    let program = match &args.program {
+        Some(program) => program.clone(),
+        None => std::env::current_exe().context("cannot find the program itself")?,
+    };
+    if site.place.is_system() {
+        only_roots(&program)?;
+    }
+    let mut apply = Vec::new();
+    let mut chain = None;
+    if let Some(path) = &args.wish.chain {
+        let shown = printable(&path.display().to_string(), 300);
+        chain = Some(std::fs::read(path).with_context(|| format!("cannot read {shown}"))?);
+        apply.push(CHAIN.to_owned());
+    }
+    // The CPUs of the boot parameters, whatever a later plan would choose.
+    apply.extend(["--cpus".to_owned(), asked.cpus.to_string()]);
+    if args.wish.never_sleep {
+        apply.push("--never-sleep".into());
+    }
+    let program = program.to_str().context("the program's path is not UTF-8")?.to_owned();
+    Ok(Some(Service { program, apply, chain }))
+}
+
+/// What root runs at every boot must not be replaceable by anybody else.
+fn only_roots(program: &Path) -> anyhow::Result<()> {
+    let whole = program
+        .canonicalize()
+        .with_context(|| format!("cannot find the program {}", program.display()))?;
+    for part in whole.ancestors() {
+        let meta = part.metadata().with_context(|| format!("cannot look at {}", part.display()))?;
+        if meta.uid() != 0 || meta.mode() & 0o022 != 0 {
+            bail!(
+                "root would run {} at every boot, and others than root can replace {}: install \
+                 the program first (sudo install quietcores /usr/local/bin/), or leave the unit \
+                 out with --no-unit",
+                whole.display(),
+                part.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Keeps the trial: takes its entry back, and writes the same for good.
+fn bless(args: &Args, site: &Site) -> anyhow::Result<ExitCode> {
+    let record = match persist::record(&site.state)? {
+        Some(record) if record.trial && record.stage == Stage::Done => record,
+        Some(record) if record.stage == Stage::Done => {
+            face::print("It is kept already: nothing is on trial.\n")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some(_) => bail!("an earlier persist did not come to its end; run `quietcores unpersist`"),
+        None => bail!("nothing is on trial; `quietcores persist --trial` begins one"),
+    };
+    let findings = standing(site, &record)?;
+    if !findings.is_empty() && args.json {
+        face::print_json(&serde_json::json!({
+            "schema": persist::SCHEMA, "blessed": false, "asked": record.asked, "findings": findings
+        }))?;
+        return Ok(ExitCode::from(face::FINDINGS));
+    }
+    if !findings.is_empty() {
+        face::print(&format!(
+            "Not blessed, and nothing is changed: the next boot is as before the trial.\n{}",
+            findings_text(&findings)
+        ))?;
+        return Ok(ExitCode::from(face::FINDINGS));
+    }
+    if args.dry_run {
+        face::print("The trial is good; without --dry-run it would be kept.\n")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let chain = site.place.read(CHAIN)?.map(|found| found.bytes);
+    let service = match &record.apply {
+        None => None,
+        Some(apply) => {
+            let program = match &args.program {
+                Some(program) => program.clone(),
+                None => std::env::current_exe().context("cannot find the program itself")?,
+            };
+            let program = program.to_str().context("the program's path is not UTF-8")?.to_owned();
+            let chain = chain.filter(|_| apply.first().is_some_and(|first| first == CHAIN));
+            Some(Service { program, apply: apply.clone(), chain })
+        }
+    };
+    let kind = loader_name(&record.loader).ok();
+    let undone = persist::undo(&site.place, &site.state, site.runner())?;
+    if undone.is_some_and(|undone| !undone.is_complete()) {
+        bail!("the trial's entry could not be taken back; run `quietcores unpersist`");
+    }
+    let loader = the_loader(&site.place, kind, &record.asked)?;
+    let request = Request {
+        asked: &record.asked,
+        loader: &loader,
+        service: service.as_ref(),
+        term: Term::Lasting,
+    };
+    let proposal = persist::propose(&site.place, &request)?;
+    let written = persist::write(&site.place, &site.state, &proposal, site.runner())?;
+    if args.json {
+        face::print_json(&as_json(&proposal, &[], Some(&written.to_run)))?;
+    } else {
+        face::print("The trial is good: from now on every boot is like this one.\n")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What speaks against the boot on trial: parameters that are not in force, a shield that is not up.
+fn standing(site: &Site, record: &Record) -> anyhow::Result<Vec<Finding>> {
+    let mut findings = boot::compare(&record.asked, &machine(&site.root)?);
+    if record.apply.is_some() && site.place.is_system() && findings.is_empty() {
+        let status = quiet_shield::status(&System, &site.state)?;
+        if status.shield.is_none() || !status.is_good() {
+            findings.push(
+                Finding::new(
+                    Severity::Problem,
+                    "persist.shield",
+                    "the shield of this boot is not up, or not as it was made",
+                )
+                .remedy("`quietcores status` and `systemctl status quietcores` say why"),
+            );
+        }
+    }
+    Ok(findings)
+}
+
+fn findings_text(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        let sign = match finding.severity {
+            Severity::Problem => "problem",
+            Severity::Warning => "warning",
+            Severity::Note => "note",
+        };
+        let _ = writeln!(text, "{sign}: {}", finding.title);
+        for line in [&finding.evidence, &finding.effect, &finding.remedy] {
+            if !line.is_empty() {
+                let _ = writeln!(text, "    {line}");
+            }
+        }
+    }
+    text
+}
+
+fn proposal_text(proposal: &Proposal, findings: &[Finding]) -> String {
+    let asked = &proposal.asked;
+    let mut text = format!(
+        "CPU {} for the chain ({}), CPU {} for everybody else; boot loader: {}\n\n",
+        asked.cpus,
+        asked.mode.name(),
+        asked.housekeeping,
+        proposal.loader.name()
+    );
+    for parameter in &asked.parameters {
+        let _ = writeln!(text, "  {}\n      {}", parameter.word(), parameter.why);
+    }
+    let _ = write!(text, "\n{}", proposal.diff());
+    if !findings.is_empty() {
+        let _ = write!(text, "\n{}", findings_text(findings));
+    }
+    text
+}
+
+fn done_text(proposal: &Proposal, state: &Path, to_run: &[Vec<String>]) -> String {
+    let mut text = format!(
+        "\nWritten. Every old file lies whole in {}.\n",
+        state.join("persist/old").display()
+    );
+    for command in to_run {
+        let _ = writeln!(text, "Not run, because this is a tree of files: {}", command.join(" "));
+    }
+    let start = persist::how_to_start(proposal.loader);
+    text += &match proposal.term {
+        Term::Lasting => "It takes effect at the next boot: sudo reboot\n\
+                          Then `quietcores status` compares what was asked with what is; \
+                          `quietcores unpersist` takes it back.\n"
+            .to_owned(),
+        Term::OneBoot => format!(
+            "It is for one boot: {start}\nThe boot after that is as before, unless the trial is \
+             blessed: `quietcores persist --bless`{}.\n",
+            if proposal.apply.is_some() { " (its unit does it when all is good)" } else { "" }
+        ),
+    };
+    text
+}
+
+fn as_json(
+    proposal: &Proposal,
+    findings: &[Finding],
+    written: Option<&Vec<Vec<String>>>,
+) -> serde_json::Value {
+    let files: Vec<String> = proposal.steps.iter().map(|step| step.change.what()).collect();
+    serde_json::json!({
+        "schema": persist::SCHEMA,
+        "loader": proposal.loader.name(),
+        "trial": proposal.term == Term::OneBoot,
+        "asked": proposal.asked,
+        "findings": findings,
+        "changes": files,
+        "diff": proposal.diff(),
+        "written": written.is_some(),
+        "to_run": written,
+        "start": persist::how_to_start(proposal.loader),
+    })
+}

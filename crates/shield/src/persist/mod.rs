@@ -1,0 +1,34 @@
+//! What lasts across reboots: boot parameters in the loader's files, and a systemd unit for the
+//! run-time part.
+//!
+//! [`loaders`] finds the boot loader by its files, [`propose`] makes the changes as texts,
+//! [`write`] brings them to the disk, [`undo`] takes them back. The record of it, with every old
+//! text whole, is on disk before the first change: a power cut at any instant leaves a machine that
+//! boots, and that [`undo`] puts back.
+//!
+//! Files of others are edited by adding words at the end of a place; files of ours stand beside.
+
+mod detect;
+pub mod diff;
+mod efi;
+mod error;
+pub mod form;
+mod grub;
+mod grubenv;
+mod place;
+mod propose;
+mod record;
+mod trial;
+mod undo;
+mod unit;
+mod write;
+
+pub use detect::{Entry, Kind, Loader, entries_of, loaders};
+pub use error::{Error, Result};
+pub use place::{Found, Owner, Place};
+pub use propose::{Proposal, Request, Step, Term, propose};
+pub use record::{Change, Ours, Record, SCHEMA, Stage, record};
+pub use trial::how_to_start;
+pub use undo::{Outcome, TakenBack, Undone, undo};
+pub use unit::{CHAIN, Service, UNIT};
+pub use write::{NoRunner, Ran, Runner, SystemRunner, Written, vacant, write};

@@ -1,0 +1,273 @@
+//! What was made to last, kept on disk: enough to take it away again, also by hand.
+//!
+//! `persist.json` in the state directory lists the changes; beside it `persist/old/` and
+//! `persist/new/` hold every changed file whole, under its own path, as plain files: from a rescue
+//! system `cp -a persist/old/boot /` is all that is needed. They are not kept beside the changed
+//! files: boot loaders read whole directories, and an ESP is small.
+
+use super::{
+    error::{Error, Result},
+    form::Form,
+    place::{Owner, split},
+};
+use crate::state::State;
+use quiet_types::boot::Asked;
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+use std::{
+    fs,
+    io::{self, Read, Write},
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+};
+
+/// The schema of `persist.json`.
+pub const SCHEMA: &str = "quietcores.persist/1";
+const NAME: &str = "persist.json";
+const LARGEST: u64 = 16 << 20;
+
+/// How far it got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Changes are being made; a record found so was cut short.
+    Begun,
+    /// All changes are made.
+    Done,
+    /// They are being taken back; a record found so was cut short.
+    Undoing,
+}
+
+/// What was made to last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// How far it got.
+    pub stage: Stage,
+    /// When it was begun, UTC.
+    pub at: String,
+    /// The boot loader: `grub`, `systemd-boot` ...
+    pub loader: String,
+    /// For one boot only, until it is blessed.
+    pub trial: bool,
+    /// What is asked of the next boots.
+    pub asked: Asked,
+    /// The arguments of `apply` in the systemd unit; `None` where no unit was written.
+    pub apply: Option<Vec<String>>,
+    /// The changes, in the order in which they are made.
+    pub changes: Vec<Change>,
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Change {
+    /// A directory made.
+    Dir {
+        /// Where.
+        path: String,
+    },
+    /// A file edited, or made where `old` is `None`. Its texts lie in `persist/`.
+    File {
+        /// Where.
+        path: String,
+        /// What it holds of ours.
+        ours: Ours,
+        /// Whose it was; `None` where there was none.
+        old: Option<Owner>,
+        /// Whose it is.
+        new: Owner,
+    },
+    /// A link made.
+    Link {
+        /// Where.
+        path: String,
+        /// Where it points.
+        target: String,
+    },
+    /// A program run that makes a file anew from the changes before.
+    Generate {
+        /// The program and its arguments.
+        command: Vec<String>,
+        /// The file it makes; the old one lies in `persist/old`, the new one, once it ran, in
+        /// `persist/new`.
+        path: String,
+        /// Whose it was.
+        old: Owner,
+    },
+    /// One boot of an entry asked of the firmware.
+    OneShot {
+        /// Its file name.
+        entry: String,
+    },
+}
+
+/// What a changed file holds of ours: what is taken out where others have changed it since.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub enum Ours {
+    /// These words, in this form.
+    Words {
+        /// The form of the file.
+        form: Form,
+        /// The words.
+        words: Vec<String>,
+    },
+    /// The whole file.
+    Whole,
+    /// A marked block of lines.
+    Block,
+    /// The variable `next_entry` of GRUB's environment block, where it names our trial.
+    NextEntry,
+}
+
+impl Change {
+    /// What is changed, for people.
+    pub fn what(&self) -> String {
+        match self {
+            Change::Dir { path } | Change::File { path, .. } | Change::Link { path, .. } => {
+                path.clone()
+            }
+            Change::Generate { path, .. } => path.clone(),
+            Change::OneShot { .. } => "the firmware's one-shot entry".into(),
+        }
+    }
+}
+
+/// Which of the two texts of a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Side {
+    Old,
+    New,
+}
+
+/// The record and its texts in a state directory.
+pub(super) struct Shelf<'a> {
+    state: &'a State,
+}
+
+impl<'a> Shelf<'a> {
+    pub fn of(state: &'a State) -> Shelf<'a> {
+        Shelf { state }
+    }
+
+    fn text_path(&self, side: Side, path: &str) -> PathBuf {
+        let side = match side {
+            Side::Old => "old",
+            Side::New => "new",
+        };
+        self.state.path().join("persist").join(side).join(path.trim_start_matches('/'))
+    }
+
+    /// Keeps a text; on disk when this returns.
+    pub fn keep(&self, side: Side, path: &str, bytes: &[u8]) -> Result<()> {
+        let to = self.text_path(side, path);
+        let write = || -> io::Result<()> {
+            let dir = to.parent().unwrap_or(self.state.path());
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+            let mut file = fs::File::create(&to)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            // Every directory on the way may be new.
+            for dir in dir.ancestors().take_while(|dir| dir.starts_with(self.state.path())) {
+                fs::File::open(dir)?.sync_all()?;
+            }
+            Ok(())
+        };
+        write().map_err(|e| Error::io("keep", &to.display().to_string(), &e))
+    }
+
+    /// A kept text; `None` where none was kept.
+    pub fn text(&self, side: Side, path: &str) -> Result<Option<Vec<u8>>> {
+        let from = self.text_path(side, path);
+        match fs::read(&from) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io("read", &from.display().to_string(), &e)),
+        }
+    }
+
+    /// Writes the record aside and renames it; on disk when this returns.
+    pub fn write(&self, record: &Record) -> Result<()> {
+        let path = self.state.path().join(NAME).display().to_string();
+        let write = || -> io::Result<()> {
+            let aside = "persist.json.new";
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+            let mut file = self.state.open_file(aside, flags)?;
+            let mut text = serde_json::to_vec_pretty(record).map_err(io::Error::other)?;
+            text.push(b'\n');
+            file.write_all(&text)?;
+            file.sync_all()?;
+            fs::rename(self.state.path().join(aside), self.state.path().join(NAME))?;
+            self.state.sync()
+        };
+        write().map_err(|e| Error::io("write", &path, &e))
+    }
+
+    /// The record; `None` where nothing was made to last.
+    pub fn read(&self) -> Result<Option<Record>> {
+        let path = self.state.path().join(NAME).display().to_string();
+        let file = match self.state.open_file(NAME, OFlags::RDONLY) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::io("read", &path, &e)),
+        };
+        let mut bytes = Vec::new();
+        file.take(LARGEST).read_to_end(&mut bytes).map_err(|e| Error::io("read", &path, &e))?;
+        let record: Record = serde_json::from_slice(&bytes).map_err(|e| {
+            Error::new(format!(
+                "cannot understand {path}: {e}; the old texts lie beside it in persist/old"
+            ))
+        })?;
+        if record.schema != SCHEMA {
+            return Err(Error::new(format!(
+                "{path} was written by another version of quietcores ({}); use that one",
+                quiet_types::printable(&record.schema, 60)
+            )));
+        }
+        Ok(Some(record))
+    }
+
+    /// Forgets the record, then its texts: in this order, so that a record never lacks a text.
+    pub fn forget(&self) -> Result<()> {
+        let path = self.state.path().join(NAME);
+        match fs::remove_file(&path) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(Error::io("remove", &path.display().to_string(), &e)),
+        }
+        let fail = |e: &io::Error| Error::io("remove", &path.display().to_string(), e);
+        self.state.sync().map_err(|e| fail(&e))?;
+        self.clear();
+        Ok(())
+    }
+
+    /// Texts that no record speaks of.
+    pub fn clear(&self) {
+        let _ = fs::remove_dir_all(self.state.path().join("persist"));
+    }
+}
+
+/// The record in a state directory; `None` where nothing was made to last.
+///
+/// # Errors
+/// When the directory cannot be used or the record makes no sense.
+pub fn record(state: &Path) -> Result<Option<Record>> {
+    match State::open(state)? {
+        Some(state) => Shelf::of(&state).read(),
+        None => Ok(None),
+    }
+}
+
+/// The directories on the way to a file that are not there yet, outermost first.
+pub(super) fn missing_dirs(place: &super::Place, path: &str) -> Vec<String> {
+    let mut missing = Vec::new();
+    let mut dir = split(path).0;
+    while dir != "/" && !place.exists(dir) {
+        missing.push(dir.to_owned());
+        dir = split(dir).0;
+    }
+    missing.reverse();
+    missing
+}

@@ -1,0 +1,260 @@
+//! One boot on trial: an entry of its own that the loader starts once, the old default untouched.
+
+use super::{
+    detect::{BOOT_DIRS, Kind, Loader},
+    efi,
+    error::{Error, Result},
+    form::{self, Form},
+    grub, grubenv,
+    place::Place,
+    propose::{Draft, Step},
+    record::{Change, Ours},
+};
+
+/// The trial's entry in GRUB's menu. GRUB takes what begins with a digit for a number, and sorts
+/// entry files by name, the highest first: a capital comes last.
+pub const GRUB_ENTRY: &str = "A-quietcores-trial";
+/// Its file, where GRUB reads boot loader entries.
+pub const GRUB_FILE: &str = "A-quietcores-trial.conf";
+/// Its file for systemd-boot, which reads names in lower case and sorts the same way.
+pub const ENTRY_FILE: &str = "00-quietcores-trial.conf";
+
+/// How a person starts a trial that was prepared.
+pub fn how_to_start(kind: Kind) -> &'static str {
+    match kind {
+        Kind::RaspberryPi => "sudo reboot '0 tryboot'",
+        _ => "sudo reboot",
+    }
+}
+
+/// The changes for one boot on trial.
+pub(super) fn steps(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) -> Result<()> {
+    match loader.kind {
+        Kind::Grub | Kind::GrubMkconfig => grub_entry(draft, loader, words),
+        Kind::GrubBls => {
+            let dir = format!("/boot/loader/entries/{GRUB_FILE}");
+            entry_file(draft, loader, words, &dir)?;
+            next_entry(draft, loader)
+        }
+        Kind::SystemdBoot => {
+            if !efi::takes_one_shot(draft.place) {
+                return Err(none("this systemd-boot does not take one-shot entries"));
+            }
+            let dir = BOOT_DIRS
+                .iter()
+                .find(|dir| {
+                    loader.files.iter().any(|(path, _)| path.starts_with(&format!("{dir}/loader/")))
+                })
+                .unwrap_or(&"/boot");
+            entry_file(draft, loader, words, &format!("{dir}/loader/entries/{ENTRY_FILE}"))?;
+            let change = Change::OneShot { entry: ENTRY_FILE.into() };
+            draft.steps.push(Step { change, old: None, new: None });
+            Ok(())
+        }
+        Kind::RaspberryPi => tryboot(draft, loader, words),
+        Kind::Extlinux => Err(none(
+            "extlinux and syslinux have no one-shot entry that can be asked for by a file",
+        )),
+        Kind::Armbian | Kind::UEnv => Err(none("U-Boot's environment files have no one-shot form")),
+        Kind::Uki => Err(none("a unified kernel image would have to be built for it")),
+    }
+}
+
+fn none(why: &str) -> Error {
+    Error::new(format!(
+        "no trial boot here: {why}; persist without --trial, and keep a way to change the boot \
+         entry by hand"
+    ))
+}
+
+fn grub_entry(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) -> Result<()> {
+    let path = loader.generated.clone().unwrap_or_default();
+    let cfg = draft.place.read(&path)?.map(|found| found.bytes).unwrap_or_default();
+    let text = String::from_utf8_lossy(&cfg);
+    if !text.contains("custom.cfg") || !text.contains("next_entry") {
+        return Err(none(
+            "GRUB's menu reads no custom.cfg or no next_entry (made by an own script?)",
+        ));
+    }
+    let all = grub::own_entries(&cfg);
+    let release = release(draft.place);
+    let ordinary = || all.iter().filter(|entry| !entry.rescue);
+    let entry = ordinary()
+        .find(|entry| release.as_ref().is_some_and(|r| entry.kernel.ends_with(&format!("-{r}"))))
+        .or_else(|| ordinary().next())
+        .ok_or_else(|| none("GRUB's menu has no entry for Linux"))?;
+    let block = grub::trial_block(&cfg, entry, words);
+    let custom = format!("{}/custom.cfg", path.trim_end_matches("/grub.cfg"));
+    match draft.place.read(&custom)? {
+        None => draft.make_with(&custom, block.into_bytes(), Ours::Whole)?,
+        Some(found) => {
+            if grub::without_block(&found.bytes).is_some() {
+                return Err(Error::new(format!("{custom} holds a trial already; unpersist first")));
+            }
+            let mut new = found.bytes.clone();
+            if !new.is_empty() && !new.ends_with(b"\n") {
+                return Err(Error::new(format!(
+                    "cannot change {custom}: its last line has no end"
+                )));
+            }
+            new.extend_from_slice(block.as_bytes());
+            draft.replace(&custom, found, new, Ours::Block);
+        }
+    }
+    next_entry(draft, loader)
+}
+
+/// `next_entry` of GRUB's environment block, as `grub-reboot` sets it.
+fn next_entry(draft: &mut Draft<'_>, loader: &Loader) -> Result<()> {
+    let cfg = loader.generated.clone().unwrap_or_default();
+    let path = format!("{}/grubenv", cfg.trim_end_matches("/grub.cfg"));
+    writable_by_grub(draft.place, &path)?;
+    let not = |why: String| Error::new(format!("cannot change {path}: {why}"));
+    match draft.place.read(&path)? {
+        None => {
+            let new = grubenv::set(&grubenv::empty(), "next_entry", GRUB_ENTRY).map_err(not)?;
+            draft.make_with(&path, new, Ours::Whole)
+        }
+        Some(found) => {
+            let range = grubenv::variable(&found.bytes, "next_entry").map_err(not)?;
+            if range.is_some_and(|range| !found.bytes[range].is_empty()) {
+                return Err(Error::new(format!(
+                    "{path} asks for another entry at the next boot (next_entry); boot that first"
+                )));
+            }
+            let new = grubenv::set(&found.bytes, "next_entry", GRUB_ENTRY).map_err(not)?;
+            draft.replace(&path, found, new, Ours::NextEntry);
+            Ok(())
+        }
+    }
+}
+
+/// GRUB forgets `next_entry` by writing its block: where it cannot, the trial would come again at
+/// every boot.
+fn writable_by_grub(place: &Place, path: &str) -> Result<()> {
+    if !place.is_system() {
+        return Ok(());
+    }
+    let real = place.real(path).unwrap_or_else(|| path.to_owned());
+    let mounts = place.text("/proc/self/mountinfo").unwrap_or_default();
+    match mount_of(&mounts, &real) {
+        Some((kind, device)) if !can_write(&kind, &device) => Err(none(&format!(
+            "GRUB cannot write its environment block on {kind} ({device}), and would start the \
+             trial again at every boot"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn can_write(kind: &str, device: &str) -> bool {
+    let plain = ["ext2", "ext3", "ext4", "xfs", "vfat"].contains(&kind);
+    plain && !["/dev/mapper/", "/dev/dm-", "/dev/md"].iter().any(|start| device.starts_with(start))
+}
+
+/// File system and device of the mount that holds a path, by proc_pid_mountinfo(5).
+fn mount_of(mounts: &str, path: &str) -> Option<(String, String)> {
+    let mut best: Option<(usize, (String, String))> = None;
+    for line in mounts.lines() {
+        let Some((before, after)) = line.split_once(" - ") else { continue };
+        let Some(point) = before.split(' ').nth(4) else { continue };
+        let inside = point == "/"
+            || path
+                .strip_prefix(point)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let mut words = after.split(' ');
+        let (Some(kind), Some(device)) = (words.next(), words.next()) else { continue };
+        if inside && best.as_ref().is_none_or(|(length, _)| point.len() >= *length) {
+            best = Some((point.len(), (kind.to_owned(), device.to_owned())));
+        }
+    }
+    best.map(|(_, mount)| mount)
+}
+
+fn release(place: &Place) -> Option<String> {
+    place.text("/proc/sys/kernel/osrelease").map(|text| text.trim().to_owned())
+}
+
+fn entry_file(draft: &mut Draft<'_>, loader: &Loader, words: &[String], path: &str) -> Result<()> {
+    let release = release(draft.place);
+    let selected = efi::variable(draft.place, "LoaderEntrySelected");
+    let mut best: Option<(u8, Vec<u8>)> = None;
+    for (file, form) in &loader.files {
+        if *form != Form::Bls {
+            continue;
+        }
+        let Some(found) = draft.place.read(file)? else { continue };
+        let Ok(spots) = form::spots(form, &found.bytes) else { continue };
+        if spots.iter().all(|spot| spot.rescue) {
+            continue;
+        }
+        let text = String::from_utf8_lossy(&found.bytes);
+        let runs = release.as_ref().is_some_and(|release| text.contains(release.as_str()));
+        let chosen = selected.as_ref().is_some_and(|name| file.ends_with(&format!("/{name}")));
+        let rank = if chosen { 2 } else { u8::from(runs) };
+        if best.as_ref().is_none_or(|(other, _)| rank >= *other) {
+            best = Some((rank, found.bytes));
+        }
+    }
+    let (_, text) =
+        best.ok_or_else(|| none("there is no entry for Linux with parameters of its own"))?;
+    let new = form::add(&Form::Bls, &retitled(&text), words).map_err(|why| none(&why))?;
+    draft.make(path, new)
+}
+
+fn retitled(entry: &[u8]) -> Vec<u8> {
+    let mut new =
+        b"# Written by `quietcores persist --trial`.\ntitle quietcores: one boot on trial\n"
+            .to_vec();
+    for line in entry.split_inclusive(|b| *b == b'\n') {
+        let is_title =
+            line.starts_with(b"title") && line.get(5).is_some_and(u8::is_ascii_whitespace);
+        if !is_title {
+            new.extend_from_slice(line);
+        }
+    }
+    new
+}
+
+/// tryboot.txt stands in for config.txt for one boot and names another command line.
+///
+/// # Source
+/// The Raspberry Pi documentation, "tryboot" under config.txt.
+fn tryboot(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) -> Result<()> {
+    let (path, form) = loader.files.first().ok_or_else(|| none("there is no cmdline.txt"))?;
+    let dir = ["/boot/firmware", "/boot"]
+        .into_iter()
+        .find(|dir| draft.place.exists(&format!("{dir}/config.txt")))
+        .unwrap_or("/boot/firmware");
+    let found = draft.place.read(path)?.ok_or_else(|| none("there is no cmdline.txt"))?;
+    let line = form::add(form, &found.bytes, words)
+        .map_err(|why| Error::new(format!("cannot understand {path}: {why}")))?;
+    let config = draft.place.read(&format!("{dir}/config.txt"))?.map(|found| found.bytes);
+    let mut config = config.unwrap_or_default();
+    if !config.is_empty() && !config.ends_with(b"\n") {
+        config.push(b'\n');
+    }
+    config.extend_from_slice(
+        b"[all]\n# quietcores: one boot on trial\ncmdline=cmdline-quietcores.txt\n",
+    );
+    let folder = super::place::split(path).0.to_owned();
+    draft.make(&format!("{folder}/cmdline-quietcores.txt"), line)?;
+    draft.make(&format!("{dir}/tryboot.txt"), config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_of_a_file_is_the_innermost_one() {
+        let mounts = "22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n\
+                      30 22 254:2 / /boot rw shared:9 - btrfs /dev/vda2 rw\n\
+                      31 30 8:1 / /boot/efi rw - vfat /dev/sda1 rw\n";
+        let mount = |path| mount_of(mounts, path).unwrap().0;
+        assert_eq!(mount("/boot/grub/grubenv"), "btrfs");
+        assert_eq!(mount("/boot/efi/x"), "vfat");
+        assert_eq!(mount("/bootstrap"), "ext4");
+        assert!(!can_write("btrfs", "/dev/vda2") && !can_write("ext4", "/dev/mapper/vg-boot"));
+        assert!(can_write("ext4", "/dev/nvme0n1p2"));
+    }
+}

@@ -1,0 +1,275 @@
+//! Taking it back: to the byte where nobody else has written since, else only what is ours.
+
+use super::{
+    detect, efi,
+    error::{Error, Result},
+    form::{self, Form},
+    grub, grubenv,
+    place::{Owner, Place},
+    record::{Change, Ours, Record, Shelf, Side, Stage},
+    write::{Runner, generate},
+};
+use crate::{fault, state::State};
+use serde::Serialize;
+use std::path::Path;
+
+/// The schema of [`Undone`].
+pub const SCHEMA: &str = "quietcores.unpersist/1";
+
+/// What was taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Undone {
+    /// `quietcores.unpersist/1`.
+    pub schema: String,
+    /// The boot loader.
+    pub loader: String,
+    /// It had been cut short: a persist or an unpersist that did not come to its end.
+    pub leftover: bool,
+    /// Every change, last one first.
+    pub items: Vec<TakenBack>,
+}
+
+/// One change and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TakenBack {
+    /// A path, for people.
+    pub what: String,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What became of a change that was taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Outcome {
+    /// It is as it was, to the byte.
+    Restored,
+    /// It was as before: never done, or taken back earlier.
+    Untouched,
+    /// Others have changed it since: ours is taken out of it, theirs stays.
+    Cleaned,
+    /// Others have changed it since, and nothing of ours is left in it.
+    Left,
+    /// It is not there any more.
+    Gone,
+    /// It was made anew by the loader's own program.
+    Regenerated,
+    /// It cannot be taken back now; the record is kept, and unpersist can be run again.
+    Refused {
+        /// Why, and what to do.
+        reason: String,
+    },
+}
+
+impl Outcome {
+    /// Whether it has to be tried again.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Outcome::Refused { .. })
+    }
+}
+
+impl Undone {
+    /// Whether nothing has to be tried again.
+    pub fn is_complete(&self) -> bool {
+        !self.items.iter().any(|item| item.outcome.is_refused())
+    }
+
+    /// Whether every file is as it was, or as its own program makes it.
+    pub fn is_exact(&self) -> bool {
+        self.is_complete()
+            && !self
+                .items
+                .iter()
+                .any(|item| matches!(item.outcome, Outcome::Cleaned | Outcome::Left))
+    }
+}
+
+/// Takes back what was made to last, whole or cut short; `None` where nothing was.
+///
+/// # Errors
+/// When the state directory or the record cannot be used.
+pub fn undo(place: &Place, state: &Path, runner: &dyn Runner) -> Result<Option<Undone>> {
+    let Some(state) = State::open(state)? else { return Ok(None) };
+    let _lock = state.lock()?;
+    let shelf = Shelf::of(&state);
+    let Some(mut record) = shelf.read()? else {
+        // Texts of a persist that was cut before its record: nothing was changed.
+        shelf.clear();
+        return Ok(None);
+    };
+    let leftover = record.stage != Stage::Done;
+    record.stage = Stage::Undoing;
+    shelf.write(&record)?;
+    fault::point();
+    let items = take_back(place, &shelf, &record, runner);
+    let undone = Undone { schema: SCHEMA.into(), loader: record.loader.clone(), leftover, items };
+    if undone.is_complete() {
+        shelf.forget()?;
+    }
+    Ok(Some(undone))
+}
+
+pub(super) fn take_back(
+    place: &Place,
+    shelf: &Shelf<'_>,
+    record: &Record,
+    runner: &dyn Runner,
+) -> Vec<TakenBack> {
+    let hand = Hand { place, shelf, runner };
+    let mut items = Vec::new();
+    let generated = |change: &&Change| matches!(change, Change::Generate { .. });
+    let first = record.changes.iter().rev().filter(|change| !generated(change));
+    // What is made from the other files comes after them.
+    let then = record.changes.iter().rev().filter(generated);
+    for change in first.chain(then) {
+        let outcome =
+            hand.one(change).unwrap_or_else(|error| Outcome::Refused { reason: error.to_string() });
+        fault::point();
+        items.push(TakenBack { what: place.shown(&change.what()), outcome });
+    }
+    items.extend(hand.later_entries(record));
+    items
+}
+
+struct Hand<'a> {
+    place: &'a Place,
+    shelf: &'a Shelf<'a>,
+    runner: &'a dyn Runner,
+}
+
+impl Hand<'_> {
+    fn one(&self, change: &Change) -> Result<Outcome> {
+        match change {
+            Change::File { path, ours, old, .. } => self.file(path, ours, *old),
+            Change::Link { path, target } => match self.place.link(path) {
+                Some(now) if now == *target => {
+                    self.place.remove(path)?;
+                    Ok(Outcome::Restored)
+                }
+                None if !self.place.exists(path) => Ok(Outcome::Gone),
+                _ => Ok(Outcome::Left),
+            },
+            Change::Dir { path } => {
+                if !self.place.exists(path) {
+                    return Ok(Outcome::Gone);
+                }
+                // With something of others in it, it is theirs.
+                let gone = self.place.remove_dir(path);
+                Ok(if gone { Outcome::Restored } else { Outcome::Untouched })
+            }
+            Change::OneShot { entry } => {
+                let was = efi::forget_one_shot(self.place, entry)?;
+                Ok(if was { Outcome::Restored } else { Outcome::Gone })
+            }
+            Change::Generate { command, path, old } => self.generated(command, path, *old),
+        }
+    }
+
+    fn file(&self, path: &str, ours: &Ours, old: Option<Owner>) -> Result<Outcome> {
+        self.place.sweep(path);
+        let now = self.place.read(path)?.map(|found| found.bytes);
+        let before = self.shelf.text(Side::Old, path)?;
+        let made = self.shelf.text(Side::New, path)?;
+        let (Some(now), Some(made)) = (&now, &made) else {
+            // Not made yet, or removed by others.
+            return Ok(if now == before { Outcome::Untouched } else { Outcome::Gone });
+        };
+        if Some(now) == before.as_ref() {
+            return Ok(Outcome::Untouched);
+        }
+        if now == made {
+            self.put(path, before.as_deref(), old)?;
+            return Ok(Outcome::Restored);
+        }
+        let cleaned = without_ours(ours, now).map_err(|why| {
+            Error::new(format!("cannot understand {}: {why}", self.place.shown(path)))
+        })?;
+        match cleaned {
+            None => Ok(Outcome::Left),
+            Some(text) => {
+                let owner = self.place.read(path)?.map(|found| found.owner).or(old);
+                let same = Some(&text) == before.as_ref();
+                self.put(path, Some(&text), owner)?;
+                Ok(if same { Outcome::Restored } else { Outcome::Cleaned })
+            }
+        }
+    }
+
+    fn put(&self, path: &str, text: Option<&[u8]>, owner: Option<Owner>) -> Result<()> {
+        match (text, owner) {
+            (Some(text), Some(owner)) => self.place.write(path, text, owner),
+            _ => self.place.remove(path),
+        }
+    }
+
+    fn generated(&self, command: &[String], path: &str, owner: Owner) -> Result<Outcome> {
+        let now = self.place.read(path)?.map(|found| found.bytes);
+        let before = self.shelf.text(Side::Old, path)?;
+        if now == before {
+            return Ok(Outcome::Untouched);
+        }
+        let made = self.shelf.text(Side::New, path)?;
+        if now.is_some() && now == made {
+            self.put(path, before.as_deref(), Some(owner))?;
+            return Ok(Outcome::Restored);
+        }
+        // A new kernel since, or cut short while it ran: its own program knows what belongs there.
+        match generate(self.place, self.runner, command, path)? {
+            Some(text) if Some(&text) == before.as_ref() => Ok(Outcome::Restored),
+            Some(_) => Ok(Outcome::Regenerated),
+            None => Err(Error::new(format!("run {} on that machine", command.join(" ")))),
+        }
+    }
+
+    /// Entries of kernels that were installed since: they have inherited our words.
+    fn later_entries(&self, record: &Record) -> Vec<TakenBack> {
+        let words = record.asked.words();
+        let known = |path: &str| {
+            let real = self.place.real(path);
+            record.changes.iter().any(|change| {
+                let what = change.what();
+                what == path || Some(&what) == real.as_ref()
+            })
+        };
+        let mut items = Vec::new();
+        for loader in detect::loaders(self.place) {
+            for (path, form) in loader.files.iter().filter(|(path, form)| {
+                matches!(form, Form::Bls | Form::KernelCmdline) && !known(path)
+            }) {
+                if words.is_empty() || loader.kind.name() != record.loader {
+                    continue;
+                }
+                let Some(outcome) = self.later_entry(path, form, &words) else { continue };
+                items.push(TakenBack { what: self.place.shown(path), outcome });
+            }
+        }
+        items
+    }
+
+    fn later_entry(&self, path: &str, form: &Form, words: &[String]) -> Option<Outcome> {
+        let found = self.place.read(path).ok()??;
+        let (text, many) = form::remove(form, &found.bytes, words).ok()?;
+        if many < words.len() {
+            return None;
+        }
+        let real = self.place.real(path)?;
+        Some(match self.place.write(&real, &text, found.owner) {
+            Ok(()) => Outcome::Cleaned,
+            Err(error) => Outcome::Refused { reason: error.to_string() },
+        })
+    }
+}
+
+/// The text without what is ours; `None` where nothing of it is there.
+fn without_ours(ours: &Ours, now: &[u8]) -> std::result::Result<Option<Vec<u8>>, String> {
+    match ours {
+        Ours::Words { form, words } => {
+            let (text, found) = form::remove(form, now, words)?;
+            Ok((found > 0).then_some(text))
+        }
+        // A file of ours that others have edited: as theirs, it stays.
+        Ours::Whole => Ok(None),
+        Ours::Block => Ok(grub::without_block(now)),
+        Ours::NextEntry => grubenv::forget(now, "next_entry", grub::TRIAL),
+    }
+}

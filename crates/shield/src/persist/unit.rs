@@ -1,0 +1,130 @@
+//! The systemd units that put the run-time part up again at every boot.
+
+use super::error::{Error, Result};
+
+/// Where the unit is written, and where it is enabled as `systemctl enable` does it.
+pub const UNIT: &str = "/etc/systemd/system/quietcores.service";
+/// The unit that blesses a trial.
+pub const BLESS: &str = "/etc/systemd/system/quietcores-bless.service";
+/// Where units that start with the system are linked.
+pub const WANTS: &str = "/etc/systemd/system/multi-user.target.wants";
+/// The chain file that the unit applies.
+pub const CHAIN: &str = "/etc/quietcores/chain.toml";
+
+/// What the unit is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// The installed program.
+    pub program: String,
+    /// Arguments of `apply`, without `--yes`.
+    pub apply: Vec<String>,
+    /// The chain file's text, copied to [`CHAIN`].
+    pub chain: Option<Vec<u8>>,
+}
+
+/// The text of [`UNIT`].
+///
+/// After multi-user.target, so that the services of a chain run when their links are looked for.
+/// The holder of `/dev/cpu_dma_latency` stays in the unit's group of processes until it is stopped.
+///
+/// # Errors
+/// When a word cannot stand in a unit file as it is.
+pub fn service(service: &Service) -> Result<String> {
+    let apply = line(&service.program, "apply", &service.apply)?;
+    let revert = line(&service.program, "revert", &[])?;
+    Ok(format!(
+        "# Written by `quietcores persist`, taken away by `quietcores unpersist`.\n\
+         [Unit]\n\
+         Description=CPUs of their own for the audio chain (quietcores)\n\
+         Documentation=man:quietcores(1)\n\
+         After=multi-user.target sound.target irqbalance.service tuned.service\n\
+         \n\
+         [Service]\n\
+         Type=oneshot\n\
+         RemainAfterExit=yes\n\
+         ExecStart={apply} --yes\n\
+         # 1: the shield is up and some steps were refused; `quietcores status` names them.\n\
+         SuccessExitStatus=1\n\
+         ExecStop={revert}\n\
+         \n\
+         [Install]\n\
+         WantedBy=multi-user.target\n"
+    ))
+}
+
+/// The text of [`BLESS`].
+///
+/// # Errors
+/// When the program's path cannot stand in a unit file as it is.
+pub fn bless(program: &str) -> Result<String> {
+    let bless = line(program, "persist", &["--bless".into(), "--yes".into()])?;
+    Ok(format!(
+        "# Written by `quietcores persist --trial`; gone once the trial is blessed.\n\
+         [Unit]\n\
+         Description=Keep the boot parameters on trial when all is good (quietcores)\n\
+         Documentation=man:quietcores(1)\n\
+         Requires=quietcores.service\n\
+         # Named as well: what multi-user.target wants would else have to come before it.\n\
+         After=multi-user.target quietcores.service\n\
+         \n\
+         [Service]\n\
+         Type=oneshot\n\
+         ExecStart={bless}\n\
+         # 1: the trial is not booted or not good; all stays as it was.\n\
+         SuccessExitStatus=1\n\
+         \n\
+         [Install]\n\
+         WantedBy=multi-user.target\n"
+    ))
+}
+
+fn line(program: &str, verb: &str, arguments: &[String]) -> Result<String> {
+    let plain = |word: &str| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+,=".contains(c))
+    };
+    if !program.starts_with('/') {
+        return Err(Error::new(format!(
+            "the unit needs the program's whole path, not {}",
+            quiet_types::printable(program, 200)
+        )));
+    }
+    let mut words = vec![program.to_owned(), verb.to_owned()];
+    words.extend(arguments.iter().cloned());
+    match words.iter().find(|word| !plain(word)) {
+        Some(word) => Err(Error::new(format!(
+            "cannot write `{}` into a systemd unit: it holds a blank or a sign that systemd would \
+             read; install the program as /usr/local/bin/quietcores",
+            quiet_types::printable(word, 200)
+        ))),
+        None => Ok(words.join(" ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unit_applies_at_start_and_reverts_at_stop() {
+        let text = service(&Service {
+            program: "/usr/local/bin/quietcores".into(),
+            apply: vec![CHAIN.into(), "--cpus".into(), "2-3".into()],
+            chain: None,
+        })
+        .unwrap();
+        let has = |line: &str| text.lines().any(|l| l == line);
+        assert!(has(
+            "ExecStart=/usr/local/bin/quietcores apply /etc/quietcores/chain.toml --cpus 2-3 --yes"
+        ));
+        assert!(has("ExecStop=/usr/local/bin/quietcores revert"));
+        assert!(has("RemainAfterExit=yes"));
+    }
+
+    #[test]
+    fn a_path_that_systemd_would_read_otherwise_is_refused() {
+        for program in ["/home/a b/quietcores", "/opt/%n/quietcores", "quietcores", "/x/$a", "/x\n"]
+        {
+            assert!(bless(program).is_err(), "{program:?}");
+        }
+    }
+}

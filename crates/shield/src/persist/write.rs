@@ -1,0 +1,287 @@
+//! Making it last: noted first, all texts aside, then renamed one after another.
+
+use super::{
+    efi,
+    error::{Error, Result},
+    grub,
+    place::Place,
+    propose::{Proposal, Step, Term},
+    record::{Change, Record, SCHEMA, Shelf, Side, Stage},
+    undo,
+};
+use crate::{
+    fault,
+    state::{State, stamp},
+};
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// What runs the loader's own programs.
+pub trait Runner {
+    /// Runs a program with fixed arguments and waits for it; tells whether it ran.
+    ///
+    /// # Errors
+    /// The program's own words when it fails.
+    fn run(&self, command: &[String]) -> std::result::Result<Ran, String>;
+}
+
+/// What became of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ran {
+    /// It ran and ended well.
+    Done,
+    /// It is not for this machine: a tree of files.
+    NotHere,
+}
+
+/// Runs programs of the running system, with a plain environment and without a shell.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemRunner;
+
+impl Runner for SystemRunner {
+    fn run(&self, command: &[String]) -> std::result::Result<Ran, String> {
+        let (program, arguments) = command.split_first().ok_or("no program")?;
+        let output = Command::new(program)
+            .args(arguments)
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|e| super::error::plain(&e))?;
+        if output.status.success() {
+            return Ok(Ran::Done);
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last =
+            said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no word of why");
+        Err(format!("{} ({})", quiet_types::printable(last, 300), output.status))
+    }
+}
+
+/// For trees of files: runs nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoRunner;
+
+impl Runner for NoRunner {
+    fn run(&self, _: &[String]) -> std::result::Result<Ran, String> {
+        Ok(Ran::NotHere)
+    }
+}
+
+/// What was written.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The record.
+    pub record: Record,
+    /// Commands that still have to be run, because this is only a tree of files.
+    pub to_run: Vec<Vec<String>>,
+}
+
+/// Makes the changes of a proposal. The record with every old text is on disk before the first of
+/// them; all new texts stand aside, written and synced, before the first is renamed.
+///
+/// # Errors
+/// When something was made to last already, a file has changed since the proposal, or a write
+/// fails: then what was done is put back, and the sentence says so.
+pub fn write(
+    place: &Place,
+    state: &Path,
+    proposal: &Proposal,
+    runner: &dyn Runner,
+) -> Result<Written> {
+    let state = State::make(state)?;
+    let _lock = state.lock()?;
+    let shelf = Shelf::of(&state);
+    refuse_over(shelf.read()?)?;
+    unchanged(place, proposal)?;
+    let mut record = Record {
+        schema: SCHEMA.into(),
+        stage: Stage::Begun,
+        at: stamp(),
+        loader: proposal.loader.name().into(),
+        trial: proposal.term == Term::OneBoot,
+        asked: proposal.asked.clone(),
+        apply: proposal.apply.clone(),
+        changes: proposal.steps.iter().map(|step| step.change.clone()).collect(),
+    };
+    shelf.clear();
+    fault::point();
+    for step in &proposal.steps {
+        keep(&shelf, step)?;
+        fault::point();
+    }
+    shelf.write(&record)?;
+    fault::point();
+    let mut to_run = Vec::new();
+    if let Err(error) = make(place, &shelf, proposal, runner, &mut to_run) {
+        return Err(put_back(place, &shelf, record, runner, &error));
+    }
+    record.stage = Stage::Done;
+    shelf.write(&record)?;
+    fault::point();
+    Ok(Written { record, to_run })
+}
+
+/// Whether nothing was made to last yet.
+///
+/// # Errors
+/// A sentence when something was, whole or cut short, with the way on; or when the state directory
+/// cannot be read.
+pub fn vacant(state: &Path) -> Result<()> {
+    refuse_over(super::record(state)?)
+}
+
+fn refuse_over(record: Option<Record>) -> Result<()> {
+    let Some(record) = record else { return Ok(()) };
+    let cpus = &record.asked.cpus;
+    Err(Error::new(match record.stage {
+        Stage::Done if record.trial => format!(
+            "a trial with CPU {cpus} is prepared or running (since {}); `persist --bless` keeps it, \
+             `unpersist` takes it back",
+            record.at
+        ),
+        Stage::Done => format!(
+            "CPU {cpus} is kept quiet across reboots already (since {}); `quietcores unpersist` \
+             takes that back first",
+            record.at
+        ),
+        Stage::Begun | Stage::Undoing => format!(
+            "an earlier persist or unpersist (of {}) did not come to its end; run `quietcores \
+             unpersist`, which puts everything back",
+            record.at
+        ),
+    }))
+}
+
+/// Between the proposal, which a person may have read for a while, and now.
+fn unchanged(place: &Place, proposal: &Proposal) -> Result<()> {
+    for step in &proposal.steps {
+        let (Change::File { path, .. } | Change::Generate { path, .. }) = &step.change else {
+            continue;
+        };
+        if place.read(path)?.map(|found| found.bytes) != step.old {
+            return Err(Error::new(format!(
+                "{} has changed just now; nothing is done, persist again",
+                place.shown(path)
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn keep(shelf: &Shelf<'_>, step: &Step) -> Result<()> {
+    let (Change::File { path, .. } | Change::Generate { path, .. }) = &step.change else {
+        return Ok(());
+    };
+    if let Some(old) = &step.old {
+        shelf.keep(Side::Old, path, old)?;
+    }
+    match &step.new {
+        Some(new) => shelf.keep(Side::New, path, new),
+        None => Ok(()),
+    }
+}
+
+fn make(
+    place: &Place,
+    shelf: &Shelf<'_>,
+    proposal: &Proposal,
+    runner: &dyn Runner,
+    to_run: &mut Vec<Vec<String>>,
+) -> Result<()> {
+    for step in &proposal.steps {
+        if let Change::Dir { path } = &step.change {
+            place.make_dir(path)?;
+            fault::point();
+        }
+    }
+    let mut asides = Vec::new();
+    for step in &proposal.steps {
+        if let (Change::File { path, new: owner, .. }, Some(new)) = (&step.change, &step.new) {
+            asides.push(place.aside(path, new, *owner)?);
+            fault::point();
+        }
+    }
+    for aside in asides {
+        aside.rename()?;
+        fault::point();
+    }
+    for step in &proposal.steps {
+        match &step.change {
+            Change::Link { path, target } => place.make_link(path, target)?,
+            Change::OneShot { entry } => efi::ask_one_shot(place, entry)?,
+            Change::Generate { command, path, .. } => match generate(place, runner, command, path)?
+            {
+                Some(new) => {
+                    shelf.keep(Side::New, path, &new)?;
+                    took(&new, &proposal.asked.words(), path)?;
+                }
+                None => to_run.push(command.clone()),
+            },
+            Change::Dir { .. } | Change::File { .. } => continue,
+        }
+        fault::point();
+    }
+    Ok(())
+}
+
+/// Runs the program that makes a file anew, and brings the file to the disk: its own program may
+/// not. `None` where nothing is run.
+pub(super) fn generate(
+    place: &Place,
+    runner: &dyn Runner,
+    command: &[String],
+    path: &str,
+) -> Result<Option<Vec<u8>>> {
+    let ran = runner
+        .run(command)
+        .map_err(|why| Error::new(format!("{} failed: {why}", command.join(" "))))?;
+    if ran == Ran::NotHere {
+        return Ok(None);
+    }
+    place.settle(path).map_err(|e| Error::io("bring to the disk", path, &e))?;
+    Ok(place.read(path)?.map(|found| found.bytes))
+}
+
+/// Whether every ordinary entry of the menu made anew has the words.
+fn took(menu: &[u8], words: &[String], path: &str) -> Result<()> {
+    let entries = grub::own_entries(menu);
+    let mut ordinary = entries.iter().filter(|entry| !entry.rescue).peekable();
+    if ordinary.peek().is_none() {
+        return Err(Error::new(format!("{path} came out without an entry for Linux")));
+    }
+    for entry in ordinary {
+        let has = super::form::words_of(&menu[entry.range.clone()]);
+        if let Some(word) = words.iter().find(|word| !has.contains(word)) {
+            return Err(Error::new(format!(
+                "{path}, line {}: the entry came out without {word}; another file of \
+                 /etc/default/grub.d sets {} anew after ours",
+                entry.line,
+                grub::VARIABLE
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn put_back(
+    place: &Place,
+    shelf: &Shelf<'_>,
+    mut record: Record,
+    runner: &dyn Runner,
+    error: &Error,
+) -> Error {
+    record.stage = Stage::Undoing;
+    let items = undo::take_back(place, shelf, &record, runner);
+    let whole = items.iter().all(|item| !item.outcome.is_refused());
+    if whole && shelf.forget().is_ok() {
+        Error::new(format!("{error}; everything done before it was put back"))
+    } else {
+        Error::new(format!(
+            "{error}; putting back what was done before it failed in part: run `quietcores unpersist`"
+        ))
+    }
+}
