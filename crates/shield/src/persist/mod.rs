@@ -2,7 +2,7 @@
 //! run-time part.
 //!
 //! [`loaders`] finds the boot loader by its files, [`propose`] makes the changes as texts,
-//! [`write`] brings them to the disk, [`undo`] takes them back. The record of it, with every old
+//! [`write()`] brings them to the disk, [`undo`] takes them back. The record of it, with every old
 //! text whole, is on disk before the first change: a power cut at any instant leaves a machine that
 //! boots, and that [`undo`] puts back.
 //!
