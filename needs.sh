@@ -1,4 +1,6 @@
 # Sourced by ./run and ./test: finds out what is missing and installs it where that is allowed.
+# Debian keeps tools such as mkfs out of an ordinary user's path.
+PATH=$PATH:/usr/sbin:/sbin
 missing=() packages=()
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }

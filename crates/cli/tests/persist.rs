@@ -594,3 +594,25 @@ fn a_trial_is_kept_only_when_its_boot_is_as_asked() {
     }
     same(&before, &after);
 }
+
+#[test]
+fn status_says_that_this_boot_is_not_the_one_that_was_asked_for() {
+    let machine = Machine::with("debian-grub");
+    ends(&machine.persist(&["--cpus", "2-3", "--yes"]), 0);
+    let state = machine.path("var/lib/quietcores");
+    let status = |json: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_quietcores"))
+            .arg("status")
+            .arg("--state")
+            .arg(&state)
+            .args(json)
+            .output()
+            .unwrap()
+    };
+    // The machine that runs the test was not booted with these words.
+    let told = ends(&status(&[]), 1);
+    assert!(told.contains("none of the boot parameters that were asked for is in force"), "{told}");
+    assert!(ends(&status(&["--json"]), 1).contains("boot.not_booted"));
+    ends(&machine.unpersist(), 0);
+    ends(&status(&[]), 0);
+}

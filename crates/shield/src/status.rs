@@ -41,6 +41,7 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
         residents: Vec::new(),
         holder: None,
         refused: Vec::new(),
+        boot: Vec::new(),
     };
     let Some(state) = State::open(state)? else { return Ok(status) };
     let Some(past) = journal::read(&state)? else { return Ok(status) };

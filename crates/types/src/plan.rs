@@ -376,6 +376,9 @@ pub struct Status {
     pub holder: Option<u32>,
     /// Steps that were refused when the shield was put up.
     pub refused: Vec<String>,
+    /// Where this boot is not what `persist` asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub boot: Vec<Finding>,
 }
 
 /// What `status` finds.
@@ -404,10 +407,13 @@ pub struct Drift {
 }
 
 impl Status {
-    /// Whether a shield is up and as it was made, with nothing on it that should not be there.
+    /// Whether a shield is up and as it was made, with nothing on it that should not be there, or
+    /// none is; and this boot is what `persist` asked for.
     pub fn is_good(&self) -> bool {
-        self.state == Standing::None
-            || (self.state == Standing::Up
+        let as_booted = self.boot.is_empty();
+        (self.state == Standing::None && as_booted)
+            || (as_booted
+                && self.state == Standing::Up
                 && self.drift.is_empty()
                 && !self.residents.iter().any(|r| r.kind.is_intruder()))
     }
