@@ -182,6 +182,8 @@ fn cyclictest(cpu: u64, seconds: u64, interval: u64) -> anyhow::Result<Figures> 
             "--policy=fifo",
             "-t1",
             &format!("-a{cpu}"),
+            // Off the measured CPU, as quietcores keeps its own main thread.
+            &format!("--mainaffinity={}", if cpu == 0 { 1 } else { 0 }),
             "-i",
             &interval.to_string(),
             "-d0",
