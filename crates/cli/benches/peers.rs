@@ -67,7 +67,7 @@ fn main() -> anyhow::Result<()> {
     let mut next = |usual: u64| numbers.next().unwrap_or(Ok(usual));
     let (cpu, pairs, seconds) = (next(1)?, next(7)?, next(3)?);
     let mut wakeup = Vec::new();
-    for interval in [200, 1000] {
+    for interval in [100, 200, 500, 1000] {
         wakeup.push(wakeups(cpu, pairs, seconds, interval)?);
     }
     let (gap, run) = gaps(cpu, pairs, seconds)?;
