@@ -11,7 +11,7 @@
 pub mod histogram;
 mod units;
 
-pub use units::{CpuId, Nanos};
+pub use units::{CpuId, Frames, Nanos, SampleRate};
 
 #[cfg(feature = "std")]
 pub mod boot;

@@ -43,6 +43,25 @@ impl Nanos {
     }
 }
 
+/// Frames a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "std", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "std", serde(transparent))]
+pub struct SampleRate(pub u32);
+
+/// A count of frames: one sample per channel each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "std", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "std", serde(transparent))]
+pub struct Frames(pub u32);
+
+impl Frames {
+    /// How long these frames last at `rate`, rounded down.
+    pub const fn lasting(self, rate: SampleRate) -> Nanos {
+        Nanos(self.0 as u64 * 1_000_000_000 / rate.0 as u64)
+    }
+}
+
 /// Three significant digits and the unit that fits: `870 ns`, `11.7 us`, `2.00 s`.
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,0 +1,1 @@
+//! Plays prepared strips: hosts, devices, swaps, counts, round trips; and the same strips offline.
