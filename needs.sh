@@ -11,6 +11,18 @@ need_program() { command -v "$1" >/dev/null || missing+=("$1 ($2)"); }
 # need_package COMMAND PACKAGE: something from Debian's archive.
 need_package() { command -v "$1" >/dev/null || packages+=("$2"); }
 
+# need_library NAME PACKAGE: what the build links or looks up by pkg-config.
+need_library() { pkg-config --exists "$1" 2>/dev/null || packages+=("$2"); }
+
+# What building needs, sound included.
+need_build() {
+  need_program cargo "Rust 1.95 or newer: see https://rustup.rs"
+  need_package gcc gcc
+  need_package pkg-config pkg-config
+  need_library alsa libasound2-dev
+  need_library jack libjack-jackd2-dev
+}
+
 install_needs() {
   if [ ${#missing[@]} -gt 0 ]; then
     say "missing, and not for this script to install:"
