@@ -1,0 +1,46 @@
+//! Vector kernels, and the only unsafe code of this crate.
+//!
+//! Each kernel is written once, generic over its vector; the plain one is the oracle of the others.
+//! Which one runs is decided when a stage is prepared.
+#![allow(unsafe_code)]
+
+mod denormals;
+
+pub use denormals::Denormals;
+
+/// What the processor's vector unit can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// What every processor of the target can do (NEON on aarch64).
+    Plain,
+    /// AVX2 and FMA.
+    Avx2,
+    /// AVX-512 F, VL, DQ and BW, and all of AVX2 and FMA.
+    Avx512,
+}
+
+impl Level {
+    /// The best level of this processor.
+    pub fn here() -> Level {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            let avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512bw");
+            match (avx2, avx512) {
+                (true, true) => return Level::Avx512,
+                (true, false) => return Level::Avx2,
+                _ => {}
+            }
+        }
+        Level::Plain
+    }
+
+    /// Every level that this processor has, the plain one first.
+    pub fn all() -> impl Iterator<Item = Level> {
+        let best = Level::here();
+        [Level::Plain, Level::Avx2, Level::Avx512].into_iter().filter(move |&level| level <= best)
+    }
+}
