@@ -4,6 +4,7 @@
 //! allocate and fail); [`Stage::process`] may do neither, nor lock, nor call the system.
 
 mod block;
+pub mod fir;
 pub mod simd;
 
 pub use block::Block;

@@ -5,6 +5,9 @@
 #![allow(unsafe_code)]
 
 mod denormals;
+pub(crate) mod fir_head;
+mod fir_lanes;
+pub(crate) mod fir_tail;
 
 pub use denormals::Denormals;
 

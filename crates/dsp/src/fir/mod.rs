@@ -1,0 +1,407 @@
+//! Convolution with impulse responses of up to a million taps, without latency, in one thread.
+//!
+//! The first taps (the **head**) are summed directly. The rest (the **tail**) lies in **segments** of equal
+//! parts, small ones first. A part of `P` taps that begins `2 P` taps or more into the IR has a whole period
+//! of `P` samples between the moment when its input is complete and the moment when its output is due. So all
+//! of its work is cut into small units, and every sixteen samples a share of them is done that is always the
+//! same: whatever is due first, until the share is used up. The periods of the segments begin at different
+//! moments.
+//!
+//! What is computed depends on the taps alone. Blocks decide only how many samples of the head are summed at
+//! once, and their order of addition does not change: so every split gives the same bits, and so does every
+//! [`Setting::block`].
+
+mod crossfade;
+mod plan;
+
+pub use crossfade::Crossfade;
+
+use crate::{
+    Block, Setting, Stage,
+    simd::{
+        Level,
+        fir_head::Head,
+        fir_tail::{Row, Segment, Unit},
+    },
+};
+use std::fmt;
+
+/// The longest IR that a [`Fir`] takes.
+pub const MAX_TAPS: usize = 1 << 20;
+
+/// An IR and the channels that it leads from and to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Route {
+    /// Channel of the block.
+    pub input: usize,
+    /// Channel of the block.
+    pub output: usize,
+    /// The IR: tap 0 multiplies the newest sample.
+    pub taps: Vec<f32>,
+}
+
+impl Route {
+    /// The same IR on each of `channels` channels.
+    pub fn each(channels: usize, taps: &[f32]) -> Vec<Route> {
+        (0..channels).map(|c| Route { input: c, output: c, taps: taps.to_vec() }).collect()
+    }
+}
+
+/// Why a FIR cannot be built.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Error {
+    /// No route, so no sound.
+    NoRoute,
+    /// A route's channel is not one of the block's.
+    Channel {
+        /// Place of the route.
+        route: usize,
+        /// The channel it asks for.
+        channel: usize,
+        /// How many there are.
+        channels: usize,
+    },
+    /// Two routes lead from and to the same channels.
+    Twice {
+        /// Place of the second one.
+        route: usize,
+    },
+    /// An IR has no taps, or too many.
+    Taps {
+        /// Place of the route.
+        route: usize,
+        /// Its taps.
+        taps: usize,
+    },
+    /// A tap is not a finite number.
+    NotFinite {
+        /// Place of the route.
+        route: usize,
+        /// Place of the tap.
+        tap: usize,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Error::NoRoute => write!(f, "a FIR without a route would be silent: give it one"),
+            Error::Channel { route, channel, channels } => write!(
+                f,
+                "route {route} of the FIR names channel {channel}, but the stream has {channels} \
+                 (counted from 0)"
+            ),
+            Error::Twice { route } => write!(
+                f,
+                "route {route} of the FIR leads between the same channels as an earlier one: add \
+                 the two IRs up"
+            ),
+            Error::Taps { route, taps: 0 } => write!(f, "the IR of route {route} has no taps"),
+            Error::Taps { route, taps } => {
+                write!(f, "the IR of route {route} has {taps} taps, more than {MAX_TAPS}: trim it")
+            }
+            Error::NotFinite { route, tap } => {
+                write!(f, "tap {tap} of route {route}'s IR is not a finite number")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Samples between two shares of the tail's work.
+const STEP: usize = 16;
+/// The most samples that the head sums at once; a multiple of it never lies within such a run.
+const RUN: usize = 64;
+
+/// Convolves channels with IRs.
+///
+/// Outputs without a route are silent.
+pub struct Fir {
+    level: Level,
+    taps: usize,
+    channels: usize,
+    inputs: Vec<Input>,
+    outputs: Vec<Output>,
+    heads: Vec<HeadRoute>,
+    tail: Vec<Periodic>,
+    /// The inputs' samples for the tail, as rings of the same length.
+    rings: Vec<Vec<Row>>,
+    /// Cycles that a step may use, and those that are left from steps before.
+    share: i64,
+    credit: i64,
+    position: u64,
+}
+
+struct Input {
+    channel: usize,
+    /// The newest samples twice, one ring's length apart: a window never wraps.
+    near: Vec<f32>,
+}
+
+struct Output {
+    channel: usize,
+    sum: [f32; RUN],
+}
+
+struct HeadRoute {
+    input: usize,
+    output: usize,
+    head: Head,
+}
+
+/// A segment and how far its period has got.
+struct Periodic {
+    segment: Segment,
+    units: Vec<Unit>,
+    next: usize,
+    phase: u64,
+}
+
+impl Fir {
+    /// Builds it, spectra and all.
+    ///
+    /// # Errors
+    /// If a route cannot be carried out as it is.
+    pub fn prepare(setting: &Setting, routes: &[Route]) -> Result<Fir, Error> {
+        Fir::prepare_for(Level::here(), setting, routes)
+    }
+
+    /// Builds it for less than the processor can do.
+    ///
+    /// # Errors
+    /// As [`Fir::prepare`].
+    /// # Panics
+    /// If the processor cannot do `level`.
+    pub fn prepare_for(level: Level, setting: &Setting, routes: &[Route]) -> Result<Fir, Error> {
+        assert!(level <= Level::here(), "this processor has no {level:?}");
+        check(setting, routes)?;
+        let (from, to) = (channels(routes, |r| r.input), channels(routes, |r| r.output));
+        let index = |of: &[usize], channel| of.iter().position(|&c| c == channel).unwrap_or(0);
+        let taps = routes.iter().map(|r| r.taps.len()).max().unwrap_or(0);
+        let plan = plan::best(taps, from.len(), to.len(), routes.len());
+
+        let mut heads = Vec::new();
+        for route in routes {
+            let (input, output) = (index(&from, route.input), index(&to, route.output));
+            let head = Head::new(&route.taps[..route.taps.len().min(plan.head)]);
+            heads.push(HeadRoute { input, output, head });
+        }
+
+        let (mut tail, mut first, mut phase) = (Vec::new(), plan.head, 0);
+        for &(part, parts) in &plan.segments {
+            let last = first + part * parts;
+            let mut paths = Vec::new();
+            for route in routes.iter().filter(|route| route.taps.len() > first) {
+                let (input, output) = (index(&from, route.input), index(&to, route.output));
+                paths.push((input, output, &route.taps[first..route.taps.len().min(last)]));
+            }
+            let segment = Segment::new(level, part, parts, (from.len(), to.len()), &paths);
+            let units = segment.units();
+            let next = units.len();
+            tail.push(Periodic { segment, units, next, phase: phase % part as u64 });
+            // No two segments begin their periods together.
+            phase += part as u64 / 2;
+            first = last;
+        }
+
+        let near = (plan.head + RUN).next_power_of_two();
+        let largest = plan.segments.iter().map(|&(part, _)| part).max();
+        let ring = largest.map_or(0, |part| 4 * part / STEP);
+        let input = |&channel: &usize| Input { channel, near: vec![0.0; 2 * near + Head::BEYOND] };
+        let mut fir = Fir {
+            level,
+            taps,
+            channels: setting.channels,
+            inputs: from.iter().map(input).collect(),
+            outputs: to.iter().map(|&channel| Output { channel, sum: [0.0; RUN] }).collect(),
+            heads,
+            tail,
+            rings: vec![vec![Row::ZERO; ring]; from.len()],
+            share: 0,
+            credit: 0,
+            position: 0,
+        };
+        fir.share = fir.tail.iter().map(Periodic::share).sum();
+        Ok(fir)
+    }
+
+    /// The length of the longest IR.
+    pub fn taps(&self) -> usize {
+        self.taps
+    }
+
+    /// How the IR was cut: the taps of the head, then (taps in a part, parts) of each segment.
+    pub fn cut(&self) -> (usize, Vec<(usize, usize)>) {
+        let head = self.heads.iter().map(|h| h.head.history()).max().unwrap_or(0);
+        (head, self.tail.iter().map(|p| (p.segment.part(), p.segment.parts())).collect())
+    }
+
+    /// Up to `RUN` samples of every channel, none of which crosses a multiple of it.
+    fn run(&mut self, block: &mut Block<'_>, from: usize, count: usize) {
+        for (input, ring) in self.inputs.iter_mut().zip(&mut self.rings) {
+            let samples = &block.channel(input.channel)[from..from + count];
+            let half = (input.near.len() - Head::BEYOND) / 2;
+            let at = self.position as usize & (half - 1);
+            input.near[at..at + count].copy_from_slice(samples);
+            input.near[half + at..half + at + count].copy_from_slice(samples);
+            if let Some(mask) = ring.len().checked_sub(1) {
+                // A run may begin and end within a row.
+                let (mut samples, mut at) = (samples, self.position as usize);
+                while !samples.is_empty() {
+                    let row = &mut ring[(at / STEP) & mask].0[at % STEP..];
+                    let count = row.len().min(samples.len());
+                    row[..count].copy_from_slice(&samples[..count]);
+                    (samples, at) = (&samples[count..], at + count);
+                }
+            }
+        }
+        for output in &mut self.outputs {
+            output.sum = [0.0; RUN];
+        }
+        for HeadRoute { input, output, head } in &self.heads {
+            let near = &self.inputs[*input].near;
+            let half = (near.len() - Head::BEYOND) / 2;
+            let at = half + (self.position as usize & (half - 1));
+            head.run(self.level, near, at, &mut self.outputs[*output].sum[..count]);
+        }
+        for Periodic { segment, phase, .. } in &self.tail {
+            let part = segment.part() as u64;
+            let done = ((self.position + part - phase) % part) as usize;
+            for (i, output) in self.outputs.iter_mut().enumerate() {
+                segment.fetch(i, done, &mut output.sum[..count]);
+            }
+        }
+        if self.outputs.len() < self.channels {
+            block.each().for_each(|channel| channel[from..from + count].fill(0.0));
+        }
+        for output in &self.outputs {
+            block.channel(output.channel)[from..from + count].copy_from_slice(&output.sum[..count]);
+        }
+
+        let before = self.position / STEP as u64;
+        self.position += count as u64;
+        for step in before + 1..=self.position / STEP as u64 {
+            self.step(step);
+        }
+    }
+
+    /// The tail's share of work when `16 step` samples are in.
+    fn step(&mut self, step: u64) {
+        let now = step * STEP as u64;
+        for one in &mut self.tail {
+            let part = one.segment.part() as u64;
+            if (now + part - one.phase).is_multiple_of(part) {
+                one.work(one.units.len(), &self.rings);
+                let rows = self.rings.first().map_or(1, Vec::len) as u64;
+                let start = (now / 16).wrapping_sub(part / 8) & (rows - 1);
+                one.segment.turn(start as usize);
+                one.next = 0;
+            }
+        }
+        self.credit += self.share;
+        while let Some(one) = (self.tail.iter_mut())
+            .filter(|one| one.next < one.units.len())
+            .min_by_key(|one| one.left(now))
+        {
+            let mut last = one.next;
+            while let Some(unit) = one.units.get(last) {
+                // Rounded to the nearer side, so that shares do not drift.
+                let cost = i64::from(unit.cost) << SHARE_BITS;
+                if 2 * self.credit < cost {
+                    break;
+                }
+                self.credit -= cost;
+                last += 1;
+            }
+            if last == one.next {
+                return;
+            }
+            one.work(last, &self.rings);
+        }
+        // All is done before it is due: what is left over is not saved up.
+        self.credit = self.credit.min(0);
+    }
+}
+
+/// Binary digits after the point in shares of cycles.
+const SHARE_BITS: u32 = 8;
+
+impl Periodic {
+    /// Its cycles a step, and a little more: a segment should be done before it must.
+    fn share(&self) -> i64 {
+        let cost: i64 = self.units.iter().map(|unit| i64::from(unit.cost)).sum();
+        let steps = (self.segment.part() / STEP) as i64;
+        let share = (cost << SHARE_BITS) / steps;
+        share + share / 64 + 1
+    }
+
+    /// Samples until its output is due.
+    fn left(&self, now: u64) -> u64 {
+        let part = self.segment.part() as u64;
+        part - (now + part - self.phase) % part
+    }
+
+    /// Does its units up to `last`.
+    fn work(&mut self, last: usize, rings: &[Vec<Row>]) {
+        self.segment.run(&self.units[self.next..last], rings);
+        self.next = last;
+    }
+}
+
+/// The channels that routes name, each once.
+fn channels(routes: &[Route], of: impl Fn(&Route) -> usize) -> Vec<usize> {
+    let mut found: Vec<usize> = routes.iter().map(of).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+fn check(setting: &Setting, routes: &[Route]) -> Result<(), Error> {
+    if routes.is_empty() {
+        return Err(Error::NoRoute);
+    }
+    for (i, route) in routes.iter().enumerate() {
+        for channel in [route.input, route.output] {
+            if channel >= setting.channels {
+                return Err(Error::Channel { route: i, channel, channels: setting.channels });
+            }
+        }
+        let same = |r: &Route| (r.input, r.output) == (route.input, route.output);
+        if routes[..i].iter().any(same) {
+            return Err(Error::Twice { route: i });
+        }
+        if route.taps.is_empty() || route.taps.len() > MAX_TAPS {
+            return Err(Error::Taps { route: i, taps: route.taps.len() });
+        }
+        if let Some(tap) = route.taps.iter().position(|tap| !tap.is_finite()) {
+            return Err(Error::NotFinite { route: i, tap });
+        }
+    }
+    Ok(())
+}
+
+impl Stage for Fir {
+    fn process(&mut self, block: &mut Block<'_>) {
+        let mut from = 0;
+        while from < block.frames() {
+            let left = RUN - self.position as usize % RUN;
+            let count = left.min(block.frames() - from);
+            self.run(block, from, count);
+            from += count;
+        }
+    }
+
+    fn reset(&mut self) {
+        self.inputs.iter_mut().for_each(|input| input.near.fill(0.0));
+        self.rings.iter_mut().for_each(|ring| ring.fill(Row::ZERO));
+        for one in &mut self.tail {
+            one.segment.clear();
+            one.next = one.units.len();
+        }
+        (self.credit, self.position) = (0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! The head of a FIR: its first taps, summed directly.
+
+use super::{
+    Level,
+    fir_lanes::{Lanes, Plain},
+};
+
+/// Taps of a head, put in the order in which they are used.
+pub struct Head {
+    /// `by_residue[r * rows + q]` is tap `16 q + r`; absent ones are 0.
+    by_residue: Vec<f32>,
+    rows: usize,
+}
+
+impl Head {
+    /// Samples after the last one that [`Head::run`] may look at (and not use).
+    pub const BEYOND: usize = 64;
+
+    /// Of the first taps of an IR.
+    pub fn new(taps: &[f32]) -> Head {
+        let rows = taps.len().div_ceil(64) * 4;
+        let mut by_residue = vec![0.0; 16 * rows];
+        for (k, &tap) in taps.iter().enumerate() {
+            by_residue[k % 16 * rows + k / 16] = tap;
+        }
+        Head { by_residue, rows }
+    }
+
+    /// How many samples before the first one it looks at.
+    pub fn history(&self) -> usize {
+        16 * self.rows
+    }
+
+    /// Adds to `out[i]` the sum of tap `k` times `x[at + i - k]`, always in the same order.
+    ///
+    /// # Shape
+    /// At most 64 outputs; `at` is at least [`Head::history`], and [`Head::BEYOND`] samples follow it.
+    pub fn run(&self, level: Level, x: &[f32], at: usize, out: &mut [f32]) {
+        let x = &x[at - self.history()..at + Head::BEYOND];
+        match level {
+            Level::Plain => run::<Plain>(self, x, out),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: whoever hands this level in has seen the processor's features.
+            Level::Avx2 => unsafe { avx2(self, x, out) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Level::Avx512 => unsafe { avx512(self, x, out) },
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => run::<Plain>(self, x, out),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn avx2(head: &Head, x: &[f32], out: &mut [f32]) {
+    run::<super::fir_lanes::Avx2>(head, x, out);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
+fn avx512(head: &Head, x: &[f32], out: &mut [f32]) {
+    run::<super::fir_lanes::Avx512>(head, x, out);
+}
+
+#[inline(always)]
+fn run<L: Lanes>(head: &Head, x: &[f32], out: &mut [f32]) {
+    let mut sums = [0.0; 64];
+    let vectors = out.len().div_ceil(L::WIDTH);
+    let mut done = 0;
+    while done < vectors {
+        let from = done * L::WIDTH;
+        done += match vectors - done {
+            1 => tile::<L, 1, 8>(head, x, from, &mut sums),
+            2 | 3 => tile::<L, 2, 4>(head, x, from, &mut sums),
+            _ => tile::<L, 4, 2>(head, x, from, &mut sums),
+        };
+    }
+    for (y, sum) in out.iter_mut().zip(sums) {
+        *y += sum;
+    }
+}
+
+/// `V` vectors of outputs, `R` residues of taps at a time: `V * R` sums run beside each other.
+#[inline(always)]
+fn tile<L: Lanes, const V: usize, const R: usize>(
+    head: &Head,
+    x: &[f32],
+    from: usize,
+    sums: &mut [f32; 64],
+) -> usize {
+    let (rows, per_row) = (head.rows, 16 / L::WIDTH);
+    let zero = L::splat(0.0);
+    let mut total = [zero; V];
+    for first in (0..16).step_by(R) {
+        let mut sum = [[zero; V]; R];
+        for row in (0..rows).step_by(4) {
+            for (j, sum) in sum.iter_mut().enumerate() {
+                let r = first + j;
+                let base = 16 * (rows - 3 - row) - r + from;
+                let x = &x[base..base + L::WIDTH * (V + 3 * per_row)];
+                let mut window = [zero; 10];
+                for i in 0..V + 3 * per_row {
+                    window[i] = L::load(&x[i * L::WIDTH..]);
+                }
+                let taps = &head.by_residue[r * rows + row..][..4];
+                for k in 0..4 {
+                    let tap = L::splat(taps[k]);
+                    for v in 0..V {
+                        sum[v] = window[v + (3 - k) * per_row].mul_add(tap, sum[v]);
+                    }
+                }
+            }
+        }
+        for j in (0..R).step_by(2) {
+            for v in 0..V {
+                total[v] = total[v].add(sum[j][v].add(sum[j + 1][v]));
+            }
+        }
+    }
+    for v in 0..V {
+        total[v].store(&mut sums[from + v * L::WIDTH..]);
+    }
+    V
+}

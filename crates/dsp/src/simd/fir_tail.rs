@@ -1,0 +1,822 @@
+//! The tail of a FIR: segments of equal parts, convolved by FFTs that are cut into small units.
+//!
+//! A part of `M` real taps is a polynomial, and so are the last `2 M` input samples. Their product modulo
+//! `x^2M + 1` has the `M` new outputs in its upper half. Real polynomials modulo `x^2M + 1` are complex
+//! ones modulo `x^M - i` (write `x^M = i`), and those are split by their roots down to numbers, four
+//! roots at a time. So a transform of `M` complex points does the work of a real one of `2 M`, needs no
+//! windows, and each product is a plain complex one. The order of the points is whatever falls out.
+
+#![allow(clippy::needless_range_loop, reason = "vectors in step with each other")]
+
+use super::{
+    Level,
+    fir_lanes::{Lanes, Plain},
+};
+use std::f64::consts::TAU;
+
+/// Sixteen complex numbers, real parts first.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub struct Chunk {
+    re: [f32; 16],
+    im: [f32; 16],
+}
+
+/// Sixteen samples in a row.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub struct Row(pub [f32; 16]);
+
+impl Chunk {
+    const ZERO: Chunk = Chunk { re: [0.0; 16], im: [0.0; 16] };
+}
+
+impl Row {
+    /// Silence.
+    pub const ZERO: Row = Row([0.0; 16]);
+}
+
+/// The samples of some rows.
+fn flat(rows: &[Row]) -> &[f32] {
+    // SAFETY: a row is sixteen samples without padding (its alignment is its size).
+    unsafe { std::slice::from_raw_parts(rows.as_ptr().cast(), rows.len() * 16) }
+}
+
+/// Which IR part goes from where to where.
+struct Path {
+    input: usize,
+    output: usize,
+    /// Spectra of the taps, as [`Segment::spectra`], the oldest part first.
+    taps: Vec<Chunk>,
+}
+
+/// A piece of work that is done in one go: some tens of nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Unit {
+    what: What,
+    /// Estimated cycles.
+    pub cost: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// First pass: columns from the input's ring into `work`.
+    Take { input: u32, from: u32, to: u32 },
+    /// A forward pass over columns.
+    Down { pass: u32, from: u32, to: u32 },
+    /// The last four levels of a tile, into the newest spectrum.
+    Leaf { input: u32, tile: u32 },
+    /// Products of slots with a path's taps, for some bands; `more`: added to what is there.
+    Multiply { path: u32, bands: (u32, u32), slots: (u32, u32), more: bool },
+    /// No path leads to this output.
+    Clear,
+    /// The first four levels back.
+    Root { tile: u32 },
+    /// An inverse pass over columns.
+    Up { pass: u32, from: u32, to: u32 },
+    /// The last pass back: columns to the output.
+    Give { output: u32, from: u32, to: u32 },
+}
+
+/// The roots that split a block in four: sigma, tau, and their product.
+type Roots = [f32; 6];
+/// The same, lane by lane; for the whole tile, then for each of its quarters.
+type Leaves = [[[f32; 16]; 6]; 5];
+
+struct Pass {
+    /// Chunks in a quarter of a block.
+    quarter: usize,
+    roots: Vec<Roots>,
+}
+
+/// Equal parts of an IR, their FFTs and the history that they need.
+pub struct Segment {
+    level: Level,
+    part: usize,
+    slots: usize,
+    /// A first pass of radix 2, where the number of levels is odd.
+    halves: bool,
+    passes: Vec<Pass>,
+    leaves: Vec<Leaves>,
+    paths: Vec<Path>,
+    /// For each input: band after band (32 points), slot after slot in it.
+    spectra: Vec<Vec<Chunk>>,
+    work: Vec<Chunk>,
+    /// For each output: two parts in turn.
+    out: Vec<Vec<Row>>,
+    newest: usize,
+    start: usize,
+    half: usize,
+}
+
+impl Segment {
+    /// `slots` parts of `part` taps each for every path given as (input, output, taps).
+    ///
+    /// # Shape
+    /// `part` is a power of two from 128 on; each path has at most `part * slots` taps.
+    pub fn new(
+        level: Level,
+        part: usize,
+        slots: usize,
+        (inputs, outputs): (usize, usize),
+        paths: &[(usize, usize, &[f32])],
+    ) -> Segment {
+        let level = if part < 256 { level.min(Level::Avx2) } else { level };
+        let halves = part.trailing_zeros() % 2 == 1;
+        let mut segment = Segment {
+            level,
+            part,
+            slots,
+            halves,
+            passes: Vec::new(),
+            leaves: Vec::new(),
+            paths: Vec::new(),
+            spectra: vec![vec![Chunk::ZERO; part / 16 * slots]; inputs],
+            work: vec![Chunk::ZERO; part / 16],
+            out: vec![vec![Row::ZERO; part / 8]; outputs],
+            newest: 0,
+            start: 0,
+            half: 0,
+        };
+        segment.plant();
+        for &(input, output, taps) in paths {
+            let taps = segment.spectra_of(taps);
+            segment.paths.push(Path { input, output, taps });
+        }
+        segment
+    }
+
+    /// Fills the tables of roots. Angles are in turns; the root of everything is `i`.
+    fn plant(&mut self) {
+        let mut angles = if self.halves { vec![0.125, 0.625] } else { quarters(0.25).to_vec() };
+        let mut block = self.part / angles.len();
+        while block > 16 {
+            let roots = angles.iter().map(|&angle| roots(angle)).collect();
+            self.passes.push(Pass { quarter: block / 64, roots });
+            angles = angles.iter().flat_map(|&angle| quarters(angle)).collect();
+            block /= 4;
+        }
+        for tile in angles.chunks(16) {
+            let mut leaves = [[[0.0; 16]; 6]; 5];
+            for (lane, &angle) in tile.iter().enumerate() {
+                let [a, b, c, d] = quarters(angle);
+                for (table, angle) in leaves.iter_mut().zip([angle, a, b, c, d]) {
+                    for (row, root) in table.iter_mut().zip(roots(angle)) {
+                        row[lane] = root;
+                    }
+                }
+            }
+            self.leaves.push(leaves);
+        }
+    }
+
+    /// The spectra of an IR's parts, scaled so that the way back needs no factor.
+    fn spectra_of(&mut self, taps: &[f32]) -> Vec<Chunk> {
+        let rows = self.part / 16;
+        let mut found = vec![Chunk::ZERO; rows * self.slots];
+        let forward = self.forward(0);
+        for (slot, part) in taps.chunks(self.part).enumerate() {
+            // Taps and then zeros, in a ring that is just long enough.
+            let mut ring = vec![Row::ZERO; 2 * rows];
+            for (row, taps) in ring.iter_mut().zip(part.chunks(16)) {
+                row.0[..taps.len()].copy_from_slice(taps);
+            }
+            let slot = self.slots - 1 - slot;
+            (self.start, self.newest) = (0, slot);
+            // Inputs may be none of this path's: the spectrum is made in a place of its own.
+            let kept = std::mem::replace(&mut self.spectra, vec![std::mem::take(&mut found)]);
+            self.run(&forward, &[ring]);
+            found = std::mem::replace(&mut self.spectra, kept).swap_remove(0);
+        }
+        for chunk in &mut found {
+            for x in chunk.re.iter_mut().chain(&mut chunk.im) {
+                *x /= self.part as f32;
+            }
+        }
+        (self.start, self.newest) = (0, 0);
+        found
+    }
+
+    /// Taps in a part.
+    pub fn part(&self) -> usize {
+        self.part
+    }
+
+    /// How many parts there are.
+    pub fn parts(&self) -> usize {
+        self.slots
+    }
+
+    /// Starts a period: the last two parts of input begin at row `start` of the rings.
+    pub fn turn(&mut self, start: usize) {
+        self.start = start;
+        self.newest = (self.newest + 1) % self.slots;
+        self.half ^= 1;
+    }
+
+    /// What it has to do in a period, in order.
+    pub fn units(&self) -> Vec<Unit> {
+        let mut units = Vec::new();
+        for input in 0..self.spectra.len() {
+            units.extend(self.forward(input as u32));
+        }
+        for output in 0..self.out.len() {
+            self.products(output, &mut units);
+            units.extend(self.backward(output as u32));
+        }
+        units
+    }
+
+    fn forward(&self, input: u32) -> Vec<Unit> {
+        let (mut units, chunks) = (Vec::new(), self.part as u32 / 16);
+        let radix = if self.halves { 2 } else { 4 };
+        for (from, to) in columns(0, chunks / radix) {
+            let what = What::Take { input, from, to };
+            units.push(Unit { what, cost: COLUMN * (to - from) + CALL });
+        }
+        if chunks <= TILE {
+            self.descend(input, 0, 0, chunks, &mut units);
+        } else {
+            for child in 0..radix {
+                let size = chunks / radix;
+                self.descend(input, 0, child * size, size, &mut units);
+            }
+        }
+        units
+    }
+
+    /// Depth first: what fits into the nearest cache is finished in it.
+    fn descend(&self, input: u32, pass: usize, from: u32, size: u32, units: &mut Vec<Unit>) {
+        let mut down = |pass: usize| {
+            for (from, to) in columns(from / 4, (from + size) / 4) {
+                let what = What::Down { pass: pass as u32, from, to };
+                units.push(Unit { what, cost: COLUMN * (to - from) + CALL });
+            }
+        };
+        if size > TILE {
+            down(pass);
+            for child in 0..4 {
+                self.descend(input, pass + 1, from + child * size / 4, size / 4, units);
+            }
+        } else {
+            (pass..self.passes.len()).for_each(&mut down);
+            let what = What::Leaf { input, tile: from / TILE };
+            units.push(Unit { what, cost: LEAF * size / TILE + CALL });
+        }
+    }
+
+    /// The way back: the way there, mirrored.
+    fn backward(&self, output: u32) -> impl Iterator<Item = Unit> {
+        self.forward(0).into_iter().rev().map(move |unit| {
+            let what = match unit.what {
+                What::Take { from, to, .. } => What::Give { output, from, to },
+                What::Down { pass, from, to } => What::Up { pass, from, to },
+                What::Leaf { tile, .. } => What::Root { tile },
+                other => other,
+            };
+            Unit { what, ..unit }
+        })
+    }
+
+    fn products(&self, output: usize, units: &mut Vec<Unit>) {
+        let here = self.paths.iter().enumerate().filter(|(_, path)| path.output == output);
+        let here: Vec<u32> = here.map(|(i, _)| i as u32).collect();
+        if here.is_empty() {
+            units.push(Unit { what: What::Clear, cost: CALL });
+        }
+        let (bands, slots) = (self.part as u32 / 32, self.slots as u32);
+        let step = (PRODUCTS / slots).max(1);
+        for from in (0..bands).step_by(step as usize) {
+            let bands = (from, (from + step).min(bands));
+            for (i, &path) in here.iter().enumerate() {
+                for first in (0..slots).step_by(PRODUCTS as usize) {
+                    let slots = (first, (first + PRODUCTS).min(slots));
+                    let what = What::Multiply { path, bands, slots, more: i > 0 || first > 0 };
+                    let count = (bands.1 - bands.0) * (slots.1 - slots.0);
+                    units.push(Unit { what, cost: PRODUCT * count + CALL });
+                }
+            }
+        }
+    }
+
+    /// Does some units, on the inputs' rings (each a power of two of rows).
+    pub fn run(&mut self, units: &[Unit], rings: &[Vec<Row>]) {
+        match self.level {
+            Level::Plain => run::<Plain>(self, units, rings),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: whoever handed this level in has seen the processor's features.
+            Level::Avx2 => unsafe { avx2(self, units, rings) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Level::Avx512 => unsafe { avx512(self, units, rings) },
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => run::<Plain>(self, units, rings),
+        }
+    }
+
+    /// Adds the samples that are due, from sample `done` of this period on.
+    ///
+    /// # Shape
+    /// `to` ends within the period.
+    pub fn fetch(&self, output: usize, done: usize, to: &mut [f32]) {
+        // Finished in the period before this one.
+        let due = flat(&self.out[output][(self.half ^ 1) * self.part / 16..]);
+        for (y, x) in to.iter_mut().zip(&due[done..self.part]) {
+            *y += x;
+        }
+    }
+
+    /// Forgets all history.
+    pub fn clear(&mut self) {
+        self.spectra.iter_mut().for_each(|chunks| chunks.fill(Chunk::ZERO));
+        self.out.iter_mut().for_each(|rows| rows.fill(Row::ZERO));
+        self.work.fill(Chunk::ZERO);
+        (self.newest, self.start, self.half) = (0, 0, 0);
+    }
+}
+
+/// Chunks in a tile: what the last four levels work on.
+const TILE: u32 = 16;
+/// Columns of a pass that make one unit.
+const COLUMNS: u32 = 4;
+/// Products of one band and slot that make one unit.
+const PRODUCTS: u32 = 12;
+/// Estimated cycles: a call, a column of a pass, a tile, a product.
+const CALL: u32 = 12;
+const COLUMN: u32 = 18;
+const LEAF: u32 = 230;
+const PRODUCT: u32 = 9;
+
+fn columns(from: u32, to: u32) -> impl Iterator<Item = (u32, u32)> {
+    (from..to).step_by(COLUMNS as usize).map(move |from| (from, (from + COLUMNS).min(to)))
+}
+
+/// The angles of the four roots of `x^4 = root`, in the order in which a pass leaves them.
+fn quarters(angle: f64) -> [f64; 4] {
+    [0.0, 0.5, 0.25, 0.75].map(|turn| angle / 4.0 + turn)
+}
+
+fn roots(angle: f64) -> Roots {
+    let at = |turns: f64| ((TAU * turns).cos() as f32, (TAU * turns).sin() as f32);
+    let (sigma, tau, both) = (at(angle / 2.0), at(angle / 4.0), at(angle * 0.75));
+    [sigma.0, sigma.1, tau.0, tau.1, both.0, both.1]
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn avx2(segment: &mut Segment, units: &[Unit], rings: &[Vec<Row>]) {
+    run::<super::fir_lanes::Avx2>(segment, units, rings);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
+fn avx512(segment: &mut Segment, units: &[Unit], rings: &[Vec<Row>]) {
+    run::<super::fir_lanes::Avx512>(segment, units, rings);
+}
+
+#[inline(always)]
+fn run<L: Lanes>(s: &mut Segment, units: &[Unit], rings: &[Vec<Row>]) {
+    for unit in units {
+        match unit.what {
+            What::Take { input, from, to } => take::<L>(s, &rings[input as usize], from, to),
+            What::Down { pass, from, to } => down::<L>(s, pass, from, to),
+            What::Leaf { input, tile } => leaf::<L>(s, input as usize, tile as usize),
+            What::Multiply { path, bands, slots, more } => {
+                multiply::<L>(s, path as usize, bands, slots, more)
+            }
+            What::Clear => s.work.fill(Chunk::ZERO),
+            What::Root { tile } => root::<L>(s, tile as usize),
+            What::Up { pass, from, to } => up::<L>(s, pass, from, to),
+            What::Give { output, from, to } => give::<L>(s, output as usize, from, to),
+        }
+    }
+}
+
+/// A vector of complex numbers.
+#[derive(Clone, Copy)]
+struct Complex<L> {
+    re: L,
+    im: L,
+}
+
+impl<L: Lanes> Complex<L> {
+    #[inline(always)]
+    fn splat(re: f32, im: f32) -> Self {
+        Complex { re: L::splat(re), im: L::splat(im) }
+    }
+
+    /// Vector `v` of a chunk.
+    #[inline(always)]
+    fn load(from: &Chunk, v: usize) -> Self {
+        Complex { re: L::load(&from.re[v * L::WIDTH..]), im: L::load(&from.im[v * L::WIDTH..]) }
+    }
+
+    #[inline(always)]
+    fn store(self, to: &mut Chunk, v: usize) {
+        self.re.store(&mut to.re[v * L::WIDTH..]);
+        self.im.store(&mut to.im[v * L::WIDTH..]);
+    }
+
+    #[inline(always)]
+    fn add(self, b: Self) -> Self {
+        Complex { re: self.re.add(b.re), im: self.im.add(b.im) }
+    }
+
+    #[inline(always)]
+    fn sub(self, b: Self) -> Self {
+        Complex { re: self.re.sub(b.re), im: self.im.sub(b.im) }
+    }
+
+    /// `self + i b`
+    #[inline(always)]
+    fn add_turned(self, b: Self) -> Self {
+        Complex { re: self.re.sub(b.im), im: self.im.add(b.re) }
+    }
+
+    /// `self - i b`
+    #[inline(always)]
+    fn sub_turned(self, b: Self) -> Self {
+        Complex { re: self.re.add(b.im), im: self.im.sub(b.re) }
+    }
+
+    /// `self + w b`
+    #[inline(always)]
+    fn add_product(self, w: Self, b: Self) -> Self {
+        let re = w.re.mul_add(b.re, self.re);
+        let im = w.re.mul_add(b.im, self.im);
+        Complex { re: w.im.neg_mul_add(b.im, re), im: w.im.mul_add(b.re, im) }
+    }
+
+    /// `self + i w b`
+    #[inline(always)]
+    fn add_turned_product(self, w: Self, b: Self) -> Self {
+        let re = w.im.neg_mul_add(b.re, self.re);
+        let im = w.im.neg_mul_add(b.im, self.im);
+        Complex { re: w.re.neg_mul_add(b.im, re), im: w.re.mul_add(b.re, im) }
+    }
+
+    /// `2 self - b`: the other side of a butterfly whose one side is `b`.
+    #[inline(always)]
+    fn mirror(self, b: Self) -> Self {
+        let two = L::splat(2.0);
+        Complex { re: self.re.mul_sub(two, b.re), im: self.im.mul_sub(two, b.im) }
+    }
+
+    /// `self` times the conjugate of `w`.
+    #[inline(always)]
+    fn times_conjugate(self, w: Self) -> Self {
+        Complex {
+            re: self.im.mul_add(w.im, self.re.mul(w.re)),
+            im: self.re.neg_mul_add(w.im, self.im.mul(w.re)),
+        }
+    }
+}
+
+/// Three roots, in all lanes or lane by lane.
+#[derive(Clone, Copy)]
+struct Twiddles<L> {
+    sigma: Complex<L>,
+    tau: Complex<L>,
+    both: Complex<L>,
+}
+
+impl<L: Lanes> Twiddles<L> {
+    #[inline(always)]
+    fn splat(r: &Roots) -> Self {
+        Twiddles {
+            sigma: Complex::splat(r[0], r[1]),
+            tau: Complex::splat(r[2], r[3]),
+            both: Complex::splat(r[4], r[5]),
+        }
+    }
+
+    #[inline(always)]
+    fn load(r: &[[f32; 16]; 6], v: usize) -> Self {
+        let at = v * L::WIDTH;
+        Twiddles {
+            sigma: Complex { re: L::load(&r[0][at..]), im: L::load(&r[1][at..]) },
+            tau: Complex { re: L::load(&r[2][at..]), im: L::load(&r[3][at..]) },
+            both: Complex { re: L::load(&r[4][at..]), im: L::load(&r[5][at..]) },
+        }
+    }
+}
+
+/// The values of `q0 + q1 y + q2 y^2 + q3 y^3` at the four roots.
+#[inline(always)]
+fn split<L: Lanes>(q: [Complex<L>; 4], w: Twiddles<L>) -> [Complex<L>; 4] {
+    let s = q[0].add_product(w.sigma, q[2]);
+    let d = q[0].mirror(s);
+    let u = q[1].add_product(w.sigma, q[3]);
+    let v = q[1].mirror(u);
+    let a = s.add_product(w.tau, u);
+    let c = d.add_turned_product(w.tau, v);
+    [a, s.mirror(a), c, d.mirror(c)]
+}
+
+/// Back from `split`, times four.
+#[inline(always)]
+fn join<L: Lanes>(o: [Complex<L>; 4], w: Twiddles<L>) -> [Complex<L>; 4] {
+    let (s, a) = (o[0].add(o[1]), o[0].sub(o[1]));
+    let (d, b) = (o[2].add(o[3]), o[2].sub(o[3]));
+    [
+        s.add(d),
+        a.sub_turned(b).times_conjugate(w.tau),
+        s.sub(d).times_conjugate(w.sigma),
+        a.add_turned(b).times_conjugate(w.both),
+    ]
+}
+
+#[inline(always)]
+fn take<L: Lanes>(s: &mut Segment, ring: &[Row], from: u32, to: u32) {
+    let (chunks, mask, start) = (s.part / 16, ring.len() - 1, s.start);
+    // The part before the last one is real, the last one imaginary.
+    let at = |i: usize, v: usize| Complex::<L> {
+        re: L::load(&ring[(start + i) & mask].0[v * L::WIDTH..]),
+        im: L::load(&ring[(start + chunks + i) & mask].0[v * L::WIDTH..]),
+    };
+    let r = ROOTS_OF_I;
+    if s.halves {
+        let (low, high) = s.work.split_at_mut(chunks / 2);
+        let sigma = Complex::splat(r[0], r[1]);
+        for i in from as usize..to as usize {
+            for v in 0..16 / L::WIDTH {
+                let (a, c) = (at(i, v), at(i + chunks / 2, v));
+                let sum = a.add_product(sigma, c);
+                sum.store(&mut low[i], v);
+                a.mirror(sum).store(&mut high[i], v);
+            }
+        }
+        return;
+    }
+    let quarter = chunks / 4;
+    let w = Twiddles::splat(&r);
+    for i in from as usize..to as usize {
+        for v in 0..16 / L::WIDTH {
+            let q = [0, 1, 2, 3].map(|k| at(i + k * quarter, v));
+            let o = split(q, w);
+            for k in 0..4 {
+                o[k].store(&mut s.work[i + k * quarter], v);
+            }
+        }
+    }
+}
+
+/// The roots that split the whole.
+const ROOTS_OF_I: Roots = [
+    std::f32::consts::FRAC_1_SQRT_2,
+    std::f32::consts::FRAC_1_SQRT_2,
+    0.923_879_5,
+    0.382_683_43,
+    0.382_683_43,
+    0.923_879_5,
+];
+
+/// Calls `f` for each block's four quarters, its columns and its index.
+#[inline(always)]
+fn each_block(
+    work: &mut [Chunk],
+    quarter: usize,
+    from: u32,
+    to: u32,
+    mut f: impl FnMut([&mut [Chunk]; 4], usize),
+) {
+    let (mut at, to) = (from as usize, to as usize);
+    while at < to {
+        let (block, column) = (at / quarter, at % quarter);
+        let count = (quarter - column).min(to - at);
+        let block_of = &mut work[4 * block * quarter..][..4 * quarter];
+        let (low, high) = block_of.split_at_mut(2 * quarter);
+        let (q0, q1) = low.split_at_mut(quarter);
+        let (q2, q3) = high.split_at_mut(quarter);
+        let part = column..column + count;
+        f(
+            [&mut q0[part.clone()], &mut q1[part.clone()], &mut q2[part.clone()], &mut q3[part]],
+            block,
+        );
+        at += count;
+    }
+}
+
+#[inline(always)]
+fn down<L: Lanes>(s: &mut Segment, pass: u32, from: u32, to: u32) {
+    let Segment { passes, work, .. } = s;
+    let pass = &passes[pass as usize];
+    each_block(work, pass.quarter, from, to, |[q0, q1, q2, q3], block| {
+        let w = Twiddles::<L>::splat(&pass.roots[block]);
+        for (((q0, q1), q2), q3) in q0.iter_mut().zip(q1).zip(q2).zip(q3) {
+            for v in 0..16 / L::WIDTH {
+                let q = [
+                    Complex::load(q0, v),
+                    Complex::load(q1, v),
+                    Complex::load(q2, v),
+                    Complex::load(q3, v),
+                ];
+                let [a, b, c, d] = split(q, w);
+                a.store(q0, v);
+                b.store(q1, v);
+                c.store(q2, v);
+                d.store(q3, v);
+            }
+        }
+    });
+}
+
+#[inline(always)]
+fn up<L: Lanes>(s: &mut Segment, pass: u32, from: u32, to: u32) {
+    let Segment { passes, work, .. } = s;
+    let pass = &passes[pass as usize];
+    each_block(work, pass.quarter, from, to, |[q0, q1, q2, q3], block| {
+        let w = Twiddles::<L>::splat(&pass.roots[block]);
+        for (((q0, q1), q2), q3) in q0.iter_mut().zip(q1).zip(q2).zip(q3) {
+            for v in 0..16 / L::WIDTH {
+                let o = [
+                    Complex::load(q0, v),
+                    Complex::load(q1, v),
+                    Complex::load(q2, v),
+                    Complex::load(q3, v),
+                ];
+                let [a, b, c, d] = join(o, w);
+                a.store(q0, v);
+                b.store(q1, v);
+                c.store(q2, v);
+                d.store(q3, v);
+            }
+        }
+    });
+}
+
+/// Where vector `e` of a tile's points is kept: the chunk in the tile, and the vector in it. A tile of
+/// only eight blocks has half as many points.
+#[inline(always)]
+fn place<L: Lanes>(e: usize, v: usize, whole: bool) -> (usize, usize) {
+    if whole || L::WIDTH == 16 { (e, v) } else { (e / 2, e % 2) }
+}
+
+#[inline(always)]
+fn leaf<L: Lanes>(s: &mut Segment, input: usize, tile: usize) {
+    let slots = s.slots;
+    let (first, whole) = (tile * 16, s.part >= 256);
+    for v in 0..if whole { 16 / L::WIDTH } else { 1 } {
+        let blocks = &s.work[first + v * L::WIDTH..][..L::WIDTH];
+        let mut re = [L::splat(0.0); 16];
+        let mut im = [L::splat(0.0); 16];
+        for i in 0..16 {
+            let x = Complex::<L>::load(&blocks[i % L::WIDTH], i / L::WIDTH);
+            (re[i], im[i]) = (x.re, x.im);
+        }
+        let (re, im) = (L::transpose(re), L::transpose(im));
+        let mut x = [Complex { re: re[0], im: im[0] }; 16];
+        for e in 0..16 {
+            x[e] = Complex { re: re[e], im: im[e] };
+        }
+        let w = Twiddles::load(&s.leaves[tile][0], v);
+        for e in 0..4 {
+            let o = split([x[e], x[4 + e], x[8 + e], x[12 + e]], w);
+            (x[e], x[4 + e], x[8 + e], x[12 + e]) = (o[0], o[1], o[2], o[3]);
+        }
+        for j in 0..4 {
+            let w = Twiddles::load(&s.leaves[tile][1 + j], v);
+            let o = split([x[4 * j], x[4 * j + 1], x[4 * j + 2], x[4 * j + 3]], w);
+            for e in 0..4 {
+                let (chunk, v) = place::<L>(4 * j + e, v, whole);
+                let chunk = first + chunk;
+                let slot = (chunk / 2 * slots + s.newest) * 2 + chunk % 2;
+                o[e].store(&mut s.spectra[input][slot], v);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn root<L: Lanes>(s: &mut Segment, tile: usize) {
+    let (first, whole) = (tile * 16, s.part >= 256);
+    let mut points = [Chunk::ZERO; 16];
+    let count = if whole { 16 } else { 8 };
+    points[..count].copy_from_slice(&s.work[first..first + count]);
+    for v in 0..if whole { 16 / L::WIDTH } else { 1 } {
+        let mut x = [Complex::<L>::splat(0.0, 0.0); 16];
+        for j in 0..4 {
+            let mut o = [Complex::<L>::splat(0.0, 0.0); 4];
+            for e in 0..4 {
+                let (chunk, v) = place::<L>(4 * j + e, v, whole);
+                o[e] = Complex::load(&points[chunk], v);
+            }
+            let q = join(o, Twiddles::load(&s.leaves[tile][1 + j], v));
+            for e in 0..4 {
+                x[4 * j + e] = q[e];
+            }
+        }
+        let w = Twiddles::load(&s.leaves[tile][0], v);
+        for e in 0..4 {
+            let q = join([x[e], x[4 + e], x[8 + e], x[12 + e]], w);
+            (x[e], x[4 + e], x[8 + e], x[12 + e]) = (q[0], q[1], q[2], q[3]);
+        }
+        let mut re = [L::splat(0.0); 16];
+        let mut im = [L::splat(0.0); 16];
+        for e in 0..16 {
+            (re[e], im[e]) = (x[e].re, x[e].im);
+        }
+        let (re, im) = (L::transpose(re), L::transpose(im));
+        let blocks = &mut s.work[first + v * L::WIDTH..][..L::WIDTH];
+        for i in 0..16 {
+            let x = Complex { re: re[i], im: im[i] };
+            x.store(&mut blocks[i % L::WIDTH], i / L::WIDTH);
+        }
+    }
+}
+
+#[inline(always)]
+fn give<L: Lanes>(s: &mut Segment, output: usize, from: u32, to: u32) {
+    let chunks = s.part / 16;
+    let out = &mut s.out[output][s.half * chunks..][..chunks];
+    let r = ROOTS_OF_I;
+    if s.halves {
+        let (low, high) = s.work.split_at(chunks / 2);
+        let sigma = Complex::splat(r[0], r[1]);
+        for i in from as usize..to as usize {
+            for v in 0..16 / L::WIDTH {
+                let (a, b) = (Complex::<L>::load(&low[i], v), Complex::load(&high[i], v));
+                let at = v * L::WIDTH;
+                a.add(b).im.store(&mut out[i].0[at..]);
+                a.sub(b).times_conjugate(sigma).im.store(&mut out[i + chunks / 2].0[at..]);
+            }
+        }
+        return;
+    }
+    let quarter = chunks / 4;
+    let w = Twiddles::splat(&r);
+    for i in from as usize..to as usize {
+        for v in 0..16 / L::WIDTH {
+            let o = [0, 1, 2, 3].map(|k| Complex::<L>::load(&s.work[i + k * quarter], v));
+            let q = join(o, w);
+            for k in 0..4 {
+                q[k].im.store(&mut out[i + k * quarter].0[v * L::WIDTH..]);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn multiply<L: Lanes>(
+    s: &mut Segment,
+    path: usize,
+    bands: (u32, u32),
+    slots: (u32, u32),
+    more: bool,
+) {
+    let path = &s.paths[path];
+    let spectra = &s.spectra[path.input];
+    // Slots from the oldest to the newest: up to the end of the ring, then from its beginning.
+    let oldest = s.newest + 1;
+    for band in bands.0 as usize..bands.1 as usize {
+        let x = &spectra[band * s.slots * 2..][..s.slots * 2];
+        let h = &path.taps[band * s.slots * 2..][..s.slots * 2];
+        let work = &mut s.work[2 * band..2 * band + 2];
+        let (from, to) = (slots.0 as usize, slots.1 as usize);
+        let turn = (s.slots - oldest).clamp(from, to);
+        // Slot j of the order lies at oldest + j, and after the turn at oldest + j - slots.
+        let before = (&x[2 * (oldest + from).min(s.slots)..], &h[2 * from..2 * turn]);
+        let wrapped = (oldest + turn).saturating_sub(s.slots);
+        let after = (&x[2 * wrapped..], &h[2 * turn..2 * to]);
+        // Both chunks of the band beside each other where the registers suffice.
+        if L::WIDTH == 16 {
+            band_of::<L, 2>(work, 0, [before, after], more);
+        } else {
+            band_of::<L, 2>(work, 0, [before, after], more);
+            band_of::<L, 2>(work, 1, [before, after], more);
+        }
+    }
+}
+
+/// Two vectors of each pair of chunks: both chunks where one vector is a chunk, else the halves of
+/// chunk `c`.
+#[inline(always)]
+fn band_of<L: Lanes, const V: usize>(
+    work: &mut [Chunk],
+    c: usize,
+    runs: [(&[Chunk], &[Chunk]); 2],
+    more: bool,
+) {
+    let zero = L::splat(0.0);
+    let (mut rr, mut ii, mut ri, mut ir) = ([zero; V], [zero; V], [zero; V], [zero; V]);
+    for (x, h) in runs {
+        for (x, h) in x.chunks_exact(2).zip(h.chunks_exact(2)) {
+            for k in 0..V {
+                let (chunk, v) = if L::WIDTH == 16 { (k, 0) } else { (c, k) };
+                let (x, h) = (Complex::<L>::load(&x[chunk], v), Complex::load(&h[chunk], v));
+                rr[k] = x.re.mul_add(h.re, rr[k]);
+                ii[k] = x.im.mul_add(h.im, ii[k]);
+                ri[k] = x.re.mul_add(h.im, ri[k]);
+                ir[k] = x.im.mul_add(h.re, ir[k]);
+            }
+        }
+    }
+    for k in 0..V {
+        let (chunk, v) = if L::WIDTH == 16 { (k, 0) } else { (c, k) };
+        let mut sum = Complex { re: rr[k].sub(ii[k]), im: ri[k].add(ir[k]) };
+        if more {
+            sum = Complex::load(&work[chunk], v).add(sum);
+        }
+        sum.store(&mut work[chunk], v);
+    }
+}
