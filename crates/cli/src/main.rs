@@ -31,6 +31,7 @@ enum Verb {
     Prove(verbs::prove::Args),
     Report(verbs::report::Args),
     Import(verbs::import::Args),
+    Export(verbs::export::Args),
     Generate(verbs::generate::Args),
     #[command(hide = true)]
     Worker(verbs::worker::Args),
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Verb::Prove(args) => verbs::prove::run(args),
         Verb::Report(args) => verbs::report::run(args),
         Verb::Import(args) => verbs::import::run(args),
+        Verb::Export(args) => verbs::export::run(args),
         Verb::Generate(args) => verbs::generate::run::<Cli>(args),
         Verb::Worker(args) => verbs::worker::run(args),
         Verb::Hold(args) => verbs::hold::run(args),

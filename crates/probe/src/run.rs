@@ -89,6 +89,7 @@ pub fn run(
         before,
         after,
         findings: part.findings,
+        origin: None,
     };
     let more = judge::judge(&run);
     run.findings.extend(more);

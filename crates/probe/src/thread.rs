@@ -309,6 +309,7 @@ fn measure<T: Timer, C: Clock>(
         stolen: Nanos(tally.stolen),
         worst,
         counters: BTreeMap::new(),
+        stations: Vec::new(),
     };
     (thread, cut_short)
 }

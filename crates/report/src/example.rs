@@ -146,6 +146,7 @@ fn finish(
         corrected: Some(corrected),
         worst,
         counters: BTreeMap::from([("involuntary".into(), 0), ("faults".into(), 0)]),
+        stations: Vec::new(),
     };
     let lasted = Nanos(EXPECTED * INTERVAL.0);
     new_run(id, spec, setting, lasted, thread, random)
@@ -191,6 +192,7 @@ fn gap(id: &str, random: &mut Random, room: f64, setting: Setting) -> Run {
         corrected: None,
         worst: Vec::new(),
         counters: BTreeMap::new(),
+        stations: Vec::new(),
     };
     new_run(id, spec, setting, Nanos::from_secs(1), thread, random)
 }
@@ -234,6 +236,7 @@ fn new_run(
         before: state.clone(),
         after: state,
         findings: Vec::new(),
+        origin: None,
     }
 }
 

@@ -8,6 +8,7 @@
 mod changes;
 pub mod check;
 pub mod example;
+pub mod foreign;
 mod html;
 mod judge;
 pub mod stats;

@@ -32,6 +32,7 @@ fn run(id: &str) -> Run {
         before: Default::default(),
         after: Default::default(),
         findings: Vec::new(),
+        origin: None,
     }
 }
 

@@ -39,7 +39,7 @@ pub mod layout {
 }
 
 #[cfg(feature = "std")]
-pub use owned::{Histogram, Linear};
+pub use owned::{Histogram, Linear, upper_of};
 
 #[cfg(feature = "std")]
 mod owned {
@@ -69,7 +69,7 @@ mod owned {
     pub struct Histogram {
         /// Buckets with something in them: (lower edge in ns, count), rising.
         pub buckets: Vec<(u64, u64)>,
-        /// Readings at or beyond 2^40 ns.
+        /// Readings at or beyond 2^40 ns, or beyond the scale of the tool that took them.
         pub over: u64,
         /// Number of readings, those over the scale included.
         pub count: u64,
@@ -120,6 +120,75 @@ mod owned {
             Histogram::from_counts(&counts, over, min, max, Nanos(sum))
         }
 
+        /// Of equal buckets, as other tools keep them; see [`Histogram::from_ranges`].
+        pub fn from_linear(
+            linear: Linear,
+            min: Option<Nanos>,
+            max: Option<Nanos>,
+            sum: Nanos,
+        ) -> Histogram {
+            let width = linear.width.0.max(1);
+            let range = |&(bucket, count): &(u32, u64)| {
+                let lower = u64::from(bucket).saturating_mul(width);
+                (lower, lower.saturating_add(width), count)
+            };
+            let ranges = linear.counts.iter().map(range);
+            let whole = Histogram::from_ranges(ranges, linear.over, min, max, sum);
+            Histogram { linear: Some(linear), ..whole }
+        }
+
+        /// Of counts between edges, (lower, upper and exclusive, count), in ns. Between them the
+        /// readings are taken to lie evenly, no further out than `min` and `max`; those beyond
+        /// the scale stand in `over`, and count as the largest.
+        pub fn from_ranges(
+            ranges: impl IntoIterator<Item = (u64, u64, u64)>,
+            mut over: u64,
+            min: Option<Nanos>,
+            max: Option<Nanos>,
+            sum: Nanos,
+        ) -> Histogram {
+            let mut counts = vec![0; layout::BUCKETS];
+            let (least, most) = (min.map_or(0, |m| m.0), max.map_or(u64::MAX - 1, |m| m.0));
+            for (lower, upper, count) in ranges {
+                let upper = upper.max(lower.saturating_add(1));
+                let (from, to) = match (lower.max(least), upper.min(most.saturating_add(1))) {
+                    (from, to) if from < to => (from, to),
+                    _ => (lower, upper),
+                };
+                let (mut at, mut given) = (from, 0);
+                while at < to {
+                    let Some(place) = layout::bucket(at) else {
+                        over += count - given;
+                        break;
+                    };
+                    at = layout::lower(place + 1).min(to);
+                    let part = u128::from(count) * u128::from(at - from) / u128::from(to - from);
+                    counts[place] += part as u64 - given;
+                    given = part as u64;
+                }
+            }
+            Histogram::from_counts(&counts, over, min, max, sum)
+        }
+
+        /// In equal buckets of this width: the kept ones where they are as wide, else each
+        /// log-linear bucket by its middle.
+        pub fn to_linear(&self, width: Nanos) -> Linear {
+            if let Some(linear) = self.linear.as_ref().filter(|linear| linear.width == width) {
+                return linear.clone();
+            }
+            let width = width.0.max(1);
+            let mut counts = std::collections::BTreeMap::new();
+            let mut over = self.over;
+            for &(lower, count) in &self.buckets {
+                match u32::try_from((lower + (upper_of(lower) - lower - 1) / 2) / width) {
+                    Ok(at) if at < u32::MAX => *counts.entry(at).or_insert(0) += count,
+                    _ => over += count,
+                }
+            }
+            let buckets = counts.keys().last().map_or(0, |last| last + 1);
+            Linear { width: Nanos(width), buckets, counts: counts.into_iter().collect(), over }
+        }
+
         /// Arithmetic mean, `None` when empty.
         pub fn mean(&self) -> Option<Nanos> {
             (self.count > 0).then(|| Nanos(self.sum.0 / self.count))
@@ -128,9 +197,12 @@ mod owned {
         /// The value at or below which a share `q` (0 to 1) of the readings lies.
         ///
         /// The middle of its bucket, held within `min` and `max`; `max` where it falls off the
-        /// scale. `None` when empty.
+        /// scale. `None` when empty, or where nothing is known but the extremes.
         pub fn percentile(&self, q: f64) -> Option<Nanos> {
             let (min, max) = (self.min?, self.max?);
+            if self.buckets.is_empty() && min.0 < layout::END {
+                return None;
+            }
             let rank = ((q.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).max(1);
             if rank >= self.count {
                 return Some(max);
@@ -149,6 +221,9 @@ mod owned {
         /// How many readings are above `limit`: whole buckets; a bucket that holds the limit
         /// counts as not above unless `limit` is its lower edge less one.
         pub fn above(&self, limit: Nanos) -> u64 {
+            if self.max.is_some_and(|max| max <= limit) {
+                return 0;
+            }
             let inside: u64 =
                 self.buckets.iter().filter(|(lower, _)| *lower > limit.0).map(|b| b.1).sum();
             inside + self.over
@@ -185,7 +260,7 @@ mod owned {
     }
 
     /// The upper edge (exclusive) of the bucket with this lower edge, in ns.
-    fn upper_of(lower: u64) -> u64 {
+    pub fn upper_of(lower: u64) -> u64 {
         layout::bucket(lower).map_or(lower + 1, |at| layout::lower(at + 1))
     }
 }
@@ -227,6 +302,31 @@ mod tests {
             }
             prop_assert_eq!(h.max.unwrap().0, *ns.last().unwrap());
             prop_assert_eq!(h.min.unwrap().0, ns[0]);
+        }
+
+        #[test]
+        fn equal_buckets_are_spread_within_themselves_and_lose_nothing(
+            ns in proptest::collection::vec(0u64..3_000_000, 1..200),
+            width in 1u64..20_000,
+        ) {
+            let mut all = std::collections::BTreeMap::new();
+            for n in &ns {
+                *all.entry((n / width) as u32).or_insert(0) += 1;
+            }
+            let counts: Vec<(u32, u64)> = all.into_iter().collect();
+            let linear = Linear { width: Nanos(width), buckets: u32::MAX, counts, over: 3 };
+            let (min, max) = (ns.iter().min().copied(), ns.iter().max().copied());
+            let h = Histogram::from_linear(linear.clone(), min.map(Nanos), max.map(Nanos), Nanos(0));
+            prop_assert_eq!(h.count, ns.len() as u64 + 3);
+            prop_assert_eq!(h.over, 3);
+            prop_assert_eq!(h.to_linear(Nanos(width)), linear);
+            let mut sorted = ns.clone();
+            sorted.sort_unstable();
+            let rank = h.count.div_ceil(2) as usize;
+            if let Some(truth) = sorted.get(rank - 1) {
+                let got = h.percentile(0.5).unwrap().0;
+                prop_assert!(got.abs_diff(*truth) <= width + truth / 32 + 1, "{got} for {truth}");
+            }
         }
 
         #[test]

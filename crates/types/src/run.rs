@@ -99,6 +99,39 @@ pub struct Run {
     pub after: State,
     /// What to know about this run: settings refused, state changed, noise above the figures.
     pub findings: Vec<Finding>,
+    /// Where it comes from; `None` for a run that quietcores made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+}
+
+/// The file of another tool that a run was read from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Origin {
+    /// Its format: `latmus`, `cyclictest`, `rtla` ...
+    pub format: String,
+    /// The tool and its version, as far as it says.
+    pub program: String,
+    /// The finest step of the tool's readings: no figure of the run is finer.
+    pub resolution: Nanos,
+    /// What else the file says and a run has no room for, in its order, as (name, text).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<(String, String)>,
+}
+
+impl Origin {
+    /// What the file says under this name.
+    pub fn said(&self, name: &str) -> Option<&str> {
+        self.said.iter().find(|(known, _)| known == name).map(|(_, text)| text.as_str())
+    }
+}
+
+/// An earlier moment on the way of the same wake-ups, where a tool stamps it too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Station {
+    /// `irq`, `thread`.
+    pub name: String,
+    /// Timer expiry to this station.
+    pub readings: Histogram,
 }
 
 /// Where a run was made.
@@ -175,6 +208,9 @@ pub struct Thread {
     /// What hit the thread, by its own counters: voluntary and involuntary context switches, page
     /// faults, migrations; after minus before.
     pub counters: BTreeMap<String, u64>,
+    /// Earlier moments of the same wake-ups, first first; no part of the figures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stations: Vec<Station>,
 }
 
 /// One reading that is kept by itself.
@@ -235,6 +271,11 @@ impl Run {
             }
         }
         all
+    }
+
+    /// The finest step of its readings: the instrument's of another tool, else one nanosecond.
+    pub fn resolution(&self) -> Nanos {
+        self.origin.as_ref().map_or(Nanos(1), |origin| origin.resolution)
     }
 
     /// Periods missed by all threads.

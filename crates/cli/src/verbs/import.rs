@@ -1,8 +1,11 @@
-//! `import`: recipes of other tools, as a chain file.
+//! `import`: recipes of other tools as a chain file, results of other tools as a run.
 
-use crate::face;
+use crate::{face, keep};
 use anyhow::{Context, bail};
-use quiet_plan::recipe::{self, Format};
+use clap::{ValueEnum, builder::PossibleValue};
+use quiet_plan::recipe;
+use quiet_report::foreign;
+use quiet_types::Run;
 use std::{
     fs::File,
     io::Read,
@@ -11,9 +14,11 @@ use std::{
 };
 
 /// Nobody writes a recipe that is larger.
-const LARGEST: u64 = 1 << 20;
+const LARGEST_RECIPE: u64 = 1 << 20;
+/// A histogram of every nanosecond of a second, on many CPUs, is some tens of MiB.
+const LARGEST_RESULT: u64 = 64 << 20;
 
-/// Read a recipe of another tool as a chain file
+/// Read a recipe of another tool as a chain file, or its results as a run
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -23,79 +28,226 @@ Examples:
   quietcores import /etc/rtirq.conf                  priorities of rtirq
   quietcores import realtime-variables.conf          isolated_cores= of tuned
 
-What cannot be carried over stands in the chain file as comments. See it, then:
+  cyclictest -q -h 400 -p 90 -D 10 > today.txt
+  quietcores import today.txt                        kept beside the own runs, for compare and report
+  quietcores import plot.dat --format latmus -o run.json
+
+What cannot be carried over from a recipe stands in the chain file as comments. See it, then:
   quietcores plan living-room.toml")]
 pub struct Args {
-    /// The recipe; - for standard input
+    /// The recipe or result; - for standard input
     file: PathBuf,
     /// What it is; told by its content when left out
     #[arg(long, value_name = "FORMAT")]
-    format: Option<Kind>,
-    /// Write the chain file here, which must not exist; else it goes to standard output
-    #[arg(short, long, value_name = "CHAIN.toml")]
+    format: Option<Format>,
+    /// Write the chain file or run here, which must not exist [default: a chain to standard output,
+    /// a run into the store]
+    #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Free words, kept with the run
+    #[arg(long, value_name = "TEXT")]
+    label: Option<String>,
+    /// Keep runs here [default: $XDG_DATA_HOME/quietcores]
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
+    /// Print the run as JSON on standard output
+    #[arg(long)]
+    json: bool,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Kind {
-    /// Listings of `cset set -l` and `cset proc -l`
-    Cset,
-    /// A kernel command line
-    Isolcpus,
-    /// rtirq.conf
-    Rtirq,
-    /// realtime-variables.conf or cpu-partitioning-variables.conf of tuned
-    Tuned,
+/// Everything that can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A recipe.
+    Recipe(recipe::Format),
+    /// A result.
+    Result(foreign::Format),
+}
+
+const RECIPES: [(recipe::Format, &str, &str); 4] = [
+    (recipe::Format::Cset, "cset", "Listings of `cset set -l` and `cset proc -l`"),
+    (recipe::Format::Isolcpus, "isolcpus", "A kernel command line"),
+    (recipe::Format::Rtirq, "rtirq", "rtirq.conf"),
+    (
+        recipe::Format::Tuned,
+        "tuned",
+        "realtime-variables.conf or cpu-partitioning-variables.conf of tuned",
+    ),
+];
+
+/// A result's format, for `--format` of export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResultFormat(pub foreign::Format);
+
+fn about(format: foreign::Format) -> &'static str {
+    use foreign::Format;
+    match format {
+        Format::Cyclictest => "Summary lines of cyclictest, T: 0 ...",
+        Format::CyclictestHistogram => "cyclictest -h or -H",
+        Format::CyclictestJson => "cyclictest --json; of other rt-tests their extremes",
+        Format::Latmus => "latmus -g",
+        Format::Oslat => "The report of oslat",
+        Format::OslatJson => "oslat --json",
+        Format::Rtla => "rtla timerlat hist",
+        Format::RtlaAnalysis => "The automatic analysis of rtla",
+        Format::Jitterdebugger => "JSON of jitterdebugger",
+        Format::Hdr => "An HdrHistogram log, V2, in nanoseconds",
+        Format::Csv => "Buckets as comma-separated values",
+        Format::Gnuplot => "Columns for gnuplot",
+        Format::OpenMetrics => "OpenMetrics (Prometheus) text",
+    }
+}
+
+impl ValueEnum for ResultFormat {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [ResultFormat; 13] = {
+            let mut all = [ResultFormat(foreign::Format::Csv); 13];
+            let mut at = 0;
+            while at < all.len() {
+                all[at] = ResultFormat(foreign::FORMATS[at].0);
+                at += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()).help(about(self.0)))
+    }
+}
+
+impl ValueEnum for Format {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [Format; 17] = {
+            let mut all = [Format::Recipe(recipe::Format::Cset); 17];
+            let mut at = 0;
+            while at < 4 {
+                all[at] = Format::Recipe(RECIPES[at].0);
+                at += 1;
+            }
+            while at < all.len() {
+                all[at] = Format::Result(foreign::FORMATS[at - 4].0);
+                at += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Format::Recipe(format) => {
+                let (_, name, about) = RECIPES.iter().find(|(known, ..)| known == format)?;
+                Some(PossibleValue::new(*name).help(*about))
+            }
+            Format::Result(format) => ResultFormat(*format).to_possible_value(),
+        }
+    }
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let shown = quiet_types::printable(&args.file.display().to_string(), 300);
     let text = read(&args.file, &shown)?;
-    let format = match args.format {
-        Some(Kind::Cset) => Format::Cset,
-        Some(Kind::Isolcpus) => Format::Isolcpus,
-        Some(Kind::Rtirq) => Format::Rtirq,
-        Some(Kind::Tuned) => Format::Tuned,
-        None => match recipe::detect(&text) {
-            Some(format) => format,
-            None => bail!(
-                "cannot import {shown}: it looks like none of cset, isolcpus, rtirq, tuned; name \
-                 what it is with --format"
-            ),
-        },
-    };
-    let name = args.file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    let name = name.filter(|_| args.file.as_os_str() != "-").unwrap_or_else(|| "imported".into());
-    let chain = recipe::import(&text, format, &name)
-        .map_err(|error| anyhow::anyhow!("cannot import {shown}: {error}"))?;
-    match &args.output {
-        None => face::print(&chain)?,
-        Some(path) => write(path, &chain)?,
+    // A result may quote a kernel command line, never the other way round.
+    let told = args.format.or_else(|| foreign::detect(&text).map(Format::Result));
+    let told = told.or_else(|| recipe::detect(&text).map(Format::Recipe));
+    match told {
+        Some(Format::Recipe(format)) => chain(&args, &text, &shown, format)?,
+        Some(Format::Result(format)) => result(&args, &text, &shown, format)?,
+        None => bail!(
+            "cannot import {shown}: it looks like none of cset, isolcpus, rtirq, tuned, and like no \
+             result of cyclictest, latmus, oslat, rtla or jitterdebugger; name what it is with --format"
+        ),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn chain(args: &Args, text: &str, shown: &str, format: recipe::Format) -> anyhow::Result<()> {
+    if text.len() as u64 > LARGEST_RECIPE {
+        bail!("cannot import {shown}: it is larger than 1 MiB");
+    }
+    let name = args.file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let name = name.filter(|_| args.file.as_os_str() != "-").unwrap_or_else(|| "imported".into());
+    let chain = recipe::import(text, format, &name)
+        .map_err(|error| anyhow::anyhow!("cannot import {shown}: {error}"))?;
+    match &args.output {
+        None => face::print(&chain),
+        Some(path) => {
+            let to = write_new(path, &chain)?;
+            face::say(&format!("wrote {to}; see what it does with: quietcores plan {to}"));
+            Ok(())
+        }
+    }
+}
+
+fn result(args: &Args, text: &str, shown: &str, format: foreign::Format) -> anyhow::Result<()> {
+    let mut run = foreign::read(text, format)
+        .map_err(|error| anyhow::anyhow!("cannot import {shown} as {format}: {error}"))?;
+    if let Some(label) = &args.label {
+        run.label.clone_from(label);
+    } else if run.label.is_empty() {
+        let stem = args.file.file_stem().unwrap_or_default().to_string_lossy();
+        run.label = quiet_types::printable(&stem, 60);
+    }
+    if args.json {
+        face::print_json(&run)?;
+    } else if args.output.is_some() {
+        face::say(&format!("{shown} is {format}: {}", counted(&run)));
+    } else {
+        face::print(&quiet_report::run_text(&run, face::width()))?;
+    }
+    match &args.output {
+        Some(path) => {
+            let json =
+                serde_json::to_string_pretty(&run).context("cannot write the run as JSON")?;
+            let to = write_new(path, &format!("{json}\n"))?;
+            face::say(&format!("wrote {to}"));
+        }
+        None => {
+            let path = keep::store(args.store.as_deref())?.save_run(&run).map_err(|error| {
+                if error.is_taken() {
+                    anyhow::anyhow!("{shown} is kept already, as {}", run.id)
+                } else {
+                    error.into()
+                }
+            })?;
+            face::say(&format!("kept as {}", path.display()));
+        }
+    }
+    Ok(())
+}
+
+fn counted(run: &Run) -> String {
+    let all = run.readings();
+    let threads = match run.threads.len() {
+        1 => "1 CPU".to_owned(),
+        n => format!("{n} CPUs"),
+    };
+    format!("{} readings on {threads}, max {}", all.count, all.max.unwrap_or_default())
 }
 
 fn read(path: &Path, shown: &str) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
     if path.as_os_str() == "-" {
-        std::io::stdin().take(LARGEST + 1).read_to_end(&mut bytes)
+        std::io::stdin().take(LARGEST_RESULT + 1).read_to_end(&mut bytes)
     } else {
-        File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes))
+        File::open(path).and_then(|file| file.take(LARGEST_RESULT + 1).read_to_end(&mut bytes))
     }
     .with_context(|| format!("cannot read {shown}"))?;
-    if bytes.len() as u64 > LARGEST {
-        bail!("cannot import {shown}: it is larger than 1 MiB");
+    if bytes.len() as u64 > LARGEST_RESULT {
+        bail!("cannot import {shown}: it is larger than 64 MiB");
     }
     String::from_utf8(bytes)
         .map_err(|_| anyhow::anyhow!("cannot import {shown}: it is not UTF-8 text"))
 }
 
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+/// Writes a file that does not exist yet, and gives its name as it may be shown.
+pub fn write_new(path: &Path, text: &str) -> anyhow::Result<String> {
     use std::io::Write;
     let shown = quiet_types::printable(&path.display().to_string(), 300);
     let mut file = File::create_new(path)
         .with_context(|| format!("cannot write {shown}: name a file that does not exist yet"))?;
     file.write_all(text.as_bytes()).with_context(|| format!("cannot write {shown}"))?;
-    face::say(&format!("wrote {shown}; see what it does with: quietcores plan {shown}"));
-    Ok(())
+    Ok(shown)
 }
