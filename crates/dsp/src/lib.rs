@@ -6,6 +6,8 @@
 mod block;
 pub mod fir;
 pub mod simd;
+pub mod stage;
+pub mod strip;
 
 pub use block::Block;
 use quiet_types::{Frames, SampleRate};

@@ -1,0 +1,173 @@
+//! Compressor.
+
+use super::{Ramp, factor, settled, smoothing};
+use crate::{
+    Block, Setting, Stage,
+    strip::{Built, Form, Key, Kind, Unit},
+};
+
+const fn number(
+    name: &'static str,
+    what: &'static str,
+    unit: Unit,
+    range: (f64, f64),
+    default: f64,
+) -> Key {
+    let (low, high) = range;
+    Key { name, what, form: Form::Number { unit, low, high, default: Some(default), live: true } }
+}
+
+pub(crate) const COMPRESSOR: Kind = Kind {
+    name: "compressor",
+    what: "takes back what is above a level; its channels move together",
+    keys: &[
+        number("threshold", "above this level", Unit::Decibel, (-90.0, 0.0), -20.0),
+        number("ratio", "so many dB in for one dB out", Unit::Factor, (1.0, 1000.0), 4.0),
+        number("knee", "width of the soft bend", Unit::Decibel, (0.0, 40.0), 6.0),
+        number("attack", "time to take back", Unit::Millisecond, (0.0, 1000.0), 5.0),
+        number("release", "time to let go", Unit::Millisecond, (0.0, 10_000.0), 100.0),
+        number("makeup", "level afterwards", Unit::Decibel, (-40.0, 60.0), 0.0),
+        Key {
+            name: "detector",
+            what: "follows peaks, or the mean square of 10 ms",
+            form: Form::Choice { of: &["peak", "rms"], default: Some("peak") },
+        },
+    ],
+    shape: Kind::SAME,
+    build: |given, room| {
+        let keys = ["threshold", "ratio", "knee", "attack", "release", "makeup"];
+        let wanted = keys.map(|key| given.number(key));
+        let compressor = Compressor::new(wanted, given.text("detector") == "rms", room.setting);
+        let mut built = Built::of(compressor.0);
+        built.readings.push(("reduction".into(), Unit::Decibel, compressor.1));
+        Ok(built)
+    },
+};
+
+/// Works in dB: level, curve, smoothing, factor.
+struct Compressor {
+    /// Threshold in dB, ratio, knee in dB, attack and release in ms, makeup in dB.
+    wanted: [f64; 6],
+    attack: f64,
+    release: f64,
+    mean: f64,
+    power: f64,
+    rms: bool,
+    /// dB taken back now.
+    reduction: f64,
+    makeup: Ramp,
+    shown: crate::strip::Cell,
+    setting: Setting,
+}
+
+/// dB taken back from a level, once it stays.
+fn curve(level: f64, threshold: f64, ratio: f64, knee: f64) -> f64 {
+    let over = level - threshold;
+    let slope = 1.0 - 1.0 / ratio;
+    if 2.0 * over >= knee {
+        slope * over
+    } else if 2.0 * over > -knee {
+        slope * (over + knee / 2.0).powi(2) / (2.0 * knee)
+    } else {
+        0.0
+    }
+}
+
+impl Compressor {
+    fn new(wanted: [f64; 6], rms: bool, setting: Setting) -> (Compressor, crate::strip::Cell) {
+        let shown = crate::strip::Cell::default();
+        let mut compressor = Compressor {
+            wanted,
+            attack: 0.0,
+            release: 0.0,
+            mean: smoothing(10.0, setting.rate),
+            power: 0.0,
+            rms,
+            reduction: 0.0,
+            makeup: Ramp::new(factor(wanted[5]), setting.rate),
+            shown: shown.clone(),
+            setting,
+        };
+        compressor.derive();
+        (compressor, shown)
+    }
+
+    fn derive(&mut self) {
+        self.attack = smoothing(self.wanted[3], self.setting.rate);
+        self.release = smoothing(self.wanted[4], self.setting.rate);
+        if self.makeup.target() != factor(self.wanted[5]) {
+            self.makeup.go(factor(self.wanted[5]));
+        }
+    }
+}
+
+impl Stage for Compressor {
+    fn process(&mut self, block: &mut Block<'_>) {
+        let frames = block.frames();
+        let [threshold, ratio, knee, ..] = self.wanted;
+        for frame in 0..frames {
+            let samples = block.samples();
+            let loudest =
+                samples.iter().skip(frame).step_by(frames).fold(0.0f32, |m, x| m.max(x.abs()));
+            let power = f64::from(loudest).powi(2);
+            self.power =
+                settled(power + if self.rms { self.mean * (self.power - power) } else { 0.0 });
+            let level = 10.0 * self.power.max(1e-14).log10();
+            let target = curve(level, threshold, ratio, knee);
+            let pace = if target > self.reduction { self.attack } else { self.release };
+            self.reduction = target + settled(pace * (self.reduction - target));
+            let gain = (factor(-self.reduction) * self.makeup.next()) as f32;
+            samples.iter_mut().skip(frame).step_by(frames).for_each(|x| *x *= gain);
+        }
+        self.shown.put(self.reduction as f32);
+    }
+
+    fn reset(&mut self) {
+        self.makeup.jump();
+        (self.power, self.reduction) = (0.0, 0.0);
+    }
+
+    fn set(&mut self, param: usize, value: f32) -> bool {
+        let Some(wanted) = self.wanted.get_mut(param) else { return false };
+        *wanted = f64::from(value);
+        self.derive();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quiet_types::{Frames, SampleRate};
+
+    #[test]
+    fn a_steady_level_lands_on_the_curve() {
+        let setting = Setting { rate: SampleRate(48_000), channels: 2, block: Frames(4800) };
+        for (level, wanted) in [
+            // Below the knee, in its middle (slope * knee / 8), and above it.
+            (-30.0, -30.0),
+            (-20.0, -20.0 - 0.75 * 6.0 / 8.0),
+            (-8.0, -20.0 + 12.0 / 4.0),
+            (0.0, -20.0 + 20.0 / 4.0),
+        ] {
+            let mut stage = Compressor::new([-20.0, 4.0, 6.0, 1.0, 50.0, 0.0], false, setting).0;
+            let x = factor(level) as f32;
+            let mut samples = vec![x; 9600];
+            stage.process(&mut Block::new(&mut samples, 2));
+            for end in [4799, 9599] {
+                let out = super::super::decibels(f64::from(samples[end]));
+                assert!((out - wanted).abs() < 1e-3, "{level}: {out}, wanted {wanted}");
+            }
+        }
+    }
+
+    #[test]
+    fn after_its_attack_time_all_but_a_third_is_taken_back() {
+        let setting = Setting { rate: SampleRate(48_000), channels: 1, block: Frames(480) };
+        let mut stage = Compressor::new([-20.0, 1000.0, 0.0, 10.0, 50.0, 0.0], false, setting).0;
+        let mut samples = vec![1.0; 480];
+        stage.process(&mut Block::new(&mut samples, 1));
+        let wanted = 20.0 * (1.0 - 1.0 / 1000.0) * (1.0 - (-1f64).exp());
+        assert!((stage.reduction - wanted).abs() < 1e-6, "{}", stage.reduction);
+    }
+}

@@ -1,0 +1,30 @@
+//! DC block.
+
+use super::{
+    biquad::{Cascade, below_half},
+    design::{Shape, Width, biquad},
+};
+use crate::strip::{Built, Form, Key, Kind, Unit};
+
+pub(crate) const DC: Kind = Kind {
+    name: "dc",
+    what: "takes away what does not move: a highpass of first order",
+    keys: &[Key {
+        name: "frequency",
+        what: "corner",
+        form: Form::Number {
+            unit: Unit::Hertz,
+            low: 0.1,
+            high: 1000.0,
+            default: Some(5.0),
+            live: false,
+        },
+    }],
+    shape: Kind::SAME,
+    build: |given, room| {
+        let rate = f64::from(room.setting.rate.0);
+        let frequency = below_half(given, "frequency", rate)?;
+        let section = biquad(Shape::HighpassFirst, frequency, 0.0, Width::Q(1.0), rate);
+        Ok(Built::of(Cascade::new(&[section], room.setting)))
+    },
+};

@@ -1,0 +1,125 @@
+//! Gain and polarity.
+
+use super::{Ramp, factor};
+use crate::{
+    Block, Setting, Stage,
+    strip::{Built, Fault, Form, Given, Key, Kind, Room, Unit},
+};
+
+/// Gain of all channels alike, with ramps; negative for turned polarity.
+pub struct Gain {
+    gain: Ramp,
+    decibels: f64,
+    inverted: bool,
+    mute: bool,
+}
+
+pub(crate) const GAIN: Kind = Kind {
+    name: "gain",
+    what: "level of all its channels",
+    keys: &[
+        Key {
+            name: "gain",
+            what: "level",
+            form: Form::Number {
+                unit: Unit::Decibel,
+                low: -120.0,
+                high: 60.0,
+                default: Some(0.0),
+                live: true,
+            },
+        },
+        Key {
+            name: "invert",
+            what: "turns the polarity",
+            form: Form::Switch { default: false, live: true },
+        },
+        Key { name: "mute", what: "silences", form: Form::Switch { default: false, live: true } },
+    ],
+    shape: Kind::SAME,
+    build: |given, room| {
+        let (gain, invert) = (given.number("gain"), given.switch("invert"));
+        let mut gain = Gain::new(gain, invert, room.setting);
+        if given.switch("mute") {
+            gain.mute = true;
+            gain.gain = Ramp::new(0.0, room.setting.rate);
+        }
+        Ok(Built::of(gain))
+    },
+};
+
+pub(crate) const POLARITY: Kind = Kind {
+    name: "polarity",
+    what: "turns the polarity of its channels",
+    keys: &[Key {
+        name: "invert",
+        what: "turned, or not",
+        form: Form::Switch { default: true, live: true },
+    }],
+    shape: Kind::SAME,
+    build: polarity,
+};
+
+fn polarity(given: &Given, room: &mut Room<'_>) -> Result<Built, Fault> {
+    Ok(Built::of(Polarity(Gain::new(0.0, given.switch("invert"), room.setting))))
+}
+
+impl Gain {
+    /// A level in dB.
+    pub fn new(decibels: f64, inverted: bool, setting: Setting) -> Gain {
+        let sign = if inverted { -1.0 } else { 1.0 };
+        Gain {
+            gain: Ramp::new(sign * factor(decibels), setting.rate),
+            decibels,
+            inverted,
+            mute: false,
+        }
+    }
+
+    fn go(&mut self) {
+        let sign = if self.inverted { -1.0 } else { 1.0 };
+        self.gain.go(if self.mute { 0.0 } else { sign * factor(self.decibels) });
+    }
+}
+
+impl Stage for Gain {
+    fn process(&mut self, block: &mut Block<'_>) {
+        let mut after = self.gain;
+        for channel in block.each() {
+            after = self.gain.scale(channel);
+        }
+        self.gain = after;
+    }
+
+    fn reset(&mut self) {
+        self.gain.jump();
+    }
+
+    fn set(&mut self, param: usize, value: f32) -> bool {
+        match param {
+            0 => self.decibels = f64::from(value),
+            1 => self.inverted = value >= 0.5,
+            2 => self.mute = value >= 0.5,
+            _ => return false,
+        }
+        self.go();
+        true
+    }
+}
+
+/// Polarity alone; a change passes through silence.
+struct Polarity(Gain);
+
+impl Stage for Polarity {
+    fn process(&mut self, block: &mut Block<'_>) {
+        self.0.process(block);
+    }
+
+    fn reset(&mut self) {
+        self.0.reset();
+    }
+
+    fn set(&mut self, param: usize, value: f32) -> bool {
+        param == 0 && self.0.set(1, value)
+    }
+}

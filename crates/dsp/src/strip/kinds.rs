@@ -1,0 +1,24 @@
+use super::Kind;
+use crate::stage::{
+    biquad, compressor, dc, delay, dither, eq, gain, gate, limiter, meter, mix, tone, tuner,
+};
+
+/// Every kind of stage that a strip may name.
+pub static KINDS: &[Kind] = &[
+    gain::GAIN,
+    gain::POLARITY,
+    delay::DELAY,
+    mix::MIX,
+    biquad::BIQUAD,
+    biquad::BUTTERWORTH,
+    biquad::LINKWITZ_RILEY,
+    eq::EQ,
+    tone::TONE,
+    gate::GATE,
+    compressor::COMPRESSOR,
+    limiter::LIMITER,
+    dc::DC,
+    dither::DITHER,
+    meter::METER,
+    tuner::TUNER,
+];

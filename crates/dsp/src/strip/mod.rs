@@ -1,0 +1,48 @@
+//! Strips: the stages between input and output, described in TOML, prepared, swapped as one.
+//!
+//! ```toml
+//! [strip]
+//! name = "clean"
+//!
+//! [[stage]]
+//! kind = "gate"
+//! threshold = -60.0
+//!
+//! [[stage]]
+//! kind = "biquad"
+//! name = "rumble"
+//! type = "highpass"
+//! frequency = 40.0
+//! q = 0.707
+//! ```
+//!
+//! [`Description::parse`] reads it and knows every line; [`Description::prepare`] builds a
+//! [`Strip`], which may load, allocate and fail; [`Strip`] is itself a [`Stage`](crate::Stage).
+
+mod description;
+mod key;
+mod kinds;
+mod prepare;
+mod sounding;
+
+pub use description::{Description, StripError};
+pub(crate) use key::{Built, Fault, Room};
+pub use key::{Cell, Form, Given, Key, Kind, Param, Unit};
+pub use kinds::KINDS;
+pub use prepare::Shape;
+pub use sounding::{Edge, Reading, Strip};
+
+/// Where the files come from that a strip names: stages themselves do no I/O.
+pub trait Loader {
+    /// The bytes of `name`, as it is written in the strip.
+    ///
+    /// # Errors
+    /// Why it cannot be had, as a sentence.
+    fn load(&mut self, name: &str) -> Result<Vec<u8>, String>;
+}
+
+impl<F: FnMut(&str) -> Result<Vec<u8>, String>> Loader for F {
+    fn load(&mut self, name: &str) -> Result<Vec<u8>, String> {
+        self(name)
+    }
+}
