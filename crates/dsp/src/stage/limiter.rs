@@ -214,10 +214,10 @@ mod tests {
         // The peak leaves at 248, at the ceiling; before it the gain falls in 49 equal steps.
         let low = factor(-6.0) as f32;
         assert!((y[248] - low).abs() < 1e-6, "{}", y[248]);
-        for n in 200..248 {
+        for (n, y) in y.iter().enumerate().take(248).skip(200) {
             let steps = f64::from(n as u32 - 199);
             let wanted = 0.25 * (1.0 - (1.0 - f64::from(low)) * steps / 49.0);
-            assert!((f64::from(y[n]) - wanted).abs() < 1e-5, "{n}: {} {wanted}", y[n]);
+            assert!((f64::from(*y) - wanted).abs() < 1e-5, "{n}: {y} {wanted}");
         }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) const MIX: Kind = Kind {
     },
 };
 
-fn checked<'a>(given: &'a Given, inputs: usize) -> Result<&'a [Vec<f64>], Fault> {
+fn checked(given: &Given, inputs: usize) -> Result<&[Vec<f64>], Fault> {
     let rows = given.rows("matrix");
     match rows.iter().find(|row| row.len() != inputs) {
         None => Ok(rows),

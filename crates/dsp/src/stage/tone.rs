@@ -250,14 +250,12 @@ mod tests {
         part(4, 6, (0.0, w * p.c3));
         for at in 0..6 {
             let pivot = matrix[at][at];
-            for column in 0..7 {
-                matrix[at][column] = div(matrix[at][column], pivot);
-            }
-            for row in (0..6).filter(|row| *row != at) {
-                let factor = matrix[row][at];
-                for column in 0..7 {
-                    let minus = mul(factor, matrix[at][column]);
-                    let value = &mut matrix[row][column];
+            let row = matrix[at].map(|value| div(value, pivot));
+            matrix[at] = row;
+            for (_, other) in matrix.iter_mut().enumerate().filter(|(other, _)| *other != at) {
+                let factor = other[at];
+                for (value, mine) in other.iter_mut().zip(row) {
+                    let minus = mul(factor, mine);
                     *value = (value.0 - minus.0, value.1 - minus.1);
                 }
             }
