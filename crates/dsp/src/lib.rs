@@ -3,6 +3,7 @@
 //! Pure: no file, no clock, no thread. What a stage needs is built by its `prepare` (which may
 //! allocate and fail); [`Stage::process`] may do neither, nor lock, nor call the system.
 
+pub mod amp;
 mod block;
 pub mod fir;
 pub mod simd;

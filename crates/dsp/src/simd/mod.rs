@@ -4,6 +4,8 @@
 //! Which one runs is decided when a stage is prepared.
 #![allow(unsafe_code)]
 
+pub(crate) mod amp_lanes;
+pub(crate) mod amp_wave;
 mod denormals;
 pub(crate) mod fir_head;
 mod fir_lanes;

@@ -1,0 +1,403 @@
+//! Neural amps: captures of amplifiers and pedals as small nets.
+//!
+//! [`Amp::parse`] understands a file (`.nam`, Proteus JSON, AIDA-X and RTNeural JSON) or says what
+//! it does not understand and where; nothing is played that was only half understood.
+//! [`Amp::prepare`] makes a [`Stage`] of it: memory laid out, weights in the order of the kernels,
+//! run in silence until it rests.
+//!
+//! The sums of every output are taken in one fixed order, so the result does not depend on the
+//! length of the blocks nor on the instruction set (fused multiply-add is in all of them but the
+//! oldest).
+
+mod json;
+mod keras;
+mod nam;
+pub(crate) mod net;
+mod run;
+#[cfg(test)]
+mod tests;
+
+use crate::{Setting, Stage, simd::Level};
+use json::At;
+use net::{Net, Recurrent};
+use quiet_types::SampleRate;
+use std::fmt;
+
+/// Why an amp is refused.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Error {
+    /// The file as a whole is none.
+    File {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Something in the file is not understood.
+    Key {
+        /// Where it stands, keys joined by dots.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The amp was captured at another rate than the stream has.
+    Rate {
+        /// The amp's.
+        amp: SampleRate,
+        /// The stream's.
+        stream: SampleRate,
+    },
+    /// An option does not suit the amp.
+    Option {
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl Error {
+    fn file(why: String) -> Error {
+        Error::File { why }
+    }
+
+    fn key(path: &str, why: String) -> Error {
+        let path = if path.is_empty() { "the file".to_owned() } else { path.to_owned() };
+        Error::Key { path, why }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::File { why } => write!(f, "the amp {why}"),
+            Error::Key { path, why } => write!(f, "{path} {why}"),
+            Error::Rate { amp, stream } => write!(
+                f,
+                "the amp was captured at {} Hz and the stream has {} Hz; \
+                 run the stream at {0} Hz or put a resampler around the amp",
+                amp.0, stream.0
+            ),
+            Error::Option { why } => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Where an amp's file comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Neural Amp Modeler.
+    #[default]
+    Nam,
+    /// GuitarML Proteus.
+    Proteus,
+    /// RTNeural, AIDA-X.
+    Keras,
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Format::Nam => "nam",
+            Format::Proteus => "proteus",
+            Format::Keras => "keras",
+        })
+    }
+}
+
+/// What an amp's file says about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct About {
+    /// The kind of file.
+    pub format: Format,
+    /// The kind of net, in the file's word.
+    pub architecture: String,
+    /// The rate it was captured at.
+    pub rate: SampleRate,
+    /// The file does not say so: it is the format's custom.
+    pub rate_assumed: bool,
+    /// The capture's name.
+    pub name: Option<String>,
+    /// Loudness of its output for a standard input, dB.
+    pub loudness: Option<f64>,
+    /// The analogue level that full scale at its input stands for, dBu.
+    pub input_dbu: Option<f64>,
+    /// The analogue level that full scale at its output stands for, dBu.
+    pub output_dbu: Option<f64>,
+    /// Controls that the net has besides the signal.
+    pub knobs: usize,
+    /// Numbers in the file that the net is made of.
+    pub weights: usize,
+}
+
+impl Default for About {
+    fn default() -> About {
+        About {
+            format: Format::Nam,
+            architecture: String::new(),
+            rate: SampleRate(48_000),
+            rate_assumed: true,
+            name: None,
+            loudness: None,
+            input_dbu: None,
+            output_dbu: None,
+            knobs: 0,
+            weights: 0,
+        }
+    }
+}
+
+/// How an amp shall be played.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options {
+    /// For an amp of several sizes: 0 the smallest, 1 (and none) the whole one.
+    pub slim: Option<f64>,
+    /// Bring the output to this loudness, dB (players use -18). Needs the file's `loudness`.
+    pub loudness: Option<f64>,
+    /// What full scale at the interface's input stands for, dBu. Needs the file's `input_level_dbu`.
+    pub input_dbu: Option<f64>,
+    /// What full scale at the interface's output stands for, dBu. Needs the file's
+    /// `output_level_dbu`; not together with `loudness`.
+    pub output_dbu: Option<f64>,
+    /// Places of the net's controls, 0 to 1; 0.5 where none is given.
+    pub knobs: Vec<f32>,
+}
+
+#[derive(Clone, Debug)]
+struct Size {
+    /// Chosen for a slim value below this, if none before it was.
+    below: f64,
+    net: Net,
+    /// Of this size, where the file tells.
+    loudness: Option<f64>,
+}
+
+impl Size {
+    fn whole(net: Net) -> Size {
+        Size { below: f64::INFINITY, net, loudness: None }
+    }
+}
+
+/// An amp, understood.
+#[derive(Clone, Debug)]
+pub struct Amp {
+    about: About,
+    sizes: Vec<Size>,
+}
+
+impl Amp {
+    /// Understands a file.
+    ///
+    /// # Errors
+    /// With the place and the reason, where anything in it is wrong, unknown, not finite or beyond
+    /// the bounds that keep memory small.
+    pub fn parse(bytes: &[u8]) -> Result<Amp, Error> {
+        let value = json::parse(bytes)?;
+        let at = At::root(&value);
+        if !at.is_object() {
+            return Err(Error::file("is not a JSON object".to_owned()));
+        }
+        if nam::is(&at)? {
+            nam::parse(&at)
+        } else if keras::is_proteus(&at)? {
+            keras::proteus(&at)
+        } else if keras::is_keras(&at)? {
+            keras::keras(&at)
+        } else {
+            Err(Error::file(
+                "has none of the keys that tell its kind: architecture (.nam), state_dict (Proteus), \
+                 in_shape and layers (AIDA-X, RTNeural)"
+                    .to_owned(),
+            ))
+        }
+    }
+
+    /// What the file says about it.
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// The rate it was captured at. An amp of another rate than the stream's is prepared with this
+    /// one in its [`Setting`] and run between two resamplers.
+    pub fn rate(&self) -> SampleRate {
+        self.about.rate
+    }
+
+    /// The values of [`Options::slim`] at which the next larger size begins.
+    pub fn slim_steps(&self) -> Vec<f64> {
+        self.sizes.iter().map(|size| size.below).filter(|below| below.is_finite()).collect()
+    }
+
+    /// Over how many frames an input sample is heard; none where it never ends.
+    pub fn receptive_field(&self) -> Option<usize> {
+        self.sizes.last().and_then(|size| size.net.receptive())
+    }
+
+    /// Makes a stage of it.
+    ///
+    /// # Errors
+    /// If the rates differ, or an option needs what the file lacks.
+    pub fn prepare(&self, setting: &Setting, options: &Options) -> Result<Box<dyn Stage>, Error> {
+        self.prepare_for(setting, options, Level::here())
+    }
+
+    /// The same for one instruction set.
+    #[doc(hidden)]
+    pub fn prepare_for(
+        &self,
+        setting: &Setting,
+        options: &Options,
+        level: Level,
+    ) -> Result<Box<dyn Stage>, Error> {
+        if setting.rate != self.about.rate {
+            return Err(Error::Rate { amp: self.about.rate, stream: setting.rate });
+        }
+        let slim = options.slim.unwrap_or(1.0);
+        if !(0.0..=1.0).contains(&slim) {
+            return Err(Error::Option { why: format!("slim is {slim}; 0 to 1 are possible") });
+        }
+        if options.slim.is_some() && self.sizes.len() < 2 {
+            return Err(Error::Option {
+                why: "slim is given, but the amp has one size".to_owned(),
+            });
+        }
+        let size = self.sizes.iter().find(|size| slim < size.below).or(self.sizes.last());
+        let Some(size) = size else {
+            return Err(Error::file("has no net".to_owned()));
+        };
+        let (before, after) = self.gains(size, options)?;
+        let net = self.with_knobs(&size.net, options)?;
+        let stage = run::AmpStage::new(&net, setting, before, after, level)?;
+        Ok(Box::new(stage))
+    }
+
+    fn gains(&self, size: &Size, options: &Options) -> Result<(f32, f32), Error> {
+        let lacks = |what: &str, key: &str| Error::Option {
+            why: format!("{what} is asked for, but the amp's metadata has no {key}"),
+        };
+        let mut db = (0.0, 0.0);
+        if let Some(interface) = options.input_dbu {
+            let level = self.about.input_dbu;
+            db.0 =
+                interface - level.ok_or_else(|| lacks("input calibration", "input_level_dbu"))?;
+        }
+        if let Some(target) = options.loudness {
+            let own = size.loudness.or(self.about.loudness);
+            db.1 += target - own.ok_or_else(|| lacks("loudness", "loudness"))?;
+        }
+        if let Some(interface) = options.output_dbu {
+            if options.loudness.is_some() {
+                return Err(Error::Option {
+                    why: "loudness and output calibration exclude each other".to_owned(),
+                });
+            }
+            let level = self.about.output_dbu;
+            db.1 +=
+                level.ok_or_else(|| lacks("output calibration", "output_level_dbu"))? - interface;
+        }
+        for gain in [db.0, db.1] {
+            if !(-120.0..=120.0).contains(&gain) {
+                return Err(Error::Option {
+                    why: format!("the gain comes to {gain} dB; -120 to 120 are possible"),
+                });
+            }
+        }
+        Ok((10f64.powf(db.0 / 20.0) as f32, 10f64.powf(db.1 / 20.0) as f32))
+    }
+
+    /// The net with its controls set for good: they only move the biases.
+    fn with_knobs(&self, net: &Net, options: &Options) -> Result<Net, Error> {
+        if options.knobs.len() > self.about.knobs {
+            return Err(Error::Option {
+                why: format!(
+                    "{} knobs are set, but the amp has {}",
+                    options.knobs.len(),
+                    self.about.knobs
+                ),
+            });
+        }
+        if let Some(knob) = options.knobs.iter().find(|knob| !(0.0..=1.0).contains(*knob)) {
+            return Err(Error::Option {
+                why: format!("a knob is set to {knob}; 0 to 1 are possible"),
+            });
+        }
+        let mut net = net.clone();
+        if let Net::Recurrent(Recurrent { cells, .. }) = &mut net
+            && let Some(cell) = cells.first_mut()
+        {
+            let rows = cell.bias.len();
+            for n in 1..cell.inputs {
+                let knob = options.knobs.get(n - 1).copied().unwrap_or(0.5);
+                for row in 0..rows {
+                    cell.bias[row] += cell.weights[n * rows + row] * knob;
+                }
+            }
+            cell.weights.truncate(rows);
+            cell.inputs = 1;
+        }
+        Ok(net)
+    }
+}
+
+/// Bounds of what a file may ask for.
+#[derive(Default)]
+struct Limits {
+    weights: usize,
+    held: usize,
+    layers: usize,
+}
+
+impl Limits {
+    const CHANNELS: usize = 1024;
+    const HIDDEN: usize = 1024;
+    const LAYERS: usize = 1024;
+    const TAPS: usize = 1 << 17;
+    const DILATION: usize = 1 << 20;
+    /// Weights in memory, zeros between groups included.
+    const WEIGHTS: usize = 1 << 24;
+    /// Samples of history.
+    const HELD: usize = 1 << 25;
+
+    fn weights(&self) -> usize {
+        self.weights
+    }
+
+    /// Numbers that the file holds.
+    fn take(&mut self, count: usize, at: &At<'_>) -> Result<(), Error> {
+        self.weights = self.weights.saturating_add(count);
+        self.hold(count, at)
+    }
+
+    fn hold(&mut self, count: usize, at: &At<'_>) -> Result<(), Error> {
+        self.held = self.held.saturating_add(count);
+        if self.weights > Limits::WEIGHTS || self.held > Limits::HELD {
+            return Err(at.refuse(format!(
+                "asks for more than {} weights or {} samples of history",
+                Limits::WEIGHTS,
+                Limits::HELD
+            )));
+        }
+        Ok(())
+    }
+
+    fn layer(&mut self, at: &At<'_>) -> Result<(), Error> {
+        self.layers += 1;
+        if self.layers > Limits::LAYERS {
+            return Err(at.refuse(format!("makes more than {} layers", Limits::LAYERS)));
+        }
+        Ok(())
+    }
+
+    /// A convolution's weights and history.
+    fn conv(
+        &mut self,
+        inputs: usize,
+        outputs: usize,
+        taps: usize,
+        dilation: usize,
+        at: &At<'_>,
+    ) -> Result<(), Error> {
+        let weights = inputs.saturating_mul(outputs).saturating_mul(taps);
+        let reach = (taps - 1).saturating_mul(dilation).saturating_add(256);
+        let history = reach.saturating_mul(inputs);
+        self.hold(weights.saturating_add(history), at)
+    }
+}

@@ -1,0 +1,943 @@
+//! `.nam` files, 0.5.0 to 0.7.x.
+//!
+//! The reference is sdatkinson/NeuralAmpModelerCore. Where the trainer differs from it (FiLM behind
+//! the 1x1 of a layer that does not blend), the reference is followed: it is what everyone hears.
+
+use super::{
+    About, Amp, Error, Format, Limits, Size,
+    json::At,
+    net::{Activation, Array, Cell, Chain, Conv, Film, Gate, Layer, Net, Place, Recurrent, Wave},
+};
+use quiet_types::SampleRate;
+
+const FILMS: [(&str, Place); 8] = [
+    ("conv_pre_film", Place::ConvPre),
+    ("conv_post_film", Place::ConvPost),
+    ("input_mixin_pre_film", Place::MixinPre),
+    ("input_mixin_post_film", Place::MixinPost),
+    ("activation_pre_film", Place::ActivationPre),
+    ("activation_post_film", Place::ActivationPost),
+    ("layer1x1_post_film", Place::OnePost),
+    ("head1x1_post_film", Place::HeadOnePost),
+];
+
+/// Whether the top of a file looks like a `.nam`.
+pub(super) fn is(at: &At<'_>) -> Result<bool, Error> {
+    Ok(at.get("architecture")?.is_some())
+}
+
+/// A whole file.
+pub(super) fn parse(at: &At<'_>) -> Result<Amp, Error> {
+    let mut limits = Limits::default();
+    let (about, sizes) = model(at, &mut limits, Depth::Top)?;
+    if let Some(size) = sizes.iter().find(|size| size.net.outputs() != 1) {
+        return Err(at
+            .need("config")?
+            .refuse(format!("describes {} output channels; an amp has one", size.net.outputs())));
+    }
+    Ok(Amp { about: About { weights: limits.weights(), ..about }, sizes })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    Top,
+    Submodel,
+    Condition,
+}
+
+fn model(at: &At<'_>, limits: &mut Limits, depth: Depth) -> Result<(About, Vec<Size>), Error> {
+    version(&at.need("version")?)?;
+    let architecture = at.need("architecture")?;
+    let config = at.need("config")?;
+    let given = at.get("sample_rate")?;
+    let rate = match &given {
+        Some(rate) => rate.whole(1, 1_000_000)?,
+        None => 48_000,
+    };
+    let name = architecture.text()?;
+    let mut about = About {
+        format: Format::Nam,
+        architecture: name.to_owned(),
+        rate: SampleRate(rate as u32),
+        rate_assumed: given.is_none(),
+        ..About::default()
+    };
+    if let Some(meta) = at.get("metadata")? {
+        let number = |key| meta.get(key)?.map(|v| v.number()).transpose();
+        about.loudness = number("loudness")?;
+        about.input_dbu = number("input_level_dbu")?;
+        about.output_dbu = number("output_level_dbu")?;
+        let text =
+            |key| Ok::<_, Error>(meta.get(key)?.and_then(|v| v.text().ok().map(str::to_owned)));
+        about.name = text("name")?;
+    }
+    let weights = |limits: &mut Limits| {
+        let row = at.need("weights")?;
+        let all = row.weights()?;
+        limits.take(all.len(), &row)?;
+        Ok::<_, Error>(Weights { path: row.path, all, at: 0 })
+    };
+    let prewarm = rate / 2;
+    let sizes = match name {
+        "Linear" => vec![Size::whole(linear(&config, weights(limits)?, limits)?)],
+        "ConvNet" => vec![Size::whole(convnet(&config, weights(limits)?, limits)?)],
+        "LSTM" => {
+            let prewarm = if given.is_some() { prewarm } else { 1 };
+            vec![Size::whole(lstm(&config, weights(limits)?, limits, prewarm)?)]
+        }
+        "WaveNet" => wavenet(&config, weights(limits)?, limits, rate)?,
+        "SlimmableContainer" => {
+            if depth != Depth::Top {
+                return Err(architecture.refuse("is a container inside another amp"));
+            }
+            return container(&config, about, limits);
+        }
+        other => {
+            return Err(architecture.refuse(format!(
+                "is {other:?}; Linear, ConvNet, LSTM, WaveNet and SlimmableContainer are known"
+            )));
+        }
+    };
+    Ok((about, sizes))
+}
+
+fn version(at: &At<'_>) -> Result<(), Error> {
+    let text = at.text()?;
+    let parts: Option<Vec<u32>> = text.split('.').map(|part| part.parse().ok()).collect();
+    match parts.as_deref() {
+        Some([0, 5..=7, _]) => Ok(()),
+        _ => Err(at.refuse(format!("is {text:?}; 0.5.0 to 0.7.x are known"))),
+    }
+}
+
+/// The flat row of weights, taken from the front.
+struct Weights {
+    path: String,
+    all: Vec<f32>,
+    at: usize,
+}
+
+impl Weights {
+    fn take(&mut self, count: usize, what: &str) -> Result<&[f32], Error> {
+        let end = self.at.checked_add(count).filter(|end| *end <= self.all.len());
+        let Some(end) = end else {
+            return Err(Error::key(
+                &self.path,
+                format!(
+                    "has {} numbers, too few: {what} needs {count} more from number {} on",
+                    self.all.len(),
+                    self.at
+                ),
+            ));
+        };
+        let taken = &self.all[self.at..end];
+        self.at = end;
+        Ok(taken)
+    }
+
+    fn end(&self) -> Result<(), Error> {
+        if self.at == self.all.len() {
+            return Ok(());
+        }
+        Err(Error::key(
+            &self.path,
+            format!("has {} numbers; the configuration uses only {}", self.all.len(), self.at),
+        ))
+    }
+}
+
+/// A convolution as the file has it, and how much of it is kept.
+#[derive(Clone, Copy)]
+struct Shape {
+    inputs: usize,
+    outputs: usize,
+    taps: usize,
+    dilation: usize,
+    groups: usize,
+    bias: bool,
+    keep: (usize, usize),
+}
+
+impl Shape {
+    fn one(inputs: usize, outputs: usize, bias: bool) -> Shape {
+        let keep = (inputs, outputs);
+        Shape { inputs, outputs, taps: 1, dilation: 1, groups: 1, bias, keep }
+    }
+
+    fn keep(self, inputs: usize, outputs: usize) -> Shape {
+        Shape { keep: (inputs, outputs), ..self }
+    }
+
+    fn read(
+        self,
+        from: &mut Weights,
+        limits: &mut Limits,
+        at: &At<'_>,
+        what: &str,
+    ) -> Result<Conv, Error> {
+        let Shape { inputs, outputs, taps, dilation, groups, bias, keep } = self;
+        if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
+            return Err(at.refuse(format!(
+                "{what}: {inputs} inputs and {outputs} outputs cannot be shared out to {groups} groups"
+            )));
+        }
+        limits.conv(keep.0, keep.1, taps, dilation, at)?;
+        let (inputs_each, outputs_each) = (inputs / groups, outputs / groups);
+        let file = from.take(inputs_each * outputs * taps, what)?;
+        let mut weights = vec![0.0; taps * keep.0 * keep.1];
+        let mut next = file.iter();
+        for group in 0..groups {
+            for o in 0..outputs_each {
+                for i in 0..inputs_each {
+                    for tap in 0..taps {
+                        let (o, i) = (group * outputs_each + o, group * inputs_each + i);
+                        let w = next.next().copied().unwrap_or_default();
+                        if i < keep.0 && o < keep.1 {
+                            weights[(tap * keep.0 + i) * keep.1 + o] = w;
+                        }
+                    }
+                }
+            }
+        }
+        let mut all = vec![0.0; keep.1];
+        if bias {
+            let file = from.take(outputs, what)?;
+            all.copy_from_slice(&file[..keep.1]);
+        }
+        Ok(Conv { inputs: keep.0, outputs: keep.1, taps, dilation, weights, bias: all })
+    }
+}
+
+fn mono(config: &At<'_>) -> Result<usize, Error> {
+    if let Some(inputs) = config.get("in_channels")? {
+        inputs.whole(1, 1)?;
+    }
+    match config.get("out_channels")? {
+        Some(outputs) => outputs.whole(1, Limits::CHANNELS),
+        None => Ok(1),
+    }
+}
+
+fn linear(config: &At<'_>, mut from: Weights, limits: &mut Limits) -> Result<Net, Error> {
+    config.only(&["receptive_field", "bias", "implementation", "in_channels", "out_channels"])?;
+    if mono(config)? != 1 {
+        return Err(config.need("out_channels")?.refuse("must be 1"));
+    }
+    if let Some(how) = config.get("implementation")? {
+        // How it is computed, not what.
+        let known =
+            ["auto", "direct", "fft", "legacy", "old", "partitioned_fft", "partitioned-fft"];
+        if !known.contains(&how.text()?.to_ascii_lowercase().as_str()) {
+            return Err(how.refuse(format!("is {:?}; auto, direct and fft are known", how.text()?)));
+        }
+    }
+    let field = config.need("receptive_field")?;
+    let taps = field.whole(1, Limits::TAPS)?;
+    let bias = config.need("bias")?.truth()?;
+    let shape = Shape { taps, bias, ..Shape::one(1, 1, bias) };
+    let mut conv = shape.read(&mut from, limits, &field, "the impulse response")?;
+    from.end()?;
+    // In the file the newest sample's weight comes first.
+    conv.weights.reverse();
+    Ok(Net::Chain(Chain { layers: vec![(conv, Activation::Identity)] }))
+}
+
+fn convnet(config: &At<'_>, mut from: Weights, limits: &mut Limits) -> Result<Net, Error> {
+    config.only(&[
+        "channels",
+        "dilations",
+        "batchnorm",
+        "activation",
+        "groups",
+        "in_channels",
+        "out_channels",
+    ])?;
+    let outputs = mono(config)?;
+    let channels = config.need("channels")?.whole(1, Limits::CHANNELS)?;
+    let dilations = config.need("dilations")?;
+    let steps = dilations.wholes(1, Limits::DILATION)?;
+    if steps.is_empty() {
+        return Err(dilations.refuse("is empty"));
+    }
+    let batchnorm = config.need("batchnorm")?.truth()?;
+    let activation = activation(&config.need("activation")?, channels)?;
+    let groups = match config.get("groups")? {
+        Some(groups) => groups.whole(1, Limits::CHANNELS)?,
+        None => 1,
+    };
+    let mut layers = Vec::new();
+    for (n, dilation) in steps.into_iter().enumerate() {
+        limits.layer(&dilations)?;
+        let inputs = if n == 0 { 1 } else { channels };
+        let shape = Shape { taps: 2, dilation, groups, ..Shape::one(inputs, channels, !batchnorm) };
+        let what = format!("the convolution of block {n}");
+        let mut conv = shape.read(&mut from, limits, config, &what)?;
+        if batchnorm {
+            let what = format!("the batch norm of block {n}");
+            let norm = from.take(4 * channels + 1, &what)?;
+            let eps = f64::from(norm[4 * channels]);
+            for o in 0..channels {
+                let of = |part: usize| f64::from(norm[part * channels + o]);
+                let scale = of(2) / (eps + of(1)).sqrt();
+                if !(scale as f32).is_finite() {
+                    return Err(Error::key("weights", format!("{what}: a variance below zero")));
+                }
+                for row in conv.weights.chunks_exact_mut(channels) {
+                    row[o] = (f64::from(row[o]) * scale) as f32;
+                }
+                conv.bias[o] = (of(3) - scale * of(0)) as f32;
+            }
+            if !conv.weights.iter().chain(&conv.bias).all(|w| w.is_finite()) {
+                return Err(Error::key("weights", format!("{what}: beyond any 32-bit number")));
+            }
+        }
+        layers.push((conv, activation.clone()));
+    }
+    let head = Shape::one(channels, outputs, true).read(&mut from, limits, config, "the head")?;
+    from.end()?;
+    layers.push((head, Activation::Identity));
+    Ok(Net::Chain(Chain { layers }))
+}
+
+fn lstm(
+    config: &At<'_>,
+    mut from: Weights,
+    limits: &mut Limits,
+    prewarm: usize,
+) -> Result<Net, Error> {
+    config.only(&["input_size", "hidden_size", "num_layers", "in_channels", "out_channels"])?;
+    let outputs = mono(config)?;
+    config.need("input_size")?.whole(1, 1)?;
+    let hidden = config.need("hidden_size")?.whole(1, Limits::HIDDEN)?;
+    let count = config.need("num_layers")?;
+    let mut cells = Vec::new();
+    for n in 0..count.whole(1, Limits::LAYERS)? {
+        limits.layer(&count)?;
+        let inputs = if n == 0 { 1 } else { hidden };
+        let what = format!("layer {n}");
+        let file = from.take(4 * hidden * (inputs + hidden), &what)?;
+        let (mut weights, mut recurrent) =
+            (vec![0.0; inputs * 4 * hidden], vec![0.0; hidden * 4 * hidden]);
+        for (row, line) in file.chunks_exact(inputs + hidden).enumerate() {
+            for (column, w) in line.iter().enumerate() {
+                match column.checked_sub(inputs) {
+                    None => weights[column * 4 * hidden + row] = *w,
+                    Some(column) => recurrent[column * 4 * hidden + row] = *w,
+                }
+            }
+        }
+        let bias = from.take(4 * hidden, &what)?.to_vec();
+        let state = from.take(hidden, &what)?.to_vec();
+        let cell = from.take(hidden, &what)?.to_vec();
+        cells.push(Cell {
+            gru: false,
+            inputs,
+            hidden,
+            weights,
+            recurrent,
+            bias,
+            recurrent_bias: Vec::new(),
+            state,
+            cell,
+        });
+    }
+    let head = Shape::one(hidden, outputs, true).read(&mut from, limits, config, "the head")?;
+    from.end()?;
+    let dense = vec![(head, Activation::Identity)];
+    Ok(Net::Recurrent(Recurrent { cells, dense, skip: false, gains: (1.0, 1.0), prewarm }))
+}
+
+fn container(
+    config: &At<'_>,
+    mut about: About,
+    limits: &mut Limits,
+) -> Result<(About, Vec<Size>), Error> {
+    config.only(&["submodels"])?;
+    let list = config.need("submodels")?;
+    let entries = list.list()?;
+    let (mut sizes, mut last) = (Vec::new(), f64::NEG_INFINITY);
+    for (n, entry) in entries.iter().enumerate() {
+        limits.layer(entry)?;
+        entry.only(&["max_value", "model"])?;
+        let max = entry.need("max_value")?;
+        let below = max.number()?;
+        if below <= last {
+            return Err(max.refuse(format!("is {below}, not above the {last} before it")));
+        }
+        last = below;
+        let end = n + 1 == entries.len();
+        if end && below < 1.0 {
+            return Err(max.refuse(format!("is {below}; the last one must reach 1")));
+        }
+        let inner_at = entry.need("model")?;
+        let (inner, mut full) = model(&inner_at, limits, Depth::Submodel)?;
+        if n > 0 && inner.rate != about.rate {
+            return Err(inner_at.refuse(format!(
+                "is of {} Hz, the one before it of {} Hz",
+                inner.rate.0, about.rate.0
+            )));
+        }
+        about.rate = inner.rate;
+        about.rate_assumed = inner.rate_assumed;
+        // A slimmable amp inside is played whole, as the reference does.
+        let whole = full.pop().map(|size| size.net);
+        let net = whole.ok_or_else(|| inner_at.refuse("is empty"))?;
+        let below = if end { f64::INFINITY } else { below };
+        // The last is the amp itself; the others are it at a lower price.
+        about.loudness = about.loudness.or(inner.loudness);
+        about.input_dbu = about.input_dbu.or(inner.input_dbu);
+        about.output_dbu = about.output_dbu.or(inner.output_dbu);
+        about.name = about.name.or(inner.name);
+        sizes.push(Size { below, net, loudness: inner.loudness });
+    }
+    if sizes.is_empty() {
+        return Err(list.refuse("is empty"));
+    }
+    Ok((about, sizes))
+}
+
+/// An array's configuration.
+struct Plan<'a> {
+    at: At<'a>,
+    input: usize,
+    condition: usize,
+    channels: usize,
+    bottleneck: usize,
+    kernels: Vec<usize>,
+    dilations: Vec<usize>,
+    gates: Vec<bool>,
+    one: Option<usize>,
+    head_one: Option<(usize, usize)>,
+    groups: usize,
+    mixin_groups: usize,
+    /// For each place: with shift, groups.
+    films: [Option<(bool, usize)>; 8],
+    head: usize,
+    head_bias: bool,
+    head_taps: usize,
+    head_dilation: usize,
+    allowed: Vec<usize>,
+}
+
+fn plan<'a>(at: &At<'a>, limits: &mut Limits) -> Result<Plan<'a>, Error> {
+    let mut known = vec![
+        "input_size",
+        "condition_size",
+        "channels",
+        "bottleneck",
+        "kernel_size",
+        "kernel_sizes",
+        "dilations",
+        "activation",
+        "gated",
+        "gating_mode",
+        "secondary_activation",
+        "head_size",
+        "head_bias",
+        "head",
+        "head1x1",
+        "layer1x1",
+        "groups_input",
+        "groups_input_mixin",
+        "slimmable",
+    ];
+    known.extend(FILMS.iter().map(|(key, _)| *key));
+    at.only(&known)?;
+    let size = |key| at.need(key)?.whole(1, Limits::CHANNELS);
+    let or = |key, default| match at.get(key)? {
+        Some(value) => value.whole(1, Limits::CHANNELS),
+        None => Ok(default),
+    };
+    let channels = size("channels")?;
+    let dilations_at = at.need("dilations")?;
+    let dilations = dilations_at.wholes(1, Limits::DILATION)?;
+    if dilations.is_empty() {
+        return Err(dilations_at.refuse("is empty"));
+    }
+    let count = dilations.len();
+    for _ in 0..count {
+        limits.layer(&dilations_at)?;
+    }
+    let kernels = match (at.get("kernel_size")?, at.get("kernel_sizes")?) {
+        (Some(one), None) => vec![one.whole(1, Limits::TAPS)?; count],
+        (None, Some(each)) => {
+            let all = each.wholes(1, Limits::TAPS)?;
+            if all.len() != count {
+                return Err(each.refuse(format!("has {} entries for {count} layers", all.len())));
+            }
+            all
+        }
+        (Some(_), Some(each)) => return Err(each.refuse("stands beside kernel_size; which one?")),
+        (None, None) => return Err(at.refuse("has neither kernel_size nor kernel_sizes")),
+    };
+    let mode = |at: &At<'_>| match at.text()? {
+        "none" => Ok(false),
+        "gated" | "blended" => Ok(true),
+        other => Err(at.refuse(format!("is {other:?}; none, gated and blended are known"))),
+    };
+    let gates = match (at.get("gating_mode")?, at.get("gated")?) {
+        (Some(list), _) if list.is_list() => {
+            let all: Vec<bool> = list.list()?.iter().map(mode).collect::<Result<_, _>>()?;
+            if all.len() != count {
+                return Err(list.refuse(format!("has {} entries for {count} layers", all.len())));
+            }
+            all
+        }
+        (Some(one), _) => vec![mode(&one)?; count],
+        (None, Some(gated)) => vec![gated.truth()?; count],
+        (None, None) => vec![false; count],
+    };
+    let active = |key: &str, keys: &[&str]| {
+        let Some(one) = at.get(key)? else { return Ok::<_, Error>(None) };
+        one.only(keys)?;
+        Ok(Some((one.need("active")?.truth()?, one)))
+    };
+    let one = match active("layer1x1", &["active", "groups"])? {
+        None => Some(1),
+        Some((false, _)) => None,
+        Some((true, one)) => Some(one.need("groups")?.whole(1, Limits::CHANNELS)?),
+    };
+    let head_one = match active("head1x1", &["active", "out_channels", "groups"])? {
+        None | Some((false, _)) => None,
+        Some((true, one)) => Some((
+            one.need("out_channels")?.whole(1, Limits::CHANNELS)?,
+            one.need("groups")?.whole(1, Limits::CHANNELS)?,
+        )),
+    };
+    let bottleneck = or("bottleneck", channels)?;
+    if one.is_none() && bottleneck != channels {
+        let at = at.need("bottleneck")?;
+        return Err(at.refuse(format!(
+            "is {bottleneck}, but without a layer1x1 it must be the {channels} of channels"
+        )));
+    }
+    let mut films = [None; 8];
+    for (key, place) in FILMS {
+        let Some(film) = at.get(key)? else { continue };
+        if !film.is_object() {
+            if film.truth()? {
+                return Err(film.refuse("is true; an object or false is expected"));
+            }
+            continue;
+        }
+        film.only(&["active", "shift", "groups"])?;
+        let truth = |key| film.get(key)?.map_or(Ok(true), |v| v.truth());
+        let groups = film.get("groups")?.map_or(Ok(1), |v| v.whole(1, Limits::CHANNELS))?;
+        if !truth("active")? {
+            continue;
+        }
+        if place == Place::OnePost && one.is_none() {
+            return Err(film.refuse("is active, but the layer has no layer1x1"));
+        }
+        if place == Place::HeadOnePost && head_one.is_none() {
+            return Err(film.refuse("is active, but the layer has no head1x1"));
+        }
+        films[place as usize] = Some((truth("shift")?, groups));
+    }
+    let (head, head_bias, head_taps, head_dilation) = match at.get("head")? {
+        Some(head) => {
+            head.only(&["out_channels", "kernel_size", "bias", "head_dilation"])?;
+            let dilation = head.get("head_dilation")?;
+            (
+                head.need("out_channels")?.whole(1, Limits::CHANNELS)?,
+                head.need("bias")?.truth()?,
+                head.need("kernel_size")?.whole(1, Limits::TAPS)?,
+                dilation.map_or(Ok(1), |v| v.whole(1, Limits::DILATION))?,
+            )
+        }
+        None => (size("head_size")?, at.need("head_bias")?.truth()?, 1, 1),
+    };
+    let mut allowed = Vec::new();
+    if let Some(slim) = at.get("slimmable")? {
+        slim.only(&["method", "kwargs"])?;
+        let method = slim.need("method")?;
+        if method.text()? != "slice_channels_uniform" {
+            return Err(
+                method.refuse(format!("is {:?}; slice_channels_uniform is known", method.text()?))
+            );
+        }
+        if let Some(more) = slim.get("kwargs")? {
+            more.only(&["allowed_channels"])?;
+            if let Some(list) = more.get("allowed_channels")? {
+                allowed = list.wholes(1, Limits::CHANNELS)?;
+                if !allowed.is_sorted_by(|a, b| a < b) || allowed.last() != Some(&channels) {
+                    return Err(list.refuse(format!("must ascend to the {channels} of channels")));
+                }
+            }
+        }
+        if allowed.is_empty() {
+            allowed = (1..=channels).collect();
+        }
+    }
+    Ok(Plan {
+        at: at.clone(),
+        input: size("input_size")?,
+        condition: size("condition_size")?,
+        channels,
+        bottleneck,
+        kernels,
+        dilations,
+        gates,
+        one,
+        head_one,
+        groups: or("groups_input", 1)?,
+        mixin_groups: or("groups_input_mixin", 1)?,
+        films,
+        head,
+        head_bias,
+        head_taps,
+        head_dilation,
+        allowed,
+    })
+}
+
+impl Plan<'_> {
+    /// The activations of a layer with `bottleneck` channels left.
+    fn activations(&self, n: usize, kept: usize) -> Result<(Activation, Gate), Error> {
+        let pick = |at: At<'_>| -> Result<Activation, Error> {
+            if !at.is_list() {
+                return slim_activation(&at, self.bottleneck, kept);
+            }
+            let all = at.list()?;
+            if all.len() != self.dilations.len() {
+                return Err(at.refuse(format!(
+                    "has {} entries for {} layers",
+                    all.len(),
+                    self.dilations.len()
+                )));
+            }
+            slim_activation(&all[n], self.bottleneck, kept)
+        };
+        let first = pick(self.at.need("activation")?)?;
+        if !self.gates[n] {
+            return Ok((first, Gate::None));
+        }
+        // The old key `gated` knows no other second activation than the sigmoid.
+        let mode = self.at.get("gating_mode")?;
+        let second = match (self.at.get("secondary_activation")?, &mode) {
+            (Some(second), Some(_)) => pick(second)?,
+            _ => Activation::Sigmoid,
+        };
+        let blended = match mode {
+            None => false,
+            Some(mode) if mode.is_list() => mode.list()?[n].text()? == "blended",
+            Some(mode) => mode.text()? == "blended",
+        };
+        Ok((first, if blended { Gate::Blended(second) } else { Gate::Gated(second) }))
+    }
+
+    /// The array with the widths in `kept` (its own, the one before, the one behind).
+    fn read(
+        &self,
+        from: &mut Weights,
+        limits: &mut Limits,
+        kept: (usize, usize, usize),
+        index: usize,
+    ) -> Result<Array, Error> {
+        let at = &self.at;
+        let (channels, input, head) = kept;
+        let slim = channels != self.channels;
+        let narrow = if !slim {
+            self.bottleneck
+        } else if self.one.is_none() {
+            channels
+        } else {
+            (self.bottleneck * channels / self.channels).max(1)
+        };
+        if slim || input != self.input || head != self.head {
+            let grouped = self.groups != 1
+                || self.mixin_groups != 1
+                || self.one.is_some_and(|g| g != 1)
+                || self.head_one.is_some_and(|(_, g)| g != 1)
+                || self.films.iter().flatten().any(|(_, g)| *g != 1);
+            if grouped {
+                return Err(at.refuse("is slimmable, which groups are not"));
+            }
+            if self.head_taps != 1 {
+                return Err(at.refuse("is slimmable, which a head of several taps is not"));
+            }
+        }
+        let what = |part: &str, layer: usize| format!("{part} of layer {layer} in array {index}");
+        let rechannel = Shape::one(self.input, self.channels, false).keep(input, channels).read(
+            from,
+            limits,
+            at,
+            "the rechannel",
+        )?;
+        let mut layers = Vec::new();
+        for (n, (taps, dilation)) in self.kernels.iter().zip(&self.dilations).enumerate() {
+            let wide = if self.gates[n] { 2 } else { 1 };
+            let (full, kept) = (wide * self.bottleneck, wide * narrow);
+            let conv = Shape {
+                taps: *taps,
+                dilation: *dilation,
+                groups: self.groups,
+                ..Shape::one(self.channels, full, true).keep(channels, kept)
+            }
+            .read(from, limits, at, &what("the convolution", n))?;
+            let mixin = Shape {
+                groups: self.mixin_groups,
+                ..Shape::one(self.condition, full, false).keep(self.condition, kept)
+            }
+            .read(from, limits, at, &what("the input mixin", n))?;
+            let one = match self.one {
+                None => None,
+                Some(groups) => Some(
+                    Shape {
+                        groups,
+                        ..Shape::one(self.bottleneck, self.channels, true).keep(narrow, channels)
+                    }
+                    .read(from, limits, at, &what("the 1x1", n))?,
+                ),
+            };
+            let head_one = match self.head_one {
+                None => None,
+                Some((outputs, groups)) => Some(
+                    Shape {
+                        groups,
+                        ..Shape::one(self.bottleneck, outputs, true).keep(narrow, outputs)
+                    }
+                    .read(from, limits, at, &what("the head's 1x1", n))?,
+                ),
+            };
+            let mut films = [const { None }; 8];
+            for (key, place) in FILMS {
+                let Some((shift, groups)) = self.films[place as usize] else { continue };
+                let (width, keep) = match place {
+                    Place::ConvPre | Place::OnePost => (self.channels, channels),
+                    Place::ConvPost | Place::MixinPost | Place::ActivationPre => (full, kept),
+                    Place::MixinPre => (self.condition, self.condition),
+                    Place::ActivationPost => (self.bottleneck, narrow),
+                    Place::HeadOnePost => {
+                        let outputs = self.head_one.map_or(0, |(outputs, _)| outputs);
+                        (outputs, outputs)
+                    }
+                };
+                let both = if shift { 2 } else { 1 };
+                let conv = Shape {
+                    groups,
+                    ..Shape::one(self.condition, both * width, true)
+                        .keep(self.condition, both * keep)
+                }
+                .read(from, limits, at, &what(key, n))?;
+                films[place as usize] = Some(Film { conv, shift });
+            }
+            let (activation, gate) = self.activations(n, narrow)?;
+            layers.push(Layer { conv, mixin, activation, gate, one, head_one, films });
+        }
+        let (into, kept) = match self.head_one {
+            Some((outputs, _)) => (outputs, outputs),
+            None => (self.bottleneck, narrow),
+        };
+        let head = Shape {
+            taps: self.head_taps,
+            dilation: self.head_dilation,
+            ..Shape::one(into, self.head, self.head_bias).keep(kept, head)
+        }
+        .read(from, limits, at, &format!("the head of array {index}"))?;
+        Ok(Array { rechannel, layers, head })
+    }
+}
+
+fn wavenet(
+    config: &At<'_>,
+    from: Weights,
+    limits: &mut Limits,
+    rate: usize,
+) -> Result<Vec<Size>, Error> {
+    config.only(&["layers", "head", "head_scale", "in_channels", "condition_dsp"])?;
+    mono(config)?;
+    let condition = match config.get("condition_dsp")? {
+        None => None,
+        Some(inner) => {
+            let (about, mut sizes) = model(&inner, limits, Depth::Condition)?;
+            if about.rate.0 as usize != rate {
+                return Err(
+                    inner.refuse(format!("is of {} Hz inside an amp of {rate} Hz", about.rate.0))
+                );
+            }
+            let net = sizes.pop().map(|size| size.net);
+            Some(net.ok_or_else(|| inner.refuse("is empty"))?)
+        }
+    };
+    let list = config.need("layers")?;
+    let plans: Vec<Plan<'_>> =
+        list.list()?.iter().map(|at| plan(at, limits)).collect::<Result<_, _>>()?;
+    let (Some(first), Some(last)) = (plans.first(), plans.last()) else {
+        return Err(list.refuse("is empty"));
+    };
+    if first.input != 1 {
+        return Err(first.at.need("input_size")?.refuse("must be 1: an amp has one input"));
+    }
+    let condition_size = condition.as_ref().map_or(1, Net::outputs);
+    for one in &plans {
+        if one.condition != condition_size {
+            return Err(one.at.need("condition_size")?.refuse(format!(
+                "is {}, but the condition has {condition_size} channels",
+                one.condition
+            )));
+        }
+    }
+    for pair in plans.windows(2) {
+        let [before, after] = pair else { continue };
+        if after.channels != before.head || after.input != before.channels {
+            return Err(after.at.refuse(format!(
+                "takes {} inputs into {} channels; the array before it has {} channels and a head of {}",
+                after.input, after.channels, before.channels, before.head
+            )));
+        }
+        let into = after.head_one.map_or(after.bottleneck, |(outputs, _)| outputs);
+        if into != before.head {
+            return Err(after.at.refuse(format!(
+                "adds {into} channels to the {} of the head before it",
+                before.head
+            )));
+        }
+    }
+    let post = config.get("head")?;
+    let breaks = breakpoints(&plans);
+    let slimmable = plans.iter().any(|one| !one.allowed.is_empty());
+    if slimmable && let Some(post) = &post {
+        return Err(post.refuse("stands behind slimmable arrays, which has no meaning"));
+    }
+    let mut sizes = Vec::new();
+    let mut below = 0.0;
+    for n in 0..=breaks.len() {
+        let end = breaks.get(n).copied().unwrap_or(f64::INFINITY);
+        let middle = if end.is_finite() { (below + end) / 2.0 } else { 1.0 };
+        below = end;
+        let widths: Vec<usize> = plans.iter().map(|one| one.width(middle)).collect();
+        let mut from = Weights { path: from.path.clone(), all: from.all.clone(), at: 0 };
+        let mut arrays = Vec::new();
+        for (i, one) in plans.iter().enumerate() {
+            let input = if i == 0 { one.input } else { widths[i - 1] };
+            let head = widths.get(i + 1).copied().unwrap_or(one.head);
+            arrays.push(one.read(&mut from, limits, (widths[i], input, head), i)?);
+        }
+        for pair in arrays.windows(2) {
+            if let [before, after] = pair
+                && before.head.outputs != after.head.inputs
+            {
+                return Err(list.refuse("is slimmable to widths whose heads do not fit together"));
+            }
+        }
+        let mut head = Vec::new();
+        if let Some(post) = &post {
+            post.only(&["in_channels", "channels", "out_channels", "kernel_sizes", "activation"])?;
+            if let Some(inputs) = post.get("in_channels")? {
+                inputs.whole(last.head, last.head)?;
+            }
+            let kernels_at = post.need("kernel_sizes")?;
+            let kernels = kernels_at.wholes(1, Limits::TAPS)?;
+            let channels = post.need("channels")?.whole(1, Limits::CHANNELS)?;
+            let outputs = post.need("out_channels")?.whole(1, Limits::CHANNELS)?;
+            if kernels.is_empty() {
+                return Err(kernels_at.refuse("is empty"));
+            }
+            let mut inputs = last.head;
+            for (n, taps) in kernels.iter().enumerate() {
+                limits.layer(&kernels_at)?;
+                let outputs = if n + 1 == kernels.len() { outputs } else { channels };
+                let act = activation(&post.need("activation")?, inputs)?;
+                let conv = Shape { taps: *taps, ..Shape::one(inputs, outputs, true) };
+                let what = format!("convolution {n} of the head");
+                head.push((act, conv.read(&mut from, limits, post, &what)?));
+                inputs = outputs;
+            }
+        }
+        let scale = from.take(1, "the head scale")?.first().copied().unwrap_or(1.0);
+        from.end()?;
+        let condition = condition.clone().map(Box::new);
+        sizes.push(Size {
+            below: end,
+            net: Net::Wave(Wave { arrays, scale, head, condition }),
+            loudness: None,
+        });
+    }
+    Ok(sizes)
+}
+
+impl Plan<'_> {
+    fn width(&self, slim: f64) -> usize {
+        let at = (slim * self.allowed.len() as f64) as usize;
+        self.allowed.get(at).or(self.allowed.last()).copied().unwrap_or(self.channels)
+    }
+}
+
+fn breakpoints(plans: &[Plan<'_>]) -> Vec<f64> {
+    let mut all: Vec<f64> = plans
+        .iter()
+        .flat_map(|one| {
+            let len = one.allowed.len();
+            (1..len).map(move |i| i as f64 / len as f64)
+        })
+        .collect();
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    all
+}
+
+/// An activation of `kept` channels of a layer that has `channels` in the file.
+fn slim_activation(at: &At<'_>, channels: usize, kept: usize) -> Result<Activation, Error> {
+    Ok(match activation(at, channels)? {
+        Activation::PRelu(mut slopes) => {
+            slopes.truncate(kept);
+            Activation::PRelu(slopes)
+        }
+        other => other,
+    })
+}
+
+fn activation(at: &At<'_>, channels: usize) -> Result<Activation, Error> {
+    let object = at.is_object();
+    let name_at = if object { at.need("type")? } else { at.clone() };
+    let name = name_at.text()?;
+    let only = |keys: &[&str]| if object { at.only(keys) } else { Ok(()) };
+    let or = |key: &str, default: f32| match object {
+        true => at.get(key)?.map_or(Ok(default), |v| v.single()),
+        false => Ok(default),
+    };
+    match name {
+        "LeakyReLU" => {
+            only(&["type", "negative_slope"])?;
+            return Ok(Activation::LeakyRelu(or("negative_slope", 0.01)?));
+        }
+        "PReLU" => {
+            only(&["type", "negative_slope", "negative_slopes"])?;
+            let each = if object { at.get("negative_slopes")? } else { None };
+            let Some(each) = each else {
+                return Ok(Activation::LeakyRelu(or("negative_slope", 0.01)?));
+            };
+            if at.get("negative_slope")?.is_some() {
+                return Err(each.refuse("stands beside negative_slope; which one?"));
+            }
+            let slopes = each.weights()?;
+            return match slopes.len() {
+                1 => Ok(Activation::LeakyRelu(slopes[0])),
+                n if n == channels => Ok(Activation::PRelu(slopes)),
+                n => Err(each.refuse(format!("has {n} slopes for {channels} channels"))),
+            };
+        }
+        "LeakyHardtanh" | "LeakyHardTanh" => {
+            only(&["type", "min_val", "max_val", "min_slope", "max_slope"])?;
+            return Ok(Activation::LeakyHardTanh {
+                least: or("min_val", -1.0)?,
+                most: or("max_val", 1.0)?,
+                below: or("min_slope", 0.01)?,
+                above: or("max_slope", 0.01)?,
+            });
+        }
+        _ => only(&["type"])?,
+    }
+    Ok(match name {
+        "Tanh" => Activation::Tanh,
+        "Fasttanh" => Activation::FastTanh,
+        "Hardtanh" => Activation::HardTanh,
+        "ReLU" => Activation::Relu,
+        "Sigmoid" => Activation::Sigmoid,
+        "SiLU" => Activation::Silu,
+        "Hardswish" => Activation::HardSwish,
+        "Softsign" => Activation::Softsign,
+        other => return Err(name_at.refuse(format!("is {other:?}, not a known activation"))),
+    })
+}
