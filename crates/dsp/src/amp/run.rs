@@ -345,7 +345,7 @@ fn activate_row(kernel: Kernel, activation: &Activation, channel: usize, row: &m
         Activation::FastTanh => each(row, &|x| {
             let (ax, x2) = (x.abs(), x * x);
             x * (2.455_507_5 + 2.455_507_5 * ax + (0.893_229_85 + 0.821_226_67 * ax) * x2)
-                / (2.445_066_3 + (2.445_066_3 + x2) * (x + 0.814_642_73 * x * ax).abs())
+                / (2.445_066_3 + (2.445_066_3 + x2) * (x + 0.814_642_7 * x * ax).abs())
         }),
         Activation::HardTanh => each(row, &|x| x.clamp(-1.0, 1.0)),
         Activation::Relu => leaky(row, 0.0),

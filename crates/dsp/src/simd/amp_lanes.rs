@@ -275,7 +275,7 @@ pub(crate) use x86::{Avx2, Avx512};
 /// The range in which the rational tanh is taken; beyond it tanh is 1 to the last bit but one.
 const TANH_RANGE: f32 = 9.0;
 /// tanh(x) = x P(x^2) / Q(x^2) on it: a minimax fit of the relative error, 2e-8 before rounding.
-const P: [f32; 5] = [1.0, 0.133_809_745, 0.003_495_527, 2.060_804_8e-5, 1.335_320_5e-8];
+const P: [f32; 5] = [1.0, 0.133_809_75, 0.003_495_527, 2.060_804_8e-5, 1.335_320_5e-8];
 const Q: [f32; 5] = [1.0, 0.467_142_9, 0.025_876_751, 3.285_533_2e-4, 7.775_965_4e-7];
 
 /// tanh, as a fraction: numerator and denominator.
