@@ -11,6 +11,7 @@ pub mod parse;
 mod root;
 mod snapshot;
 pub mod sys;
+pub mod trace;
 
 pub use capture::{Captured, capture};
 pub use error::{Error, Result};

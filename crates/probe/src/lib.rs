@@ -16,11 +16,13 @@ mod run;
 mod state;
 pub mod stress;
 mod thread;
+mod watch;
 pub mod worker;
 
 pub use error::{Error, Result};
 pub use host::{host, stamp};
 pub use request::{Request, Strictness};
-pub use run::{Progress, run};
+pub use run::{Progress, run, watched};
 pub use state::read as state;
 pub use stress::Stress;
+pub use watch::{Seen, Watch};

@@ -28,6 +28,9 @@ pub struct Request {
     pub stress_cpus: CpuSet,
     /// What to do when the kernel refuses a setting.
     pub strictness: Strictness,
+    /// Whether to watch the measured CPUs, so that each reading beyond the threshold can be
+    /// explained.
+    pub explain: bool,
 }
 
 /// What to do when the kernel refuses a setting.
@@ -51,6 +54,7 @@ impl Request {
             stress: Vec::new(),
             stress_cpus: CpuSet::new(),
             strictness: Strictness::GoOn,
+            explain: false,
         }
     }
 

@@ -3,7 +3,8 @@
 use crate::{
     Error, Request, Result, Stress,
     host::{host, kind, stamp},
-    judge, state,
+    judge, request, state,
+    watch::{Seen, Watch},
     worker::{self, Order, Part, STRIDE},
 };
 use quiet_linux::{
@@ -13,6 +14,7 @@ use quiet_linux::{
 use quiet_types::{
     CpuSet, Nanos,
     run::{self, Run},
+    trace::{Span, Victim},
 };
 use rustix::process::Signal;
 use std::{
@@ -57,6 +59,18 @@ pub fn run(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Run> {
+    watched(request, stop, progress).map(|(run, _)| run)
+}
+
+/// As [`run`], with what was seen on the measured CPUs meanwhile where the request asks for it.
+///
+/// # Errors
+/// As [`run`]. That the kernel does not let anybody watch is none: it is said in [`Seen::refused`].
+pub fn watched(
+    request: &Request,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<(Run, Seen)> {
     let root = Root::system()?;
     request.check(&root)?;
     // First: where the stress may run is where this thread may, unless it is told.
@@ -67,11 +81,27 @@ pub fn run(
     let _elsewhere = Elsewhere::than(&request.spec.cpus);
     let before = state(&root, &request.spec.cpus);
     let (started, id) = stamp(&root, kind(request.spec.probe));
+    let mut seen = Seen::default();
+    let watch = if request.explain {
+        Watch::start(&request.spec.cpus, &request::online(&root)?)
+            .map_err(|error| seen.refused = Some(error.to_string()))
+            .ok()
+    } else {
+        None
+    };
     let measured = measure(request, stop, progress);
+    match watch.map(Watch::stop) {
+        Some(Ok(trace)) => seen.trace = Some(trace),
+        Some(Err(error)) => seen.refused = Some(error.to_string()),
+        None => {}
+    }
     let after = state(&root, &request.spec.cpus);
     // Ended before a failure is passed on.
     let stress = stress.map(Stress::stop).transpose();
-    let part = measured?;
+    let (part, ids) = measured?;
+    if request.explain {
+        seen.victims = victims(&part, &ids);
+    }
     let mut run = Run {
         schema: run::SCHEMA.to_owned(),
         id,
@@ -90,10 +120,30 @@ pub fn run(
         after,
         findings: part.findings,
         origin: None,
+        explained: None,
     };
     let more = judge::judge(&run);
     run.findings.extend(more);
-    Ok(run)
+    Ok((run, seen))
+}
+
+/// The measuring threads' late readings on `CLOCK_MONOTONIC`.
+fn victims(part: &Part, ids: &[u32]) -> Vec<Victim> {
+    let threads = part.threads.iter().zip(&part.late).zip(ids);
+    threads
+        .map(|((thread, late), task)| Victim {
+            cpu: thread.cpu,
+            task: *task,
+            beyond: thread.beyond,
+            late: late
+                .iter()
+                .map(|(at, value)| {
+                    let to = Nanos(part.monotonic.0.saturating_add(*at));
+                    Span { from: to.saturating_sub(Nanos(*value)), to }
+                })
+                .collect(),
+        })
+        .collect()
 }
 
 /// The measuring process and what it writes.
@@ -107,7 +157,7 @@ fn measure(
     request: &Request,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
-) -> Result<Part> {
+) -> Result<(Part, Vec<u32>)> {
     let threads = request.spec.cpus.len();
     let cannot = |e: std::io::Error| Error::new(format!("cannot start the measuring process: {e}"));
     let (shared, mut file) = SharedWords::create(STRIDE * (threads + 1)).map_err(cannot)?;
@@ -135,7 +185,9 @@ fn measure(
             ));
         }
     }
-    worker.end()
+    let part = worker.end()?;
+    let id = |index| worker::id(shared.words(), index).load(Relaxed) as u32;
+    Ok((part, (0..threads).map(id).collect()))
 }
 
 fn tell(words: &[AtomicU64], request: &Request, threads: usize, began: Instant) -> Progress {

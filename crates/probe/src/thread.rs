@@ -18,7 +18,10 @@ use std::{
     fs, io,
     sync::{
         Barrier, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering::Acquire},
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Acquire, Relaxed},
+        },
     },
 };
 
@@ -46,6 +49,10 @@ pub(crate) struct Job<'a> {
     pub(crate) source: Source,
     pub(crate) live: Live<'a>,
     pub(crate) gate: &'a Gate,
+    /// How many readings beyond the threshold are to be kept.
+    pub(crate) keep: usize,
+    /// Where the thread tells its id.
+    pub(crate) id: &'a AtomicU64,
 }
 
 /// What one thread found.
@@ -56,13 +63,16 @@ pub(crate) struct Found {
     pub(crate) ended: u64,
     /// Whether it ended before its time.
     pub(crate) cut_short: bool,
+    /// The readings beyond the threshold, in order, where they are to be explained.
+    pub(crate) late: Vec<Kept>,
 }
 
 /// Runs on a thread of its own; `None` when the run was called off at the gate.
 pub(crate) fn run(job: Job<'_>) -> Option<Found> {
+    job.id.store(tid().into(), Relaxed);
     let refused = prepare(&job);
     job.gate.refused.lock().unwrap_or_else(PoisonError::into_inner).extend(refused);
-    let mut memory = Memory::new(job.spec);
+    let mut memory = Memory::new(job.spec, job.keep);
     memory::touch_stack();
     let mut clock = job.source.describe();
     clock.floor = match job.source {
@@ -80,7 +90,7 @@ pub(crate) fn run(job: Job<'_>) -> Option<Found> {
     let moves = migrations();
     // Last: what reading the other cost is not the loop's.
     let before = process::thread_usage();
-    let (mut thread, cut_short) = match job.source {
+    let (mut thread, cut_short, late) = match job.source {
         Source::Counter(c) => measure(c, c, &job, start, &mut memory),
         Source::Plain(c) => measure(c, c, &job, start, &mut memory),
     };
@@ -89,7 +99,7 @@ pub(crate) fn run(job: Job<'_>) -> Option<Found> {
     if let (Some(earlier), Some(now)) = (moves, migrations()) {
         thread.counters.insert("migrations".to_owned(), now.saturating_sub(earlier));
     }
-    Some(Found { thread, clock, ended, cut_short })
+    Some(Found { thread, clock, ended, cut_short, late })
 }
 
 /// Into the shield, onto the CPU, under the policy; what the kernel refuses becomes a finding.
@@ -197,16 +207,18 @@ struct Memory {
     missed: (Vec<u64>, Vec<u64>),
     worst: Vec<Kept>,
     small: Box<[u64; SMALL]>,
+    late: Vec<Kept>,
 }
 
 impl Memory {
-    fn new(spec: &Spec) -> Memory {
+    fn new(spec: &Spec, keep: usize) -> Memory {
         let pair = || (vec![0; layout::BUCKETS], vec![0; spec.buckets as usize]);
         let mut memory = Memory {
             readings: pair(),
             missed: pair(),
             worst: vec![Kept::default(); WORST],
             small: Box::new([0; SMALL]),
+            late: vec![Kept::default(); keep],
         };
         memory.clear();
         memory
@@ -221,17 +233,19 @@ impl Memory {
         }
         self.worst.fill(Kept::default());
         self.small.fill(0);
+        std::hint::black_box(&mut self.late).fill(Kept::default());
     }
 
-    fn tally(&mut self, spec: &Spec) -> (Tally<'_>, &mut [u64; SMALL]) {
+    fn tally(&mut self, spec: &Spec) -> (Tally<'_>, &mut [u64]) {
         let width = spec.bucket.0;
-        let tally = Tally::new(
+        let mut tally = Tally::new(
             Counts::new(&mut self.readings.0, &mut self.readings.1, width),
             Counts::new(&mut self.missed.0, &mut self.missed.1, width),
             &mut self.worst,
             spec.threshold.0,
         );
-        (tally, &mut self.small)
+        tally.keep_late(&mut self.late);
+        (tally, &mut self.small[..])
     }
 }
 
@@ -250,24 +264,26 @@ fn floor<C: Clock>(clock: &C, probe: Probe, memory: &mut Memory) -> Nanos {
             let readings = Counts::new(&mut memory.readings.0, &mut [], 1);
             let missed = Counts::new(&mut memory.missed.0, &mut [], 1);
             let mut tally = Tally::new(readings, missed, &mut [], u64::MAX);
-            quiet_rt::gap(clock, ticks_of(clock, 1_000_000), &mut memory.small, &mut tally, &live);
+            let small = &mut memory.small[..];
+            quiet_rt::gap(clock, ticks_of(clock, 1_000_000), small, &mut tally, &live);
             histogram(&tally.readings, None).percentile(0.5).unwrap_or_default()
         }
     }
 }
 
-/// Runs the loop; says what it found and whether it ended early.
+/// Runs the loop; says what it found, whether it ended early, and what was kept of the late.
 fn measure<T: Timer, C: Clock>(
     mut timer: T,
     clock: C,
     job: &Job<'_>,
     start: u64,
     memory: &mut Memory,
-) -> (Thread, bool) {
+) -> (Thread, bool, Vec<Kept>) {
     let spec = job.spec;
     let (mut tally, small) = memory.tally(spec);
     // Also warms the path: the first reading is no colder than the others.
     timer.sleep_until(start);
+    let mut place = Place::default();
     let (periods, cut_short) = match spec.probe {
         Probe::Wakeup { interval } => {
             let periods = spec.length.0 / interval.0;
@@ -277,7 +293,13 @@ fn measure<T: Timer, C: Clock>(
         }
         Probe::Gap => {
             let length = ticks_of(&clock, spec.length.0);
-            let Gap { reads, ticks } = quiet_rt::gap(&clock, length, small, &mut tally, &job.live);
+            // Where the counter is slow, a reading beyond the threshold must not pass for small.
+            let most = ticks_of(&clock, spec.threshold.0) as usize;
+            let most = small.len().min(most.max(16));
+            let before = Moment::now(&clock);
+            let found = quiet_rt::gap(&clock, length, &mut small[..most], &mut tally, &job.live);
+            let Gap { reads, ticks, start: first } = found;
+            place = Place::between(&clock, before, Moment::now(&clock), first, start);
             (Periods { expected: reads, obtained: reads, missed: 0 }, ticks < length)
         }
     };
@@ -290,7 +312,7 @@ fn measure<T: Timer, C: Clock>(
     });
     let mut worst: Vec<Reading> = tally
         .worst()
-        .map(|k| Reading { at: Nanos(k.at), value: Nanos(k.value), missed: k.missed })
+        .map(|k| Reading { at: Nanos(place.of(k.at)), value: Nanos(k.value), missed: k.missed })
         .collect();
     worst.sort_unstable_by_key(|r| (std::cmp::Reverse(r.value), r.at));
     let nobody = Scheduling { policy: Policy::Other, priority: 0, nice: 0 };
@@ -304,14 +326,69 @@ fn measure<T: Timer, C: Clock>(
         missed: periods.missed,
         readings,
         corrected,
-        max_at: Nanos(tally.max_at),
+        max_at: Nanos(place.of(tally.max_at)),
         beyond: tally.beyond,
         stolen: Nanos(tally.stolen),
         worst,
         counters: BTreeMap::new(),
         stations: Vec::new(),
     };
-    (thread, cut_short)
+    let late = tally.late().iter().map(|k| Kept { at: place.of(k.at), ..*k }).collect();
+    (thread, cut_short, late)
+}
+
+/// One moment on the counter and on `CLOCK_MONOTONIC`.
+#[derive(Clone, Copy)]
+struct Moment {
+    ticks: u64,
+    ns: u64,
+}
+
+impl Moment {
+    /// The sharpest of many.
+    fn now<C: Clock>(clock: &C) -> Moment {
+        let tries = (0..50).map(|_| {
+            let (before, ns, after) = (clock.ticks(), clock::monotonic(), clock.ticks());
+            let width = after.saturating_sub(before);
+            (width, Moment { ticks: before + width / 2, ns })
+        });
+        let best = tries.min_by_key(|(width, _)| *width);
+        best.map_or(Moment { ticks: 0, ns: 0 }, |(_, moment)| moment)
+    }
+}
+
+/// Turns times since the first clock read of a spinning loop into times since the start of the
+/// run. A rate that was measured over 20 ms would be some microseconds off after seconds.
+#[derive(Clone, Copy)]
+struct Place {
+    shift: i64,
+    rate: f64,
+}
+
+impl Default for Place {
+    fn default() -> Place {
+        Place { shift: 0, rate: 1.0 }
+    }
+}
+
+impl Place {
+    fn between<C: Clock>(clock: &C, a: Moment, b: Moment, first: u64, start: u64) -> Place {
+        let by_counter = clock.nanos(b.ticks.saturating_sub(a.ticks));
+        let rate = b.ns.saturating_sub(a.ns) as f64 / by_counter.max(1) as f64;
+        // Far off: the counter was set back, or a clock was.
+        if !(0.99..1.01).contains(&rate) {
+            return Place::default();
+        }
+        let lead = clock.nanos(first.saturating_sub(a.ticks)) as f64 * rate;
+        Place { shift: (a.ns as i64).wrapping_sub(start as i64) + lead as i64, rate }
+    }
+
+    fn of(&self, at: u64) -> u64 {
+        if self.rate == 1.0 && self.shift == 0 {
+            return at;
+        }
+        ((at as f64 * self.rate) as i64).saturating_add(self.shift).max(0) as u64
+    }
 }
 
 /// The least number of ticks that are `ns` long.

@@ -42,6 +42,9 @@ pub(crate) struct Order {
     pub(crate) spec: Spec,
     pub(crate) entry: Option<Entry>,
     pub(crate) strictness: Strictness,
+    /// How many readings beyond the threshold each thread keeps.
+    #[serde(default)]
+    pub(crate) keep: usize,
 }
 
 impl Order {
@@ -50,8 +53,14 @@ impl Order {
             spec: request.spec.clone(),
             entry: request.entry.clone(),
             strictness: request.strictness,
+            keep: if request.explain { keep(request.spec.length) } else { 0 },
         }
     }
+}
+
+/// Readings kept for an explanation: 50000 a second, and 100 MB at most.
+fn keep(length: Nanos) -> usize {
+    ((length.as_secs_f64() + 1.0) * 50_000.0).min(4e6) as usize
 }
 
 /// What the measuring process found; the program makes a run of it.
@@ -63,12 +72,20 @@ pub struct Part {
     pub(crate) clock: Clock,
     pub(crate) threads: Vec<Thread>,
     pub(crate) findings: Vec<Finding>,
+    /// Each thread's readings beyond the threshold: end, value.
+    #[serde(default)]
+    pub(crate) late: Vec<Vec<(u64, u64)>>,
 }
 
 /// The words of thread `index`.
 pub(crate) fn live(words: &[AtomicU64], index: usize) -> Live<'_> {
     let own = &words[STRIDE * (index + 1)..][..STRIDE];
     Live { stop: &words[0], obtained: &own[0], missed: &own[1], max: &own[2] }
+}
+
+/// Where thread `index` tells its id.
+pub(crate) fn id(words: &[AtomicU64], index: usize) -> &AtomicU64 {
+    &words[STRIDE * (index + 1) + 3]
 }
 
 /// Does the order on standard input.
@@ -138,6 +155,8 @@ fn measure(order: &Order, words: &[AtomicU64]) -> Result<Part> {
                     source,
                     live: live(words, index),
                     gate: &gate,
+                    keep: order.keep,
+                    id: id(words, index),
                 };
                 scope.spawn(move || thread::run(job))
             })
@@ -179,15 +198,16 @@ fn part(
     }
     let ended = found.iter().map(|f| f.ended).max().unwrap_or(start);
     let interrupted = found.iter().any(|f| f.cut_short);
-    let mut threads = Vec::new();
+    let (mut threads, mut late) = (Vec::new(), Vec::new());
     for one in found {
+        late.push(one.late.iter().map(|kept| (kept.at, kept.value)).collect());
         clock.floor = clock.floor.max(one.clock.floor);
         clock.read = clock.read.max(one.clock.read);
         clock.placing = clock.placing.max(one.clock.placing);
         threads.push(one.thread);
     }
     let lasted = Nanos(ended.saturating_sub(start));
-    Part { monotonic: Nanos(start), lasted, interrupted, clock, threads, findings }
+    Part { monotonic: Nanos(start), lasted, interrupted, clock, threads, findings, late }
 }
 
 /// The main thread only waits; where it can, it waits elsewhere.

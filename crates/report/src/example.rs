@@ -232,6 +232,7 @@ fn new_run(
         },
         threads: vec![thread],
         stress: Some(stress(setting, random)),
+        explained: None,
         entry: None,
         before: state.clone(),
         after: state,

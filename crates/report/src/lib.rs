@@ -5,6 +5,7 @@
 //! [`quiet_types::Finding`]s and the same [`quiet_types::proof::Figure`]s.
 #![forbid(unsafe_code)]
 
+pub mod causes;
 mod changes;
 pub mod check;
 pub mod example;
@@ -16,10 +17,11 @@ pub mod svg;
 mod text;
 pub mod words;
 
+pub use causes::explain;
 pub use changes::changes;
 pub use html::{PAGE_MARK, proof_page, runs_page};
 pub use judge::{Judgement, judge_proof, judge_run};
-pub use text::{Column, Table, findings_text, proof_text, run_text, wrap};
+pub use text::{Column, Table, explained_text, findings_text, proof_text, run_text, wrap};
 
 pub mod machine;
 pub mod plan;

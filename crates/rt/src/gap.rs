@@ -2,7 +2,7 @@
 
 use crate::{Clock, Kept, Live, Tally};
 
-/// Gaps of fewer ticks than this have a count each; larger ones take the slower way.
+/// Gaps of fewer ticks than this have a count each at most; larger ones take the slower way.
 pub const SMALL: usize = 1024;
 
 /// What a run of [`gap`] covered.
@@ -12,13 +12,16 @@ pub struct Gap {
     pub reads: u64,
     /// From the first read to the last, in ticks: the sum of all gaps.
     pub ticks: u64,
+    /// The first read: where every kept time counts from.
+    pub start: u64,
 }
 
 /// Reads the clock without pause for `length` ticks and counts the time between neighbours.
 ///
 /// There is no blind time: each gap ends where the next begins, so the time that counting takes
 /// lies in the next gap. Small gaps are counted in ticks and turned into ns at the end, each
-/// exactly; larger ones are turned into ns as they come.
+/// exactly; larger ones are turned into ns as they come. `small` has up to [`SMALL`] places: a
+/// shorter one lets more gaps be kept by themselves.
 ///
 /// # Real time
 /// One turn is a clock read, a subtraction, two comparisons and a count. It never sleeps: under a
@@ -26,7 +29,7 @@ pub struct Gap {
 pub fn gap<C: Clock>(
     clock: &C,
     length: u64,
-    small: &mut [u64; SMALL],
+    small: &mut [u64],
     tally: &mut Tally<'_>,
     live: &Live<'_>,
 ) -> Gap {
@@ -57,7 +60,7 @@ pub fn gap<C: Clock>(
     }
     // Exact, where adding up rounded gaps would not be.
     tally.readings.sum = clock.nanos(last - start);
-    Gap { reads: tally.readings.count, ticks: last - start }
+    Gap { reads: tally.readings.count, ticks: last - start, start }
 }
 
 /// The slower way; its own time lies in the next gap.

@@ -145,6 +145,10 @@ pub struct Tally<'a> {
     /// Smallest value in `worst`: what a reading must exceed to be kept.
     bar: u64,
     threshold: u64,
+    /// Every reading beyond the threshold, in order, as far as there is room.
+    late: &'a mut [Kept],
+    /// Used places of `late`.
+    late_used: usize,
     /// Time of the largest reading, ns since the start.
     pub max_at: u64,
     /// Readings above the threshold.
@@ -161,7 +165,28 @@ impl<'a> Tally<'a> {
         worst: &'a mut [Kept],
         threshold: u64,
     ) -> Tally<'a> {
-        Tally { readings, missed, worst, bar: 0, threshold, max_at: 0, beyond: 0, stolen: 0 }
+        Tally {
+            readings,
+            missed,
+            worst,
+            bar: 0,
+            threshold,
+            late: &mut [],
+            late_used: 0,
+            max_at: 0,
+            beyond: 0,
+            stolen: 0,
+        }
+    }
+
+    /// Keeps every reading beyond the threshold in `late` too, until it is full.
+    pub fn keep_late(&mut self, late: &'a mut [Kept]) {
+        (self.late, self.late_used) = (late, 0);
+    }
+
+    /// The readings beyond the threshold, in order; fewer than `beyond` where there was no room.
+    pub fn late(&self) -> &[Kept] {
+        self.late.get(..self.late_used).unwrap_or_default()
     }
 
     /// The largest readings, in no order.
@@ -180,6 +205,12 @@ impl<'a> Tally<'a> {
         }
         self.readings.add(reading.value, 1);
         self.beyond(reading.value, 1);
+        if reading.value > self.threshold
+            && let Some(slot) = self.late.get_mut(self.late_used)
+        {
+            *slot = reading;
+            self.late_used += 1;
+        }
         self.keep(reading);
     }
 

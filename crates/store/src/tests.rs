@@ -28,6 +28,7 @@ fn run(id: &str) -> Run {
         clock: Default::default(),
         threads: Vec::new(),
         stress: None,
+        explained: None,
         entry: None,
         before: Default::default(),
         after: Default::default(),

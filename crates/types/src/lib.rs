@@ -22,6 +22,8 @@ pub mod check;
 #[cfg(feature = "std")]
 mod cpu_set;
 #[cfg(feature = "std")]
+pub mod explain;
+#[cfg(feature = "std")]
 pub mod finding;
 #[cfg(feature = "std")]
 pub mod machine;
@@ -37,6 +39,8 @@ pub mod shield;
 pub mod surroundings;
 #[cfg(feature = "std")]
 mod text;
+#[cfg(feature = "std")]
+pub mod trace;
 
 #[cfg(feature = "std")]
 pub use {

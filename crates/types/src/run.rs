@@ -2,6 +2,7 @@
 
 use crate::{
     CpuId, CpuSet, Finding, Histogram, Nanos,
+    explain::Explained,
     machine::{Policy, Scheduling},
     shield::Entry,
 };
@@ -99,6 +100,9 @@ pub struct Run {
     pub after: State,
     /// What to know about this run: settings refused, state changed, noise above the figures.
     pub findings: Vec<Finding>,
+    /// Causes of the readings beyond the threshold, where they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explained: Option<Box<Explained>>,
     /// Where it comes from; `None` for a run that quietcores made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,

@@ -68,3 +68,8 @@ fn the_committed_reverted_schema_is_that_of_the_type() {
 fn the_committed_check_schema_is_that_of_the_type() {
     check::<Checked>("check");
 }
+
+#[test]
+fn the_committed_explain_schema_is_that_of_the_type() {
+    check::<quiet_types::explain::Explained>("explain");
+}

@@ -23,7 +23,7 @@ use std::{
 Examples:
   quietcores measure wakeup --cpus 1 --policy fifo --priority 90 --interval 200us --for 5s
   quietcores measure wakeup --cpus 1 --stress kernel --stress-cpus 0 --json
-  quietcores measure gap --cpus 1 --for 5s")]
+  quietcores measure gap --cpus 1 --for 5s --explain")]
 pub struct Args {
     #[command(subcommand)]
     probe: Which,
@@ -78,6 +78,9 @@ struct Common {
     /// Number of buckets of the linear histogram
     #[arg(long, value_name = "N", default_value_t = 1000)]
     buckets: u32,
+    /// Watch the CPUs and tell the causes of readings above the threshold; see `quietcores explain`
+    #[arg(long)]
+    explain: bool,
     /// End with an error when the kernel refuses a setting, in place of measuring what was got
     #[arg(long)]
     strict: bool,
@@ -99,12 +102,25 @@ struct Common {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Scheduled {
+pub enum Scheduled {
     Fifo,
     Rr,
     Other,
     Batch,
     Deadline,
+}
+
+impl Scheduled {
+    /// The policy, and the priority where none is named.
+    pub fn policy(self) -> (Policy, u8) {
+        match self {
+            Scheduled::Fifo => (Policy::Fifo, 90),
+            Scheduled::Rr => (Policy::Rr, 90),
+            Scheduled::Other => (Policy::Other, 0),
+            Scheduled::Batch => (Policy::Batch, 0),
+            Scheduled::Deadline => (Policy::Deadline, 0),
+        }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -121,10 +137,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let request = request(probe, &common)?;
     let stop = face::interrupt()?;
     let bar = bar(&request);
-    let run = quiet_probe::run(&request, &stop, &mut |progress| show(&bar, progress));
+    let done = quiet_probe::watched(&request, &stop, &mut |progress| show(&bar, progress));
     bar.finish_and_clear();
-    let mut run = run?;
+    let (mut run, seen) = done?;
     judge(&mut run);
+    if common.explain {
+        run.explained = Some(Box::new(super::explain::explained(&run, &seen)));
+    }
     if let Some(path) = &common.output {
         write(&run, path)?;
     }
@@ -156,13 +175,7 @@ fn request(probe: Probe, common: &Common) -> anyhow::Result<Request> {
         Some(cpus) => cpus.clone(),
         None => last_online()?,
     };
-    let (policy, usual) = match common.policy {
-        Scheduled::Fifo => (Policy::Fifo, 90),
-        Scheduled::Rr => (Policy::Rr, 90),
-        Scheduled::Other => (Policy::Other, 0),
-        Scheduled::Batch => (Policy::Batch, 0),
-        Scheduled::Deadline => (Policy::Deadline, 0),
-    };
+    let (policy, usual) = common.policy.policy();
     let threshold = match probe {
         Probe::Wakeup { .. } => Nanos::from_micros(100),
         Probe::Gap => Nanos::from_micros(5),
@@ -188,11 +201,12 @@ fn request(probe: Probe, common: &Common) -> anyhow::Result<Request> {
         stress: common.stress.clone(),
         stress_cpus: common.stress_cpus.clone().unwrap_or_default(),
         strictness: if common.strict { Strictness::Strict } else { Strictness::GoOn },
+        explain: common.explain,
     })
 }
 
 /// The door into the shield that is up around these CPUs; a shield around others does not matter.
-fn door(cpus: &CpuSet, state: &Path) -> anyhow::Result<Option<Entry>> {
+pub fn door(cpus: &CpuSet, state: &Path) -> anyhow::Result<Option<Entry>> {
     if !face::is_root() {
         return Ok(None);
     }
@@ -215,7 +229,7 @@ fn write(run: &Run, path: &PathBuf) -> anyhow::Result<()> {
 }
 
 /// Drawn on a terminal only.
-fn bar(request: &Request) -> ProgressBar {
+pub fn bar(request: &Request) -> ProgressBar {
     let target = ProgressDrawTarget::stderr_with_hz(10);
     let bar = ProgressBar::with_draw_target(Some(request.spec.length.0 / 1_000_000), target);
     let style = ProgressStyle::with_template("{bar:20} {eta_precise} left  {wide_msg}");
@@ -223,7 +237,7 @@ fn bar(request: &Request) -> ProgressBar {
     bar
 }
 
-fn show(bar: &ProgressBar, now: &Progress) {
+pub fn show(bar: &ProgressBar, now: &Progress) {
     bar.set_position(now.elapsed.0.min(now.length.0) / 1_000_000);
     bar.set_message(format!("{} readings, {} missed, max {}", now.obtained, now.missed, now.max));
 }

@@ -2,6 +2,7 @@
 
 pub mod apply;
 pub mod check;
+pub mod explain;
 pub mod export;
 pub mod generate;
 pub mod hold;

@@ -45,6 +45,7 @@ pub(super) fn run(format: Format, program: &str, probe: Probe, resolution: Nanos
         threads: Vec::new(),
         stress: None,
         entry: None,
+        explained: None,
         before: run::State::default(),
         after: run::State::default(),
         findings: Vec::new(),

@@ -1,9 +1,11 @@
 //! Text for people at a terminal: aligned tables, wrapped sentences, no colour.
 
+mod explain;
 mod proof;
 mod run;
 mod table;
 
+pub use explain::explained_text;
 pub use proof::proof_text;
 pub(crate) use proof::restored;
 pub use run::run_text;

@@ -18,6 +18,10 @@ pub fn run_text(run: &Run, width: usize) -> String {
         text.push('\n');
         text.push_str(&bars(&all, width));
     }
+    if let Some(explained) = &run.explained {
+        text.push('\n');
+        text.push_str(&super::explained_text(explained, width));
+    }
     let findings = findings(run);
     if !findings.is_empty() {
         text.push('\n');

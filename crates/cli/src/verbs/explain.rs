@@ -1,0 +1,122 @@
+//! `explain`
+
+use super::measure::{self, Scheduled};
+use crate::face;
+use clap::ValueEnum;
+use quiet_probe::{Request, Seen, Strictness};
+use quiet_types::{
+    CpuSet, Finding, Nanos, Run, Severity,
+    explain::Explained,
+    run::{Idle, Probe, Spec},
+};
+use std::{path::PathBuf, process::ExitCode};
+
+/// Who took time from a CPU: causes of late moments, with their lengths
+///
+/// A measuring thread spins on the CPU (or sleeps from timer to timer) while the kernel's trace is
+/// watched in a private instance; each reading above the threshold is told in parts that add up to
+/// it: tasks, interrupts with their device or sender, softirqs, work items, the tick, the host.
+/// Nothing is stopped. Without root, counters tell how often what came, but not for how long.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  quietcores explain --cpu 1 --for 10s
+  quietcores explain --cpu 1 --policy fifo --stress kernel --threshold 20us
+  quietcores explain --cpus 2-3 --probe wakeup --policy fifo --for 1min --json")]
+pub struct Args {
+    /// CPUs to explain, one measuring thread each
+    #[arg(long, alias = "cpu", value_name = "LIST")]
+    cpus: CpuSet,
+    /// How long to watch
+    #[arg(long = "for", value_name = "LENGTH", default_value = "10s")]
+    length: Nanos,
+    /// What the thread on the CPU does
+    #[arg(long, value_enum, default_value_t = Kind::Gap)]
+    probe: Kind,
+    /// Time between expiries of the wakeup probe, 10us to 1s
+    #[arg(long, default_value = "1ms")]
+    interval: Nanos,
+    /// Its scheduling policy: as other, it shares with every task; as fifo, it shows what even a
+    /// real-time task waits for
+    #[arg(long, value_enum, default_value_t = Scheduled::Other)]
+    policy: Scheduled,
+    /// Its priority under fifo and rr, 1 to 99 [default: 90]
+    #[arg(long, value_name = "N")]
+    priority: Option<u8>,
+    /// Explain readings above this [default: 5us, for wakeup 20us]
+    #[arg(long, value_name = "TIME")]
+    threshold: Option<Nanos>,
+    /// Suites or stressors to run meanwhile; see `quietcores stress --list`
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    stress: Vec<String>,
+    /// CPUs that the stress may use [default: all]
+    #[arg(long, value_name = "LIST", requires = "stress")]
+    stress_cpus: Option<CpuSet>,
+    /// Use counters alone, as where tracing is not allowed
+    #[arg(long)]
+    counters: bool,
+    /// Where the journal of a shield is looked for: threads on shielded CPUs run inside the shield
+    #[arg(long, value_name = "DIR", default_value = quiet_shield::DEFAULT_STATE)]
+    state: PathBuf,
+    /// Print the result as JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    Gap,
+    Wakeup,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let (probe, threshold) = match args.probe {
+        Kind::Gap => (Probe::Gap, Nanos::from_micros(5)),
+        Kind::Wakeup => (Probe::Wakeup { interval: args.interval }, Nanos::from_micros(20)),
+    };
+    let (policy, usual) = args.policy.policy();
+    let mut request = Request::new(Spec {
+        probe,
+        policy,
+        priority: args.priority.unwrap_or(usual),
+        length: args.length,
+        threshold: args.threshold.unwrap_or(threshold),
+        bucket: Nanos::from_micros(1),
+        buckets: 1000,
+        idle: Idle::Shallow,
+        cpus: args.cpus,
+    });
+    request.entry = measure::door(&request.spec.cpus, &args.state)?;
+    request.stress = args.stress;
+    request.stress_cpus = args.stress_cpus.unwrap_or_default();
+    request.strictness = Strictness::GoOn;
+    request.explain = !args.counters;
+    let stop = face::interrupt()?;
+    let bar = measure::bar(&request);
+    let done = quiet_probe::watched(&request, &stop, &mut |now| measure::show(&bar, now));
+    bar.finish_and_clear();
+    let (run, seen) = done?;
+    let mut explained = explained(&run, &seen);
+    // What makes the figures doubtful makes their causes doubtful.
+    explained.findings.extend(run.findings);
+    if args.json {
+        face::print_json(&explained)?;
+    } else {
+        face::print(&quiet_report::explained_text(&explained, face::width()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The causes of a run's late readings, and why they are only counted where that is so.
+pub fn explained(run: &Run, seen: &Seen) -> Explained {
+    let mut explained = quiet_report::explain(run, seen.trace.as_ref(), &seen.victims);
+    if let Some(why) = &seen.refused {
+        explained.findings.push(
+            Finding::new(Severity::Warning, "explain.counters", "The kernel was not watched")
+                .evidence(format!("{why}."))
+                .effect("Counters tell how often what came, not how long it took.")
+                .remedy("Run as root, on a kernel with tracefs (CONFIG_EVENT_TRACING)."),
+        );
+    }
+    explained
+}

@@ -1,0 +1,331 @@
+//! Records of the ring buffer as events.
+
+use super::{
+    format::{Field, Format},
+    symbols::{Symbols, Words},
+};
+use quiet_types::{
+    CpuId, CpuSet, Nanos,
+    trace::{Event, Kind, Left, Name, Place, What},
+};
+use std::collections::{BTreeMap, HashMap};
+
+/// What is made of an event, and from which of its fields.
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    Switch { comms: [Field; 2], pids: [Field; 2], prios: [Field; 2], state: Field },
+    Waking { pid: Field },
+    Irq { number: Field, name: Field },
+    Vector(Name),
+    Softirq { number: Field },
+    Timer { function: Field },
+    Call { function: Field },
+    Work { function: Field },
+    Exit(Kind),
+    Nmi { lasted: Field },
+    SendOne { cpu: Field, site: Field, function: Field },
+    SendMany { mask: Field, site: Field, function: Field },
+    TickStop { success: Field, why: Field },
+}
+
+/// Softirqs by number, as the kernel counts them.
+const SOFTIRQS: [&str; 10] =
+    ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
+/// Names of more tasks than this are not kept.
+const TASKS: usize = 1 << 16;
+
+/// Makes events of records. Fields are found by their names in the descriptions that it was given.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    shapes: HashMap<u16, Shape>,
+    task: Option<Field>,
+    symbols: Symbols,
+    functions: HashMap<u64, Name>,
+    words: Words,
+    tasks: BTreeMap<u32, Name>,
+    cpus: CpuSet,
+}
+
+impl Decoder {
+    /// A decoder for events that concern these CPUs.
+    pub fn new(cpus: CpuSet, symbols: Symbols) -> Decoder {
+        Decoder { cpus, symbols, ..Decoder::default() }
+    }
+
+    /// Learns an event by its description; says whether it is one that this program knows.
+    pub fn learn(&mut self, group: &str, name: &str, description: &str) -> bool {
+        let Some(format) = Format::parse(description) else { return false };
+        let Some(shape) = self.shape(&format, group, name) else { return false };
+        self.task = self.task.or(format.field("common_pid"));
+        self.shapes.insert(format.id, shape);
+        true
+    }
+
+    fn shape(&mut self, format: &Format, group: &str, name: &str) -> Option<Shape> {
+        let field = |name| format.field(name);
+        Some(match (group, name) {
+            ("sched", "sched_switch") => Shape::Switch {
+                comms: [field("prev_comm")?, field("next_comm")?],
+                pids: [field("prev_pid")?, field("next_pid")?],
+                prios: [field("prev_prio")?, field("next_prio")?],
+                state: field("prev_state")?,
+            },
+            ("sched", "sched_waking") => Shape::Waking { pid: field("pid")? },
+            ("irq", "irq_handler_entry") => {
+                Shape::Irq { number: field("irq")?, name: field("name")? }
+            }
+            ("irq", "irq_handler_exit") => Shape::Exit(Kind::Irq),
+            ("irq", "softirq_entry") => Shape::Softirq { number: field("vec")? },
+            ("irq", "softirq_exit") => Shape::Exit(Kind::Softirq),
+            ("irq_vectors" | "ipi", name) if name.ends_with("_entry") => {
+                Shape::Vector(self.words.put(name.trim_end_matches("_entry")))
+            }
+            ("irq_vectors" | "ipi", name) if name.ends_with("_exit") => Shape::Exit(Kind::Vector),
+            ("timer", "hrtimer_expire_entry" | "timer_expire_entry") => {
+                Shape::Timer { function: field("function")? }
+            }
+            ("timer", "hrtimer_expire_exit" | "timer_expire_exit") => Shape::Exit(Kind::Timer),
+            ("timer", "tick_stop") => {
+                Shape::TickStop { success: field("success")?, why: field("dependency")? }
+            }
+            ("csd", "csd_function_entry") => Shape::Call { function: field("func")? },
+            ("csd", "csd_function_exit") => Shape::Exit(Kind::Call),
+            ("csd", "csd_queue_cpu") => Shape::SendOne {
+                cpu: field("cpu")?,
+                site: field("callsite")?,
+                function: field("func")?,
+            },
+            ("ipi", "ipi_send_cpu") => Shape::SendOne {
+                cpu: field("cpu")?,
+                site: field("callsite")?,
+                function: field("callback")?,
+            },
+            ("ipi", "ipi_send_cpumask") => Shape::SendMany {
+                mask: field("cpumask")?,
+                site: field("callsite")?,
+                function: field("callback")?,
+            },
+            ("workqueue", "workqueue_execute_start") => {
+                Shape::Work { function: field("function")? }
+            }
+            ("workqueue", "workqueue_execute_end") => Shape::Exit(Kind::Work),
+            ("nmi", "nmi_handler") => Shape::Nmi { lasted: field("delta_ns")? },
+            _ => return None,
+        })
+    }
+
+    /// The events that a record stands for; records of unknown events stand for none.
+    pub fn decode(&mut self, cpu: CpuId, at: u64, record: &[u8], tell: &mut dyn FnMut(Event)) {
+        let Some(id) = record.first_chunk().map(|b| u16::from_ne_bytes(*b)) else { return };
+        let Some(shape) = self.shapes.get(&id).copied() else { return };
+        let task = self.task.map_or(0, |field| field.number(record)) as u32;
+        let mut say = |what| tell(Event { at: Nanos(at), cpu, task, what });
+        match shape {
+            Shape::Switch { comms, pids, prios, state } => {
+                let [from, to] = pids.map(|pid| pid.number(record) as u32);
+                for (comm, pid) in comms.iter().zip([from, to]) {
+                    self.learn_task(pid, &comm.text(record));
+                }
+                let [from_priority, to_priority] = prios.map(|prio| prio.number(record) as i32);
+                let why = left(state.number(record));
+                say(What::Switch { from, from_priority, why, to, to_priority });
+            }
+            Shape::Waking { pid } => say(What::Waking(pid.number(record) as u32)),
+            Shape::Irq { number, name } => {
+                let name = self.words.put(&name.text(record));
+                say(What::Enter(Place::Irq { number: number.number(record) as u32, name }));
+            }
+            Shape::Vector(name) => say(What::Enter(Place::Vector(name))),
+            Shape::Softirq { number } => {
+                let number = number.number(record) as usize;
+                let name = self.words.put(SOFTIRQS.get(number).copied().unwrap_or("?"));
+                say(What::Enter(Place::Softirq(name)));
+            }
+            Shape::Timer { function } => {
+                say(What::Enter(Place::Timer(self.function(function.number(record)))));
+            }
+            Shape::Call { function } => {
+                say(What::Enter(Place::Call(self.function(function.number(record)))));
+            }
+            Shape::Work { function } => {
+                say(What::Enter(Place::Work(self.function(function.number(record)))));
+            }
+            Shape::Exit(kind) => say(What::Exit(kind)),
+            Shape::Nmi { lasted } => say(What::Nmi(Nanos(lasted.number(record)))),
+            Shape::TickStop { success, why } => {
+                if success.number(record) == 0 {
+                    let bits = why.number(record);
+                    let names = [
+                        "POSIX timer",
+                        "perf events",
+                        "several tasks",
+                        "unstable clock",
+                        "RCU",
+                        "expedited RCU",
+                    ];
+                    let set = (0..names.len()).filter(|bit| bits >> bit & 1 == 1);
+                    let why: Vec<&str> = set.map(|bit| names[bit]).collect();
+                    say(What::TickKept(self.words.put(&why.join(", "))));
+                }
+            }
+            Shape::SendOne { cpu: to, site, function } => {
+                let to = CpuId(to.number(record) as u32);
+                if self.cpus.contains(to) {
+                    let site = self.function(site.number(record));
+                    let function = self.asked(function.number(record));
+                    say(What::Sent { to, site, function });
+                }
+            }
+            Shape::SendMany { mask, site, function } => {
+                let site = self.function(site.number(record));
+                let function = self.asked(function.number(record));
+                let mask = mask.bytes(record);
+                for to in self.cpus.iter().filter(|cpu| in_mask(mask, cpu.0)) {
+                    say(What::Sent { to, site, function });
+                }
+            }
+        }
+    }
+
+    /// Gives a task its name, unless it is too many.
+    pub fn learn_task(&mut self, task: u32, name: &str) {
+        if task != 0 && (self.tasks.len() < TASKS || self.tasks.contains_key(&task)) {
+            let name = self.words.put(name);
+            self.tasks.insert(task, name);
+        }
+    }
+
+    /// Whether the name of a task is known.
+    pub fn knows_task(&self, task: u32) -> bool {
+        task == 0 || self.tasks.contains_key(&task)
+    }
+
+    /// Words and tasks, when all is decoded.
+    pub fn names(self) -> (Vec<String>, BTreeMap<u32, Name>) {
+        (self.words.all, self.tasks)
+    }
+
+    fn asked(&mut self, address: u64) -> Option<Name> {
+        (address != 0).then(|| self.function(address))
+    }
+
+    fn function(&mut self, address: u64) -> Name {
+        if let Some(name) = self.functions.get(&address) {
+            return *name;
+        }
+        let name = match self.symbols.at(address) {
+            Some(name) => self.words.put(name),
+            None => self.words.put("?"),
+        };
+        if self.functions.len() < TASKS {
+            self.functions.insert(address, name);
+        }
+        name
+    }
+}
+
+/// `TASK_REPORT` of the kernel; the bit above it is set for a task that was preempted.
+fn left(state: u64) -> Left {
+    match state {
+        s if s & 0x0c != 0 => Left::Stopped,
+        s if s & 0x02 != 0 => Left::Blocked,
+        s if s & 0x30 != 0 => Left::Ended,
+        s if s & 0xc1 != 0 && s & 0x100 == 0 => Left::Sleeps,
+        _ => Left::Preempted,
+    }
+}
+
+/// A kernel's bit mask: words of its size and byte order.
+fn in_mask(mask: &[u8], cpu: u32) -> bool {
+    let byte = cpu as usize / 8;
+    let byte = if cfg!(target_endian = "little") {
+        byte
+    } else {
+        let word = size_of::<usize>();
+        byte / word * word + (word - 1 - byte % word)
+    };
+    mask.get(byte).is_some_and(|bits| bits >> (cpu % 8) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const COMMON: &str = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n";
+
+    fn decoder() -> Decoder {
+        let symbols = Symbols::parse("ffff0000 T do_it\nffff1000 T membarrier\n");
+        let mut decoder = Decoder::new("1,9".parse().unwrap(), symbols);
+        let mut learn = |group: &str, name: &str, id: u16, fields: &str| {
+            let text = format!("name: {name}\nID: {id}\nformat:\n{COMMON}\n{fields}");
+            assert!(decoder.learn(group, name, &text), "{group}/{name}");
+        };
+        learn("irq", "softirq_entry", 1, "\tfield:unsigned int vec;\toffset:8;\tsize:4;\n");
+        learn(
+            "ipi",
+            "ipi_send_cpumask",
+            2,
+            "\tfield:__data_loc cpumask_t cpumask;\toffset:8;\tsize:4;\n\
+             \tfield:void * callsite;\toffset:16;\tsize:8;\n\
+             \tfield:void * callback;\toffset:24;\tsize:8;\n",
+        );
+        learn("irq_vectors", "local_timer_exit", 3, "\tfield:int vector;\toffset:8;\tsize:4;\n");
+        assert!(!decoder.learn("sched", "sched_waking", "ID: 4\n"), "a field is missing");
+        decoder
+    }
+
+    fn all(decoder: &mut Decoder, record: &[u8]) -> Vec<Event> {
+        let mut all = Vec::new();
+        decoder.decode(CpuId(3), 77, record, &mut |event| all.push(event));
+        all
+    }
+
+    #[test]
+    fn an_interrupt_to_many_is_one_event_for_each_cpu_that_was_asked_for() {
+        let mut decoder = decoder();
+        let mut record = vec![0u8; 40];
+        record[0..2].copy_from_slice(&2u16.to_ne_bytes());
+        record[4..8].copy_from_slice(&1234u32.to_ne_bytes());
+        record[8..12].copy_from_slice(&(8u32 << 16 | 32).to_ne_bytes());
+        record[16..24].copy_from_slice(&0xffff1004u64.to_ne_bytes());
+        record[24..32].copy_from_slice(&0xffff0000u64.to_ne_bytes());
+        record[32..40].copy_from_slice(&(1u64 << 9 | 1 << 2).to_ne_bytes());
+        let events = all(&mut decoder, &record);
+        assert_eq!(events.len(), 1);
+        assert_eq!((events[0].cpu, events[0].task, events[0].at), (CpuId(3), 1234, Nanos(77)));
+        let What::Sent { to, site, function } = events[0].what else { panic!("{events:?}") };
+        assert_eq!(to, CpuId(9));
+        let (names, _) = decoder.names();
+        assert_eq!(names[site.0 as usize], "membarrier");
+        assert_eq!(names[function.unwrap().0 as usize], "do_it");
+    }
+
+    #[test]
+    fn why_a_task_leaves_is_read_from_its_state() {
+        for (state, why) in [
+            (0, Left::Preempted),
+            (0x100, Left::Preempted),
+            (0x101, Left::Preempted),
+            (1, Left::Sleeps),
+            (0x80, Left::Sleeps),
+            (2, Left::Blocked),
+            (4, Left::Stopped),
+            (8, Left::Stopped),
+            (0x10, Left::Ended),
+            (0x20, Left::Ended),
+        ] {
+            assert_eq!(left(state), why, "{state:#x}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_record_makes_it_fail(bytes in proptest::collection::vec(any::<u8>(), 0..64), id in 0u16..5) {
+            let mut record = id.to_ne_bytes().to_vec();
+            record.extend(bytes);
+            prop_assert!(all(&mut decoder(), &record).len() <= 2);
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! A private place in tracefs: its own buffers, its own events, removed with the value.
+
+use super::{
+    decode::Decoder,
+    page::{self, Entry, Layout},
+    symbols::Symbols,
+};
+use crate::{Error, Result};
+use quiet_types::{
+    CpuId, CpuSet, Nanos,
+    trace::{Event, Trace, What},
+};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+use std::{
+    collections::BTreeSet,
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::fs::OpenOptionsExt,
+    },
+    path::{Path, PathBuf},
+};
+
+/// `PREFIX` + PID + `-` + that process's start time + `-` + turn.
+const PREFIX: &str = "quietcores-";
+
+/// Events of the watched CPUs: group and name.
+const EVENTS: &[(&str, &str)] = &[
+    ("sched", "sched_switch"),
+    ("sched", "sched_waking"),
+    ("irq", "irq_handler_entry"),
+    ("irq", "irq_handler_exit"),
+    ("irq", "softirq_entry"),
+    ("irq", "softirq_exit"),
+    ("timer", "hrtimer_expire_entry"),
+    ("timer", "hrtimer_expire_exit"),
+    ("timer", "timer_expire_entry"),
+    ("timer", "timer_expire_exit"),
+    ("timer", "tick_stop"),
+    ("csd", "csd_function_entry"),
+    ("csd", "csd_function_exit"),
+    ("workqueue", "workqueue_execute_start"),
+    ("workqueue", "workqueue_execute_end"),
+    ("nmi", "nmi_handler"),
+];
+/// Events of every CPU, and the field that says whom they reach.
+const REACHING: &[(&str, &str, &str)] = &[
+    ("ipi", "ipi_send_cpu", "cpu"),
+    ("ipi", "ipi_send_cpumask", "cpumask"),
+    ("csd", "csd_queue_cpu", "cpu"),
+    ("sched", "sched_waking", "target_cpu"),
+];
+/// Buffer of a watched CPU, and of another one, KiB.
+const WATCHED: u32 = 8192;
+const OTHER: u32 = 1024;
+/// Events kept in all: 40 bytes each.
+const MOST: usize = 3_000_000;
+/// Pages that are read from one CPU before the next has its turn.
+const TURN: usize = 4096;
+
+/// Watches CPUs until it is stopped. Nobody waits for its buffers, so the kernel wakes no reader.
+#[derive(Debug)]
+pub struct Tracer {
+    /// The mount, where it is our own. Its instances are removed first.
+    base: Base,
+    instances: Vec<Instance>,
+    layout: Layout,
+    decoder: Decoder,
+    pipes: Vec<(CpuId, File)>,
+    page: Vec<u8>,
+    trace: Trace,
+    /// System management interrupts until the start.
+    smis: Vec<(CpuId, u64)>,
+}
+
+/// Where tracefs is.
+#[derive(Debug)]
+struct Base {
+    path: PathBuf,
+    _mount: Option<OwnedFd>,
+}
+
+/// One directory below `instances`.
+#[derive(Debug)]
+struct Instance(PathBuf);
+
+impl Tracer {
+    /// Begins to watch `cpus`. What killed programs left is removed first.
+    ///
+    /// # Errors
+    /// When tracefs is not there or may not be used, or knows no such thing as `sched_switch`.
+    pub fn start(cpus: &CpuSet, online: &CpuSet) -> Result<Tracer> {
+        let base = Base::find()?;
+        clean(&base.path);
+        let text = read(&base.path.join("events/header_page"))?;
+        let layout = Layout::parse(&text).ok_or_else(|| {
+            Error::nonsense("events/header_page of tracefs", None, "an unknown layout of pages")
+        })?;
+        let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        let mut tracer = Tracer {
+            base,
+            instances: Vec::new(),
+            layout,
+            decoder: Decoder::new(cpus.clone(), Symbols::parse(&symbols)),
+            pipes: Vec::new(),
+            page: vec![0; layout.size],
+            trace: Trace { cpus: cpus.clone(), ..Trace::default() },
+            smis: cpus.iter().filter_map(|cpu| Some((cpu, smis(cpu)?))).collect(),
+        };
+        tracer.watch(cpus, online)?;
+        Ok(tracer)
+    }
+
+    fn watch(&mut self, cpus: &CpuSet, online: &CpuSet) -> Result<()> {
+        let main = Instance::make(&self.base.path, "")?;
+        main.prepare(cpus, online, WATCHED)?;
+        let mut events: Vec<(String, String)> =
+            EVENTS.iter().map(|(group, name)| ((*group).to_owned(), (*name).to_owned())).collect();
+        // The processor's own interrupts: which ones there are depends on the processor.
+        for group in ["irq_vectors", "ipi"] {
+            let dir = fs::read_dir(main.0.join("events").join(group));
+            for entry in dir.into_iter().flatten().flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if name.ends_with("_entry") || name.ends_with("_exit") {
+                    events.push((group.to_owned(), name));
+                }
+            }
+        }
+        events.extend(REACHING.iter().map(|(g, n, _)| ((*g).to_owned(), (*n).to_owned())));
+        for (group, name) in &events {
+            if !self.enable(&main, group, name) {
+                self.trace.absent.push(format!("{group}/{name}"));
+            }
+        }
+        if self.trace.absent.iter().any(|name| name == "sched/sched_switch") {
+            return Err(Error::nonsense(
+                "tracefs",
+                None,
+                "this kernel has no event sched_switch, without which nobody has a name",
+            ));
+        }
+        let others = online.difference(cpus);
+        let mut second = None;
+        if !others.is_empty() {
+            let reach = Instance::make(&self.base.path, "-reach")?;
+            reach.prepare(&others, online, OTHER)?;
+            for (group, name, field) in REACHING {
+                let file = reach.0.join(format!("events/{group}/{name}/filter"));
+                // Without a filter there are only more events to read.
+                let _ = write(&file, &filter(field, cpus));
+                self.enable(&reach, group, name);
+            }
+            second = Some(reach);
+        }
+        for cpu in cpus.iter() {
+            self.pipes.push((cpu, main.pipe(cpu)?));
+        }
+        if let Some(reach) = &second {
+            for cpu in others.iter() {
+                self.pipes.push((cpu, reach.pipe(cpu)?));
+            }
+        }
+        self.instances.push(main);
+        self.instances.extend(second);
+        for instance in &self.instances {
+            write(&instance.0.join("tracing_on"), "1")?;
+        }
+        Ok(())
+    }
+
+    fn enable(&mut self, instance: &Instance, group: &str, name: &str) -> bool {
+        let dir = instance.0.join(format!("events/{group}/{name}"));
+        let Ok(format) = fs::read_to_string(dir.join("format")) else { return false };
+        self.decoder.learn(group, name, &format) && write(&dir.join("enable"), "1").is_ok()
+    }
+
+    /// Takes what is there. Call it often enough that the buffers do not run over: twenty times a
+    /// second.
+    ///
+    /// # Errors
+    /// When a buffer cannot be read.
+    pub fn drain(&mut self) -> Result<()> {
+        let Tracer { pipes, page, layout, decoder, trace, .. } = self;
+        let mut senders = BTreeSet::new();
+        for (cpu, pipe) in pipes {
+            for _ in 0..TURN {
+                let n = match pipe.read(page) {
+                    Ok(n) => n,
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => 0,
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(e) => return Err(Error::io("read", format!("the trace of CPU {cpu}"), e)),
+                };
+                if n == 0 {
+                    break;
+                }
+                let mut lost = false;
+                for entry in page::entries(*layout, &page[..n]) {
+                    match entry {
+                        Entry::Lost(count) => {
+                            trace.lost += count.max(1);
+                            lost = true;
+                        }
+                        Entry::Record(at, record) => {
+                            if std::mem::take(&mut lost) {
+                                let what = What::Lost;
+                                keep(trace, Event { at: Nanos(at), cpu: *cpu, task: 0, what });
+                            }
+                            decoder.decode(*cpu, at, record, &mut |event| {
+                                if matches!(event.what, What::Sent { .. }) {
+                                    senders.insert(event.task);
+                                }
+                                keep(trace, event);
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        // Their switches are not watched: their names are asked for while they live.
+        for task in
+            senders.into_iter().filter(|task| !decoder.knows_task(*task)).collect::<Vec<_>>()
+        {
+            if let Ok(name) = fs::read_to_string(format!("/proc/{task}/comm")) {
+                decoder.learn_task(task, name.trim_end());
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops watching and hands over what was seen, in the order of time.
+    ///
+    /// # Errors
+    /// When a buffer cannot be read.
+    pub fn stop(mut self) -> Result<Trace> {
+        for instance in &self.instances {
+            let _ = write(&instance.0.join("tracing_on"), "0");
+        }
+        self.drain()?;
+        // Names of tasks that are gone, where the kernel still knows them.
+        let saved = fs::read_to_string(self.base.path.join("saved_cmdlines")).unwrap_or_default();
+        for line in saved.lines() {
+            if let Some((task, name)) = line.split_once(' ')
+                && let Ok(task) = task.parse()
+                && !self.decoder.knows_task(task)
+            {
+                self.decoder.learn_task(task, name);
+            }
+        }
+        let mut trace = std::mem::take(&mut self.trace);
+        for (cpu, before) in &self.smis {
+            if let Some(now) = smis(*cpu) {
+                trace.smis.insert(*cpu, now.saturating_sub(*before));
+            }
+        }
+        (trace.names, trace.tasks) = std::mem::take(&mut self.decoder).names();
+        trace.events.sort_by_key(|event| event.at);
+        Ok(trace)
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        // An instance whose files are open cannot be removed.
+        self.pipes.clear();
+        self.instances.clear();
+    }
+}
+
+fn keep(trace: &mut Trace, event: Event) {
+    if trace.events.len() < MOST {
+        trace.events.push(event);
+    } else {
+        trace.dropped += 1;
+    }
+}
+
+/// `cpu == 1 || cpu == 3`, or `cpumask & CPUS{1,3}` (Linux 6.6).
+fn filter(field: &str, cpus: &CpuSet) -> String {
+    if field == "cpumask" {
+        return format!("cpumask & CPUS{{{cpus}}}");
+    }
+    let each: Vec<String> = cpus.iter().map(|cpu| format!("{field} == {cpu}")).collect();
+    each.join(" || ")
+}
+
+impl Base {
+    /// Where tracefs is mounted, else a mount of our own that nobody else sees.
+    fn find() -> Result<Base> {
+        for path in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
+            if Path::new(path).join("instances").is_dir() {
+                return Ok(Base { path: PathBuf::from(path), _mount: None });
+            }
+        }
+        let mount = || -> rustix::io::Result<OwnedFd> {
+            let fs = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+            rustix::mount::fsconfig_create(&fs)?;
+            let (flags, attributes) = (
+                FsMountFlags::FSMOUNT_CLOEXEC,
+                MountAttrFlags::MOUNT_ATTR_NOSUID
+                    | MountAttrFlags::MOUNT_ATTR_NODEV
+                    | MountAttrFlags::MOUNT_ATTR_NOEXEC,
+            );
+            rustix::mount::fsmount(&fs, flags, attributes)
+        };
+        let mount = mount().map_err(|e| Error::io("reach", "tracefs", e.into()))?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
+        if !path.join("instances").is_dir() {
+            let absent = io::Error::new(io::ErrorKind::NotFound, "it has no instances");
+            return Err(Error::io("use", "tracefs", absent));
+        }
+        Ok(Base { path, _mount: Some(mount) })
+    }
+}
+
+impl Instance {
+    fn make(base: &Path, kind: &str) -> Result<Instance> {
+        let pid = std::process::id();
+        let born = start_time(pid).unwrap_or(0);
+        for turn in 0..100 {
+            let path = base.join(format!("instances/{PREFIX}{pid}-{born}-{turn}{kind}"));
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(Instance(path)),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(Error::io("make", "a trace instance", e)),
+            }
+        }
+        Err(Error::io("make", "a trace instance", io::ErrorKind::AlreadyExists.into()))
+    }
+
+    /// Off, on the clock of the readings, for these CPUs only.
+    fn prepare(&self, cpus: &CpuSet, online: &CpuSet, kib: u32) -> Result<()> {
+        let file = |name: &str| self.0.join(name);
+        write(&file("tracing_on"), "0")?;
+        write(&file("trace_clock"), "mono")?;
+        write(&file("tracing_cpumask"), &mask(cpus))?;
+        // Nobody sleeps on it, so no size has to be waited for; what is not watched needs none.
+        for cpu in online.iter() {
+            let kib = if cpus.contains(cpu) { kib } else { 4 };
+            let size = file(&format!("per_cpu/cpu{cpu}/buffer_size_kb"));
+            let _ = write(&size, &kib.to_string());
+        }
+        Ok(())
+    }
+
+    fn pipe(&self, cpu: CpuId) -> Result<File> {
+        let path = self.0.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
+        OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
+            .open(&path)
+            .map_err(|e| Error::io("open", format!("the trace of CPU {cpu}"), e))
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// Removes the instances of programs that are gone.
+fn clean(base: &Path) {
+    for entry in fs::read_dir(base.join("instances")).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(rest) = name.strip_prefix(PREFIX) else { continue };
+        let mut numbers = rest.split('-').map(|part| part.parse::<u64>().ok());
+        let (Some(Some(pid)), Some(Some(born))) = (numbers.next(), numbers.next()) else {
+            continue;
+        };
+        if u32::try_from(pid).ok().and_then(start_time) != Some(born) {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// Start time of a process in clock ticks since boot: field 22 of `/proc/PID/stat`.
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// System management interrupts that a CPU counted since it was reset.
+///
+/// # Source
+/// `MSR_SMI_COUNT` (0x34), Intel SDM volume 4; msr(4): the offset in the file is the register.
+fn smis(cpu: CpuId) -> Option<u64> {
+    let file = File::open(format!("/dev/cpu/{cpu}/msr")).ok()?;
+    let mut count = [0; 8];
+    std::os::unix::fs::FileExt::read_exact_at(&file, &mut count, 0x34).ok()?;
+    Some(u64::from_ne_bytes(count) & 0xffff_ffff)
+}
+
+/// The kernel's hexadecimal mask, 32 bits a group.
+fn mask(cpus: &CpuSet) -> String {
+    let last = cpus.iter().last().map_or(0, |cpu| cpu.0 as usize);
+    let mut groups = vec![0u32; last / 32 + 1];
+    for cpu in cpus.iter() {
+        groups[cpu.0 as usize / 32] |= 1 << (cpu.0 % 32);
+    }
+    let groups: Vec<String> = groups.iter().rev().map(|group| format!("{group:08x}")).collect();
+    groups.join(",")
+}
+
+/// A file that the kernel gives out in one read only: what does not fit the first is never told.
+fn read(path: &Path) -> Result<String> {
+    let whole = || -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; 4096];
+        let n = File::open(path)?.read(&mut bytes)?;
+        bytes.truncate(n);
+        Ok(bytes)
+    };
+    whole()
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .map_err(|e| Error::io("read", path.display().to_string(), e))
+}
+
+fn write(path: &Path, value: &str) -> Result<()> {
+    let failed = |e| Error::io("write", path.display().to_string(), e);
+    let options = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(path);
+    options.map_err(failed)?.write_all(value.as_bytes()).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_and_filters_name_the_cpus() {
+        assert_eq!(mask(&"1".parse().unwrap()), "00000002");
+        assert_eq!(mask(&"0,33".parse().unwrap()), "00000002,00000001");
+        assert_eq!(filter("cpu", &"1,3".parse().unwrap()), "cpu == 1 || cpu == 3");
+        assert_eq!(filter("cpumask", &"1-3".parse().unwrap()), "cpumask & CPUS{1-3}");
+    }
+}

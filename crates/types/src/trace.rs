@@ -1,0 +1,184 @@
+//! What the kernel's trace says about CPUs, event by event. It does not leave the program: what is
+//! made of it is [`crate::explain::Explained`].
+
+use crate::{CpuId, CpuSet, Nanos};
+use std::collections::BTreeMap;
+
+/// A word of the trace, by its place in [`Trace::names`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(pub u32);
+
+/// Events of some CPUs over a while.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// CPUs whose every event was asked for; of the others only what reaches these.
+    pub cpus: CpuSet,
+    /// In the order of their time, CPU by CPU as they were read.
+    pub events: Vec<Event>,
+    /// Words: task names, functions, devices.
+    pub names: Vec<String>,
+    /// Task id to its name, as far as it was seen.
+    pub tasks: BTreeMap<u32, Name>,
+    /// Events that the kernel overwrote before they were read.
+    pub lost: u64,
+    /// Events that were not kept because there were too many.
+    pub dropped: u64,
+    /// System management interrupts that each CPU counted meanwhile, where it counts them.
+    pub smis: BTreeMap<CpuId, u64>,
+    /// Events that this kernel does not have, as `group/name`.
+    pub absent: Vec<String>,
+}
+
+impl Trace {
+    /// The word.
+    pub fn name(&self, name: Name) -> &str {
+        self.names.get(name.0 as usize).map_or("?", String::as_str)
+    }
+
+    /// The name of a task.
+    pub fn task(&self, id: u32) -> &str {
+        self.tasks.get(&id).map_or(if id == 0 { "idle" } else { "?" }, |name| self.name(*name))
+    }
+}
+
+/// A thread whose lateness is to be explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Victim {
+    /// Its CPU.
+    pub cpu: CpuId,
+    /// Its id.
+    pub task: u32,
+    /// Its readings above the threshold, also those that were not kept.
+    pub beyond: u64,
+    /// The kept ones, in order: a gap, or from a timer's expiry to the thread running.
+    pub late: Vec<Span>,
+}
+
+/// A stretch of `CLOCK_MONOTONIC`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Its beginning.
+    pub from: Nanos,
+    /// Its end.
+    pub to: Nanos,
+}
+
+/// One event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// On `CLOCK_MONOTONIC`.
+    pub at: Nanos,
+    /// Where it happened.
+    pub cpu: CpuId,
+    /// The task that was running there.
+    pub task: u32,
+    /// What happened.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The CPU goes from one task to the next.
+    Switch {
+        /// Who leaves.
+        from: u32,
+        /// Its priority in the kernel's order: below 100 is real-time.
+        from_priority: i32,
+        /// Why it leaves.
+        why: Left,
+        /// Who comes.
+        to: u32,
+        /// Its priority.
+        to_priority: i32,
+    },
+    /// A task is being woken; also one on another CPU.
+    Waking(u32),
+    /// Something that runs on top of the task begins.
+    Enter(Place),
+    /// The innermost of this kind ends.
+    Exit(Kind),
+    /// A non-maskable interrupt ended that lasted so long.
+    Nmi(Nanos),
+    /// An interrupt is sent to another CPU (the event's own CPU sends), to run `function` there.
+    Sent {
+        /// To whom.
+        to: CpuId,
+        /// Where in the kernel.
+        site: Name,
+        /// What is to be run there; `None` for a bare reschedule.
+        function: Option<Name>,
+    },
+    /// The tick could not stop, by what it is said to depend on.
+    TickKept(Name),
+    /// Events before this one are missing.
+    Lost,
+}
+
+/// Why a task leaves the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// It wants to go on.
+    Preempted,
+    /// It waits for something that a signal can end.
+    Sleeps,
+    /// It waits for something that must come (a disk).
+    Blocked,
+    /// A signal or a debugger stopped it.
+    Stopped,
+    /// It is over.
+    Ended,
+}
+
+/// What runs on top of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// Handler of a device's interrupt.
+    Irq {
+        /// Its number.
+        number: u32,
+        /// Who registered it.
+        name: Name,
+    },
+    /// The processor's own interrupt: `local_timer`, `reschedule`, `call_function` ...
+    Vector(Name),
+    /// Softirq, by its name.
+    Softirq(Name),
+    /// A timer's function.
+    Timer(Name),
+    /// A function that another CPU asked for.
+    Call(Name),
+    /// A work item's function.
+    Work(Name),
+}
+
+/// A [`Place`] without its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// [`Place::Irq`]
+    Irq,
+    /// [`Place::Vector`]
+    Vector,
+    /// [`Place::Softirq`]
+    Softirq,
+    /// [`Place::Timer`]
+    Timer,
+    /// [`Place::Call`]
+    Call,
+    /// [`Place::Work`]
+    Work,
+}
+
+impl Place {
+    /// Its kind.
+    pub fn kind(self) -> Kind {
+        match self {
+            Place::Irq { .. } => Kind::Irq,
+            Place::Vector(_) => Kind::Vector,
+            Place::Softirq(_) => Kind::Softirq,
+            Place::Timer(_) => Kind::Timer,
+            Place::Call(_) => Kind::Call,
+            Place::Work(_) => Kind::Work,
+        }
+    }
+}
