@@ -6,6 +6,7 @@
 pub mod amp;
 mod block;
 pub mod fir;
+pub mod ir;
 pub mod simd;
 pub mod stage;
 pub mod strip;
