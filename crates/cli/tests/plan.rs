@@ -72,14 +72,16 @@ fn of_two_kinds_of_core_the_faster_is_taken_and_partitions_of_others_are_left() 
     assert!(reasons(&plan).contains("of the faster kind"), "{plan:#}");
     let said = refused("hybrid", &["--cpus", "3"]);
     assert!(said.contains("held by the isolated partition /audio.slice already"), "{said}");
-    // A sibling that names these CPUs would make the partition invalid on older kernels.
+    // A sibling that names these CPUs is narrowed only where the kernel refuses the claim beside it.
     let steps = plan["steps"].as_array().unwrap();
     let narrowed = steps.iter().any(|step| {
-        step["action"]["path"] == "/sys/fs/cgroup/user.slice/cpuset.cpus"
-            && step["action"]["value"] == "4-5,8-15"
-            && step["old"] == "4-15"
+        let narrow = &step["action"]["narrow"][0];
+        narrow["path"] == "/sys/fs/cgroup/user.slice/cpuset.cpus"
+            && narrow["value"] == "4-5,8-15"
+            && narrow["old"] == "4-15"
     });
     assert!(narrowed, "{plan:#}");
+    assert!(findings(&plan).contains(&"plan.unit-names-shield"), "{plan:#}");
     let managed = steps.iter().any(|step| step["action"]["number"] == 124);
     assert!(!managed && findings(&plan).contains(&"plan.irq-immovable"), "{plan:#}");
 }
@@ -129,4 +131,51 @@ fn a_loop_that_never_sleeps_has_its_guards_taken_away_knowingly() {
     let text = plan["steps"].to_string();
     assert!(text.contains("sched_rt_runtime_us") && text.contains("fair_server/cpu6/runtime"));
     assert!(findings(&planned("hybrid", &[])).contains(&"plan.guards-stay"));
+}
+
+fn written<'a>(plan: &'a Value, path: &str) -> Option<&'a str> {
+    let steps = plan["steps"].as_array().unwrap().iter();
+    let mut found = steps.filter(|step| step["action"]["path"] == path);
+    found.next().map(|step| step["action"]["value"].as_str().unwrap())
+}
+
+#[test]
+fn the_two_modes_take_different_steps_knowingly() {
+    let sleeping = planned("hybrid", &[]);
+    let spinning = planned("hybrid", &["--never-sleep"]);
+    let governor = "/sys/devices/system/cpu/cpu6/cpufreq/scaling_governor";
+    let resume = "/sys/devices/system/cpu/cpu6/power/pm_qos_resume_latency_us";
+    for plan in [&sleeping, &spinning] {
+        assert_eq!(written(plan, governor), Some("performance"), "{plan:#}");
+    }
+    assert_eq!(written(&sleeping, resume), Some("n/a"), "{sleeping:#}");
+    assert_eq!(written(&spinning, resume), None, "{spinning:#}");
+    assert!(reasons(&sleeping).contains("The chain sleeps between periods"), "{sleeping:#}");
+    assert!(reasons(&spinning).contains("The core never sleeps"), "{spinning:#}");
+    let dir = tempfile::tempdir().unwrap();
+    let chain = dir.path().join("spin.toml");
+    std::fs::write(&chain, "[chain]\nmode = \"never-sleep\"\n").unwrap();
+    let by_file = planned("hybrid", &[chain.to_str().unwrap()]);
+    assert_eq!(by_file["steps"], spinning["steps"]);
+}
+
+#[test]
+fn siblings_are_switched_off_on_request() {
+    let plan = planned("ryzen1700", &["--cpus", "9", "--smt-off"]);
+    assert_eq!(plan["shield"]["housekeeping"], "0-7,10-15");
+    assert_eq!(written(&plan, "/sys/devices/system/cpu/cpu8/online"), Some("0"), "{plan:#}");
+    assert!(!findings(&plan).contains(&"plan.split-core"), "{plan:#}");
+}
+
+#[test]
+fn a_usb_card_and_its_hub_stay_awake() {
+    let dir = tempfile::tempdir().unwrap();
+    let chain = dir.path().join("room.toml");
+    std::fs::write(&chain, "[[link]]\nname = \"out\"\nirq = { card = \"USB\" }\npriority = 85\n")
+        .unwrap();
+    let plan = planned("hybrid", &[chain.to_str().unwrap()]);
+    let hub = "/sys/devices/pci0000:00/0000:00:14.0/usb1";
+    for device in [hub.to_owned(), format!("{hub}/1-3")] {
+        assert_eq!(written(&plan, &format!("{device}/power/control")), Some("on"), "{plan:#}");
+    }
 }

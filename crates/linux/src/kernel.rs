@@ -5,7 +5,15 @@ use quiet_types::{CpuSet, machine::Scheduling};
 use std::{
     fs::{self, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::{
+            fs::{MetadataExt, OpenOptionsExt, fchown},
+            net::{SocketAddr, UnixStream},
+        },
+    },
+    path::{Path, PathBuf},
+    time::Duration,
 };
 
 /// The acts on a running kernel that `apply` and `revert` are made of, each as the kernel answers
@@ -31,7 +39,19 @@ pub trait Kernel {
     fn scheduling(&self, tid: u32) -> io::Result<Scheduling>;
     /// sched_setattr(2). `Deadline` is not set this way.
     fn set_scheduling(&self, tid: u32, to: Scheduling) -> io::Result<()>;
+    /// Replaces an ordinary file whole: written aside, brought to the disk and renamed, so that
+    /// there is the old text or the new one at any instant. Owner and mode stay. Never follows a
+    /// link.
+    fn replace(&self, path: &str, text: &str) -> io::Result<()>;
+    /// Removes what a killed [`Kernel::replace`] has left beside the file.
+    fn sweep(&self, path: &str);
+    /// Says something to the Unix socket of a daemon (`@name` for one without a file), and returns
+    /// its answer: all that it sends until it ends the connection, or nothing within a second.
+    fn ask(&self, socket: &str, text: &str) -> io::Result<String>;
 }
+
+/// Daemons answer at once, or not at all.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The running system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,5 +105,108 @@ impl Kernel for System {
 
     fn set_scheduling(&self, tid: u32, to: Scheduling) -> io::Result<()> {
         sys::sched::set_scheduling(tid, to)
+    }
+
+    fn replace(&self, path: &str, text: &str) -> io::Result<()> {
+        let meta = fs::symlink_metadata(path)?;
+        if !meta.is_file() {
+            return Err(io::Error::other("it is a link or no ordinary file"));
+        }
+        let (aside, dir) = beside(path)?;
+        self.sweep(path);
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&aside)?;
+        let written = file
+            .write_all(text.as_bytes())
+            .and_then(|()| fchown(&file, Some(meta.uid()), Some(meta.gid())))
+            .and_then(|()| file.set_permissions(meta.permissions()))
+            .and_then(|()| file.sync_all())
+            .and_then(|()| fs::rename(&aside, path));
+        if let Err(error) = written {
+            self.sweep(path);
+            return Err(error);
+        }
+        fs::File::open(dir)?.sync_all()
+    }
+
+    fn sweep(&self, path: &str) {
+        if let Ok((aside, _)) = beside(path) {
+            let _ = fs::remove_file(aside);
+        }
+    }
+
+    fn ask(&self, socket: &str, text: &str) -> io::Result<String> {
+        let address = match socket.strip_prefix('@') {
+            Some(name) => SocketAddr::from_abstract_name(name)?,
+            None => SocketAddr::from_pathname(socket)?,
+        };
+        let mut stream = UnixStream::connect_addr(&address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.write_all(text.as_bytes())?;
+        let mut bytes = Vec::new();
+        match stream.take(1 << 20).read_to_end(&mut bytes) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        }
+    }
+}
+
+/// The name beside a file under which its next text is written, and the directory of both.
+fn beside(path: &str) -> io::Result<(PathBuf, &Path)> {
+    let path = Path::new(path);
+    match (path.parent(), path.file_name().and_then(|name| name.to_str())) {
+        (Some(dir), Some(name)) => Ok((dir.join(format!(".{name}.quietcores-new")), dir)),
+        _ => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_file_is_replaced_whole_and_a_link_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("irqbalance");
+        let path = path.to_str().unwrap();
+        fs::write(path, "a long old text\n").unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::write(dir.path().join(".irqbalance.quietcores-new"), "left by a killed run").unwrap();
+        System.replace(path, "new\n").unwrap();
+        assert_eq!(fs::read_to_string(path).unwrap(), "new\n");
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o7777, 0o640);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        let link = dir.path().join("link");
+        symlink(path, &link).unwrap();
+        System.replace(link.to_str().unwrap(), "x").unwrap_err();
+        assert_eq!(fs::read_to_string(path).unwrap(), "new\n");
+    }
+
+    #[test]
+    fn a_daemon_is_asked_and_a_silent_one_answers_nothing() {
+        use std::os::unix::net::UnixListener;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let daemon = UnixListener::bind(&path).unwrap();
+        let serve = std::thread::spawn(move || {
+            for reply in ["SLEEP 10 BANNED 00000002", ""] {
+                let (mut one, _) = daemon.accept().unwrap();
+                let mut said = [0; 64];
+                let length = one.read(&mut said).unwrap();
+                assert_eq!(&said[..length], b"setup");
+                one.write_all(reply.as_bytes()).unwrap();
+            }
+        });
+        let path = path.to_str().unwrap();
+        assert_eq!(System.ask(path, "setup").unwrap(), "SLEEP 10 BANNED 00000002");
+        assert_eq!(System.ask(path, "setup").unwrap(), "");
+        serve.join().unwrap();
+        assert!(System.ask(path, "setup").is_err());
     }
 }

@@ -4,6 +4,8 @@
 //! [chain]
 //! name = "living room"
 //! cpus = "2-3"              # or "auto"
+//! mode = "sleep"            # or "never-sleep": one thread a CPU that spins
+//! smt = "as-is"             # or "off": siblings of shielded CPUs are switched off
 //!
 //! [[link]]
 //! name = "player"
@@ -20,6 +22,7 @@
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use quiet_types::{
     Chain, CpuSet,
+    boot::Mode,
     chain::{Choice, IrqSource, Link, Target},
     printable,
 };
@@ -73,6 +76,8 @@ struct RawFile {
 struct RawChain {
     name: Option<Spanned<String>>,
     cpus: Option<Spanned<String>>,
+    mode: Option<Spanned<String>>,
+    smt: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -166,6 +171,17 @@ impl Reader<'_> {
                 Some(cpus) => chain.cpus = Choice::These(self.cpus(cpus)?),
                 None => {}
             }
+            if let Some(mode) = &head.mode {
+                chain.mode = self.one_of(
+                    mode,
+                    "a mode",
+                    &[("sleep", Mode::SleepingChain), ("never-sleep", Mode::NeverSleepingCore)],
+                )?;
+            }
+            if let Some(smt) = &head.smt {
+                chain.smt_off =
+                    self.one_of(smt, "a setting of SMT", &[("as-is", false), ("off", true)])?;
+            }
         }
         if let Some(extra) = file.link.get(MOST_LINKS) {
             return Err(self.wrong(
@@ -244,6 +260,24 @@ impl Reader<'_> {
                 "write one of `net`, `card`, `number` and `action`",
             )),
         }
+    }
+
+    fn one_of<T: Copy>(
+        &self,
+        word: &Spanned<String>,
+        what: &str,
+        known: &[(&str, T)],
+    ) -> Result<T, ChainError> {
+        let found = known.iter().find(|(name, _)| name == word.get_ref());
+        found.map(|(_, value)| *value).ok_or_else(|| {
+            let names: Vec<String> = known.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+            self.wrong(
+                word.span(),
+                &format!("`{}` is not {what}", printable(word.get_ref(), LONGEST)),
+                "here",
+                &format!("write {}", names.join(" or ")),
+            )
+        })
     }
 
     fn name(&self, name: &Spanned<String>) -> Result<String, ChainError> {
@@ -389,6 +423,18 @@ priority = 85
 
     fn error(text: &str) -> ChainError {
         parse(text, "my.toml", Some(&known())).unwrap_err()
+    }
+
+    #[test]
+    fn the_mode_and_smt_are_words() {
+        let read = |head: &str| parse(&format!("[chain]\n{head}\n"), "my.toml", None);
+        assert_eq!(read("mode = \"sleep\"").unwrap().mode, Mode::SleepingChain);
+        let chain = read("mode = \"never-sleep\"\nsmt = \"off\"").unwrap();
+        assert!(chain.mode == Mode::NeverSleepingCore && chain.smt_off);
+        let wrong = read("mode = \"spin\"").unwrap_err();
+        assert_eq!((wrong.line(), wrong.title()), (2, "`spin` is not a mode"));
+        assert!(wrong.to_string().contains("write \"sleep\" or \"never-sleep\""), "{wrong}");
+        assert!(read("smt = false").is_err());
     }
 
     #[test]

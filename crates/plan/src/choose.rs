@@ -41,7 +41,9 @@ pub(crate) fn cpus(
             say(&open)
         )));
     }
-    split_cores(machine, &cpus, findings);
+    if !chain.smt_off {
+        split_cores(machine, &cpus, findings);
+    }
     boot_cpu(machine, &cpus, findings);
     Ok(cpus)
 }
@@ -88,6 +90,14 @@ pub(crate) fn taken(machine: &Machine) -> CpuSet {
         }
     }
     held.difference(&own)
+}
+
+/// Running SMT siblings of `cpus` that are not among them, nor in somebody's partition.
+pub(crate) fn siblings(machine: &Machine, cpus: &CpuSet) -> CpuSet {
+    let cores = machine.cores();
+    let shared = cores.iter().filter(|core| core.intersects(cpus));
+    let all = shared.fold(CpuSet::new(), |all, core| all.union(core));
+    all.difference(cpus).difference(&taken(machine))
 }
 
 fn not_taken(machine: &Machine, cpus: &CpuSet) -> Result<(), PlanError> {
@@ -283,7 +293,7 @@ fn split_cores(machine: &Machine, cpus: &CpuSet, findings: &mut Vec<Finding>) {
                      latency then depends on it",
                 )
                 .remedy(format!(
-                    "shield the whole core (--cpus {}), or switch the sibling off",
+                    "shield the whole core (--cpus {}), or switch the sibling off (--smt-off)",
                     cpus.union(&core)
                 )),
             );

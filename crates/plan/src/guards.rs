@@ -1,7 +1,7 @@
 //! What the kernel does against threads that never sleep, left or taken away knowingly.
 
 use crate::{note, steps::List, warning};
-use quiet_types::plan::{Action, Form, Need};
+use quiet_types::plan::Form;
 
 impl List<'_> {
     /// A chain that sleeps lets the kernel's guards be.
@@ -46,30 +46,17 @@ impl List<'_> {
                 )
                 .remedy("use it only with a loop that ends by itself; `revert` puts them back"),
         );
-        let setting = self.machine.settings.get("proc/sys/kernel/sched_rt_runtime_us").cloned();
-        if setting.as_deref().map(str::trim) != Some("-1") {
-            self.push(
-                Need::BestEffort,
-                Action::Write {
-                    path: "/proc/sys/kernel/sched_rt_runtime_us".into(),
-                    request: None,
-                    value: "-1".into(),
-                    form: Form::Text,
-                },
-                setting.map(|text| text.trim().to_owned()),
-                "real-time threads are not throttled (all CPUs: there is one value)",
-            );
-        }
+        self.set(
+            "proc/sys/kernel/sched_rt_runtime_us",
+            "-1",
+            Form::Text,
+            "real-time threads are not throttled (all CPUs and groups: there is one value)",
+        );
         for cpu in self.shield.cpus.clone().iter() {
-            self.push(
-                Need::BestEffort,
-                Action::Write {
-                    path: format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime"),
-                    request: None,
-                    value: "0".into(),
-                    form: Form::Text,
-                },
-                None,
+            self.set(
+                &format!("sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime"),
+                "0",
+                Form::Text,
                 "ordinary threads of this CPU get no time of their own (Linux 6.12 and newer)",
             );
         }

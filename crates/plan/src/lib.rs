@@ -5,11 +5,15 @@
 #![forbid(unsafe_code)]
 
 pub mod boot;
+mod calm;
 pub mod chain;
 pub mod check;
 mod choose;
 mod guards;
+mod irqbalance;
 mod links;
+mod power;
+mod priorities;
 pub mod recipe;
 mod steps;
 
@@ -21,16 +25,7 @@ use quiet_types::{
 use std::fmt;
 
 pub use chain::ChainError;
-
-/// How the chain will use its CPUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// It sleeps between periods: what the kernel needs of these CPUs it gets then.
-    #[default]
-    Sleeping,
-    /// It spins and never sleeps: the guards that would interrupt it are taken away.
-    NeverSleep,
-}
+pub use quiet_types::boot::Mode;
 
 /// Why no plan can be made, with what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,23 +44,70 @@ impl std::error::Error for PlanError {}
 /// # Errors
 /// When CPUs are asked for that do not exist or do not run, when no CPU would be left to the rest
 /// of the machine, or when a link names an interrupt that is not there.
-pub fn plan(machine: &Machine, chain: &Chain, mode: Mode) -> Result<Plan, PlanError> {
+pub fn plan(machine: &Machine, chain: &Chain) -> Result<Plan, PlanError> {
+    ascend(chain)?;
     let mut reasons = Vec::new();
     let mut findings = Vec::new();
     let cpus = choose::cpus(machine, chain, &mut reasons, &mut findings)?;
-    let housekeeping = machine.online.difference(&cpus).difference(&choose::taken(machine));
+    let off = if chain.smt_off { choose::siblings(machine, &cpus) } else { CpuSet::new() };
+    let housekeeping =
+        machine.online.difference(&cpus).difference(&choose::taken(machine)).difference(&off);
+    if housekeeping.is_empty() {
+        return Err(PlanError(format!(
+            "cannot switch the siblings of {} off: no CPU would be left to the rest of the \
+             machine; shield fewer CPUs, or leave SMT as it is",
+            say(&cpus)
+        )));
+    }
+    reasons.push(mode_reason(chain.mode));
     let mechanism = mechanism(machine, &mut reasons);
     let shield = Shield { entry: entry(machine, mechanism, &cpus), cpus, housekeeping, mechanism };
     let links = links::find(machine, chain, &shield, &mut findings)?;
-    let steps = steps::steps(machine, &shield, &links, mode, &mut findings);
+    let steps = steps::steps(machine, &shield, &links, chain.mode, &off, &mut findings);
     Ok(Plan {
         schema: PLAN_SCHEMA.into(),
         chain: chain.name.clone(),
+        mode: chain.mode,
         shield,
         reasons,
         steps,
         findings,
     })
+}
+
+/// A chain file is checked when it is read; chains come from elsewhere too.
+fn ascend(chain: &Chain) -> Result<(), PlanError> {
+    let mut last: Option<(&str, u8)> = None;
+    for link in &chain.links {
+        let Some(priority) = link.priority else { continue };
+        if let Some((name, before)) = last.filter(|(_, before)| priority <= *before) {
+            return Err(PlanError(format!(
+                "priority {priority} of link `{}` does not rise above the {before} of link `{}`: \
+                 priorities rise down the chain",
+                quiet_types::printable(&link.name, 60),
+                quiet_types::printable(name, 60),
+            )));
+        }
+        last = Some((&link.name, priority));
+    }
+    Ok(())
+}
+
+fn mode_reason(mode: Mode) -> String {
+    match mode {
+        Mode::SleepingChain => {
+            "The chain sleeps between periods: the kernel's guards stay, its \
+            CPUs keep out of deep idle states, softirq threads get a place in the order of \
+            priorities. (--never-sleep for a loop that spins.)"
+        }
+        Mode::NeverSleepingCore => {
+            "The core never sleeps: the kernel's guards against starvation \
+            are taken away, periodic kernel work is put off further, transparent huge pages are \
+            off. Idle states of its CPUs and softirq threads are left: the one does not occur, the \
+            others would wait for ever."
+        }
+    }
+    .into()
 }
 
 /// Name of the group that the chain enters.
@@ -179,7 +221,7 @@ mod tests {
             });
         }
         let chain = Chain { cpus: Choice::These("2-3".parse().unwrap()), ..Chain::default() };
-        let plan = plan(&machine, &chain, Mode::Sleeping).unwrap();
+        let plan = plan(&machine, &chain).unwrap();
         let made = plan.steps.iter().filter_map(|step| match &step.action {
             Action::Group { path, .. } => Some(path.clone()),
             _ => None,

@@ -4,7 +4,7 @@ use crate::{PlanError, say, warning};
 use quiet_types::{
     Chain, CpuId, CpuSet, Finding, Machine,
     chain::{IrqSource, Target},
-    machine::{Irq, Task},
+    machine::{Device, Irq, Task},
     printable,
     shield::Shield,
 };
@@ -13,6 +13,7 @@ use quiet_types::{
 #[derive(Debug)]
 pub(crate) struct Found<'a> {
     pub name: &'a str,
+    pub target: &'a Target,
     pub cpus: CpuSet,
     pub priority: Option<u8>,
     pub irqs: Vec<&'a Irq>,
@@ -21,7 +22,7 @@ pub(crate) struct Found<'a> {
 
 /// The interrupts that `source` names.
 pub(crate) fn irqs<'a>(machine: &'a Machine, source: &IrqSource) -> Vec<&'a Irq> {
-    let of = |devices: &[quiet_types::machine::Device], name: &str| -> Vec<u32> {
+    let of = |devices: &[Device], name: &str| -> Vec<u32> {
         devices
             .iter()
             .filter(|card| card.name == name || says(&card.description, name))
@@ -41,6 +42,18 @@ pub(crate) fn irqs<'a>(machine: &'a Machine, source: &IrqSource) -> Vec<&'a Irq>
         }
     };
     machine.irqs.iter().filter(|irq| numbers.contains(&irq.number)).collect()
+}
+
+/// The sound cards that `source` names.
+pub(crate) fn cards<'a>(machine: &'a Machine, source: &IrqSource) -> Vec<&'a Device> {
+    let own = irqs(machine, source);
+    let behind = |card: &&Device| card.irqs.iter().any(|n| own.iter().any(|irq| irq.number == *n));
+    let named = |card: &&Device| match source {
+        IrqSource::Card(name) => card.name == *name || says(&card.description, name),
+        IrqSource::Net(_) => false,
+        _ => behind(card),
+    };
+    machine.sound_cards.iter().filter(named).collect()
 }
 
 /// Whether `name` stands in a card's description as a word.
@@ -74,6 +87,7 @@ pub(crate) fn find<'a>(
         };
         let mut one = Found {
             name: &link.name,
+            target: &link.target,
             cpus,
             priority: link.priority,
             irqs: Vec::new(),

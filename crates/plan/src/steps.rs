@@ -1,24 +1,26 @@
 //! The steps to a shield, in the order that works: what is born, then who may run, then what
 //! interrupts, then the chain itself.
 
-use crate::{Mode, REST_GROUP, SHIELD_GROUP, links::Found, say, shield_group, warning};
+use crate::{Mode, REST_GROUP, SHIELD_GROUP, links::Found, note, say, shield_group, warning};
 use quiet_types::{
     CpuSet, Finding, Machine,
     machine::{Policy, Scheduling, Task},
-    plan::{Action, Form, GroupFile, GroupValue, Need, Step, Thread, Who},
+    plan::{Action, Form, GroupFile, GroupValue, Narrow, Need, Step, Thread, Who},
     shield::{Mechanism, Shield},
 };
 
-const WORKQUEUES: &str = "/sys/devices/virtual/workqueue";
+const WORKQUEUES: &str = "sys/devices/virtual/workqueue";
 
 pub(crate) fn steps(
     machine: &Machine,
     shield: &Shield,
     links: &[Found<'_>],
     mode: Mode,
+    off: &CpuSet,
     findings: &mut Vec<Finding>,
 ) -> Vec<Step> {
-    let mut list = List { machine, shield, steps: Vec::new(), findings };
+    let mut list = List { machine, shield, mode, off, steps: Vec::new(), findings };
+    list.irqbalance();
     list.new_interrupts();
     match shield.mechanism {
         Mechanism::PartitionV2 => list.partition(),
@@ -28,12 +30,17 @@ pub(crate) fn steps(
     list.workqueues();
     list.threads(links);
     list.interrupts(links);
+    list.siblings_off();
     for link in links {
         list.link(link);
     }
+    list.softirqs(links);
+    list.calm();
+    list.cards(links);
+    list.power();
     match mode {
-        Mode::Sleeping => list.guards_stay(),
-        Mode::NeverSleep => list.guards_go(),
+        Mode::SleepingChain => list.guards_stay(),
+        Mode::NeverSleepingCore => list.guards_go(),
     }
     list.latency();
     list.steps
@@ -42,6 +49,9 @@ pub(crate) fn steps(
 pub(crate) struct List<'a> {
     pub machine: &'a Machine,
     pub shield: &'a Shield,
+    pub mode: Mode,
+    /// SMT siblings that are switched off.
+    pub off: &'a CpuSet,
     pub steps: Vec<Step>,
     pub findings: &'a mut Vec<Finding>,
 }
@@ -57,9 +67,24 @@ impl List<'_> {
         self.steps.push(Step { action, old, why: why.into(), need });
     }
 
+    /// Gives a kernel file a value, unless it has it.
+    pub fn set(&mut self, path: &str, value: &str, form: Form, why: impl Into<String>) {
+        let old = self.machine.text(path).map(str::to_owned);
+        if old.as_deref() == Some(value) {
+            return;
+        }
+        let (path, value) = (format!("/{path}"), value.to_owned());
+        self.push(Need::BestEffort, Action::Write { path, request: None, value, form }, old, why);
+    }
+
+    /// CPUs that nobody but the chain is to use: the shield, and siblings that are switched off.
+    fn closed(&self) -> CpuSet {
+        self.shield.cpus.union(self.off)
+    }
+
     /// What is left of `cpus` off the shield; all housekeeping CPUs where nothing is.
-    fn outside(&self, cpus: &CpuSet) -> CpuSet {
-        let left = cpus.difference(&self.shield.cpus);
+    pub fn outside(&self, cpus: &CpuSet) -> CpuSet {
+        let left = cpus.difference(&self.closed());
         if left.is_empty() { self.shield.housekeeping.clone() } else { left }
     }
 
@@ -93,7 +118,7 @@ impl List<'_> {
             None,
             "groups below the root get cpuset files",
         );
-        self.narrow_groups(&mount, "cpuset.cpus", |path| path.matches('/').count() == 1);
+        let narrow = self.groups_beside(&mount);
         let cpus = self.shield.cpus.to_string();
         let file = |name: &str, value: &str, form, need| GroupFile {
             name: name.into(),
@@ -112,6 +137,7 @@ impl List<'_> {
                         file("cpuset.cpus.exclusive", &cpus, Form::List, Need::Essential),
                         file("cgroup.subtree_control", "+cpuset", Form::Word, Need::Essential),
                     ],
+                    narrow: Vec::new(),
                 },
                 None,
                 "these CPUs were isolated at boot: some kernels then take only a partition whose \
@@ -128,6 +154,7 @@ impl List<'_> {
                     file("cpuset.cpus.exclusive", &cpus, Form::List, Need::BestEffort),
                     file("cpuset.cpus.partition", "isolated", Form::Partition, Need::Essential),
                 ],
+                narrow,
             },
             None,
             "the kernel takes these CPUs from every other group and balances nothing onto them",
@@ -165,6 +192,7 @@ impl List<'_> {
             Action::Group {
                 path: format!("{mount}/{REST_GROUP}"),
                 files: set(&self.shield.housekeeping, None),
+                narrow: Vec::new(),
             },
             None,
             "everybody else lives here: its tasks and their children cannot reach the shield",
@@ -174,6 +202,7 @@ impl List<'_> {
             Action::Group {
                 path: format!("{mount}/{SHIELD_GROUP}"),
                 files: set(&self.shield.cpus, Some("0")),
+                narrow: Vec::new(),
             },
             None,
             "the chain lives here, and the kernel balances nothing among its CPUs",
@@ -187,7 +216,7 @@ impl List<'_> {
             self.user_tasks_of_root(),
             "user tasks leave the shielded CPUs, and what they start stays off them",
         );
-        self.narrow_groups(&mount, &format!("{prefix}cpus"), |_| true);
+        self.narrow_groups(&mount, &format!("{prefix}cpus"));
         let root = self.machine.cgroups.groups.iter().find(|group| group.path == "/");
         if root.is_none_or(|root| root.load_balance != Some(false)) {
             self.push(
@@ -214,20 +243,22 @@ impl List<'_> {
         (count > 0).then(|| format!("{count} user threads in the root set"))
     }
 
-    /// Takes the shield's CPUs from groups of others that name them, children first.
-    fn narrow_groups(&mut self, mount: &str, file: &str, which: impl Fn(&str) -> bool) {
-        let machine = self.machine;
+    /// Groups of others that name CPUs of the shield, children first: the file, what is left to
+    /// it and what it is. Those with nothing left are told of.
+    fn named_by_others(&mut self, mount: &str, file: &str, top_only: bool) -> Vec<Narrow> {
+        let (machine, closed) = (self.machine, self.closed());
+        let mut found = Vec::new();
         for group in machine.cgroups.groups.iter().rev() {
             let name = group.path.trim_matches('/');
             let Some(cpus) = &group.cpus else { continue };
             if name.is_empty()
-                || !which(&group.path)
+                || (top_only && name.contains('/'))
                 || [SHIELD_GROUP, REST_GROUP].contains(&name)
-                || !cpus.intersects(&self.shield.cpus)
+                || !cpus.intersects(&closed)
             {
                 continue;
             }
-            let left = cpus.difference(&self.shield.cpus);
+            let left = cpus.difference(&closed);
             if left.is_empty() {
                 self.findings.push(
                     warning(
@@ -240,59 +271,86 @@ impl List<'_> {
                 );
                 continue;
             }
-            self.push(
-                Need::BestEffort,
-                Action::Write {
-                    path: format!("{mount}/{name}/{file}"),
-                    request: None,
-                    value: left.to_string(),
-                    form: Form::List,
-                },
-                Some(cpus.to_string()),
-                match self.shield.mechanism {
-                    Mechanism::PartitionV2 => format!(
-                        "group {} names CPUs of the shield, which older kernels take as a claim to \
-                         them; its owner, often systemd, may write this again",
-                        group.path
-                    ),
-                    _ => format!("group {} is kept to CPUs off the shield", group.path),
-                },
+            found.push(Narrow {
+                path: format!("{mount}/{name}/{file}"),
+                value: left.to_string(),
+                old: cpus.to_string(),
+            });
+        }
+        found
+    }
+
+    /// Beside a v2 partition others may name its CPUs where the kernel lets it claim them
+    /// (`cpuset.cpus.exclusive`, Linux 6.7 and newer): theirs are narrowed only where it refuses.
+    fn groups_beside(&mut self, mount: &str) -> Vec<Narrow> {
+        let narrow = self.named_by_others(mount, "cpuset.cpus", true);
+        let units: Vec<&str> = narrow
+            .iter()
+            .filter_map(|one| one.path.strip_prefix(mount)?.strip_suffix("/cpuset.cpus"))
+            .filter(|name| [".slice", ".scope", ".service"].iter().any(|end| name.ends_with(end)))
+            .collect();
+        if !units.is_empty() {
+            self.findings.push(
+                note("plan.unit-names-shield", "units of systemd name CPUs of the shield")
+                    .evidence(units.join(", "))
+                    .effect(
+                        "the partition is claimed beside them; a kernel that refuses it so gets \
+                         their cpuset.cpus narrowed, which systemd writes again at daemon-reload: \
+                         the partition is invalid then, and `status` says so",
+                    )
+                    .remedy("take these CPUs out of AllowedCPUs= of these units"),
             );
+        }
+        narrow
+    }
+
+    /// Takes the shield's CPUs from groups of others that name them.
+    fn narrow_groups(&mut self, mount: &str, file: &str) {
+        for Narrow { path, value, old } in self.named_by_others(mount, file, false) {
+            let why = format!("group {} is kept to CPUs off the shield", group_name(&path, mount));
+            let write = Action::Write { path, request: None, value, form: Form::List };
+            self.push(Need::BestEffort, write, Some(old), why);
         }
     }
 
     fn workqueues(&mut self) {
         let queues = &self.machine.workqueues;
-        // From Linux 6.8 the kernel takes the CPUs of partitions away by itself.
+        // From Linux 6.8 the kernel takes the CPUs of partitions away by itself, and what a queue
+        // has of its own counts within that.
         if self.shield.mechanism == Mechanism::PartitionV2 && queues.isolated.is_some() {
             return;
         }
         let old = queues.requested.as_ref().or(queues.effective.as_ref());
-        let Some(old) = old.filter(|old| old.intersects(&self.shield.cpus)).cloned() else {
-            return;
-        };
-        self.push(
-            Need::BestEffort,
-            Action::Write {
-                path: format!("{WORKQUEUES}/cpumask"),
-                request: Some(format!("{WORKQUEUES}/cpumask_requested")),
-                value: self.outside(&old).to_mask(),
-                form: Form::Mask,
-            },
-            Some(old.to_mask()),
-            "the kernel's unbound workers stay off the shield",
-        );
-        self.push(
-            Need::BestEffort,
-            Action::Write {
-                path: format!("{WORKQUEUES}/writeback/cpumask"),
-                request: None,
-                value: self.outside(&old).to_mask(),
-                form: Form::Mask,
-            },
-            None,
-            "writing back of files stays off the shield",
-        );
+        if let Some(old) = old.filter(|old| old.intersects(&self.shield.cpus)).cloned() {
+            self.push(
+                Need::BestEffort,
+                Action::Write {
+                    path: format!("/{WORKQUEUES}/cpumask"),
+                    request: Some(format!("/{WORKQUEUES}/cpumask_requested")),
+                    value: self.outside(&old).to_mask(),
+                    form: Form::Mask,
+                },
+                Some(old.to_mask()),
+                "the kernel's unbound workers stay off the shield",
+            );
+        }
+        let around = self.machine.surroundings.as_ref();
+        let own: Vec<(String, CpuSet)> = around
+            .iter()
+            .flat_map(|around| &around.files)
+            .filter(|(path, _)| path.starts_with(WORKQUEUES) && path.ends_with("/cpumask"))
+            .filter_map(|(path, text)| Some((path.clone(), CpuSet::from_mask(text).ok()?)))
+            .filter(|(_, old)| old.intersects(&self.shield.cpus))
+            .collect();
+        for (path, old) in own {
+            let queue = path.split('/').nth_back(1).unwrap_or_default().to_owned();
+            let value = self.outside(&old).to_mask();
+            let why = match queue.as_str() {
+                "writeback" => "writing back of files stays off the shield".to_owned(),
+                _ => format!("the workqueue {queue}, which has a mask of its own, stays off"),
+            };
+            self.set(&path, &value, Form::Mask, why);
+        }
     }
 
     fn threads(&mut self, links: &[Found<'_>]) {
@@ -307,7 +365,7 @@ impl List<'_> {
             .tasks
             .iter()
             .filter(|task| task.movable() && (everybody || task.kernel.is_some()))
-            .filter(|task| task.allowed.intersects(&self.shield.cpus))
+            .filter(|task| task.allowed.intersects(&self.closed()))
             .filter(|task| !spare.iter().any(|begin| task.comm.starts_with(begin)))
             .collect();
         if movable.is_empty() && !self.machine.tasks.is_empty() {
@@ -325,7 +383,7 @@ impl List<'_> {
             Need::BestEffort,
             Action::Confine {
                 who: if everybody { Who::Everybody } else { Who::KernelThreads },
-                off: self.shield.cpus.clone(),
+                off: self.closed(),
                 to: self.shield.housekeeping.clone(),
                 spare,
             },
@@ -344,7 +402,8 @@ impl List<'_> {
         let mut stuck = Vec::new();
         for irq in machine.irqs.iter().filter(|irq| !own(irq.number)) {
             let Some(old) = irq.requested.as_ref() else { continue };
-            if !old.intersects(&self.shield.cpus) {
+            // One that is bound to a sibling alone must leave before it is switched off.
+            if !old.intersects(&self.shield.cpus) && !old.is_subset(self.off) {
                 continue;
             }
             if irq.immovable.is_some() {
@@ -399,6 +458,16 @@ impl List<'_> {
             let handler = format!("irq/{}-", irq.number);
             let handlers = machine.tasks.iter().filter(|task| task.comm.starts_with(&handler));
             for task in handlers {
+                // Kernels before 6.19 put it elsewhere when a partition is made; newer ones do not,
+                // and let nobody move it.
+                if task.movable() && task.allowed != link.cpus {
+                    self.push(
+                        Need::BestEffort,
+                        Action::Pin { thread: thread(task), cpus: link.cpus.clone() },
+                        Some(format!("CPU {}", task.allowed)),
+                        format!("link `{}`: the thread of its interrupt goes with it", link.name),
+                    );
+                }
                 self.priority(link, task);
             }
         }
@@ -440,6 +509,7 @@ impl List<'_> {
         if (task.scheduling.policy, task.scheduling.priority) == (Policy::Fifo, priority) {
             return;
         }
+        self.budget(task);
         self.push(
             Need::BestEffort,
             Action::Schedule { thread: thread(task), to },
@@ -458,6 +528,12 @@ impl List<'_> {
     }
 }
 
-fn thread(task: &Task) -> Thread {
+/// `/system.slice` of `/sys/fs/cgroup/system.slice/cpuset.cpus`.
+fn group_name<'a>(path: &'a str, mount: &str) -> &'a str {
+    let below = path.strip_prefix(mount).unwrap_or(path);
+    below.rsplit_once('/').map_or(below, |(group, _)| group)
+}
+
+pub(crate) fn thread(task: &Task) -> Thread {
     Thread { tid: task.tid, start: task.start, comm: task.comm.clone() }
 }

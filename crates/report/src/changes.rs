@@ -112,6 +112,7 @@ mod tests {
             scheduling: Scheduling { policy: Policy::Other, priority: 0, nice: 0 },
             kernel: None,
             cgroup: Some("/".to_owned()),
+            cpu_group: None,
             uid: 0,
         };
         Machine {

@@ -41,6 +41,15 @@ fn one_step(out: &mut String, at: usize, step: &Step) {
     line(out, &format!("{:3}. {}", at + 1, clean(&step.action.what())));
     let old = step.old.as_deref().unwrap_or("(read when it is done)");
     line(out, &format!("       {} -> {}", clean(old), clean(&step.action.new_value())));
+    if let Action::Group { narrow, .. } = &step.action {
+        for one in narrow {
+            let (path, old, value) = (clean(&one.path), clean(&one.old), clean(&one.value));
+            line(
+                out,
+                &format!("       only where the kernel refuses it beside: {path} {old} -> {value}"),
+            );
+        }
+    }
     let need = match step.need {
         Need::Essential => "; without it nothing is done",
         Need::BestEffort => "",
@@ -346,6 +355,7 @@ mod tests {
         Plan {
             schema: PLAN_SCHEMA.into(),
             chain: Some("living\u{1b}[31m room".into()),
+            mode: Default::default(),
             shield: Shield {
                 cpus: cpus("1"),
                 housekeeping: cpus("0"),

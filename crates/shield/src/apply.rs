@@ -1,9 +1,12 @@
 //! Takes the steps of a plan, one by one: note, change, read back.
 
 use crate::{
-    change::{Change, Confined, effective_file, irq_file, outside, same},
-    error::{Error, Kind, Result, irq_reason, is_gone, plain, task_reason, write_reason},
-    fault, hold,
+    change::{Change, Confined, assigned, chosen, effective_file, irq_file, outside, same},
+    error::{
+        Error, Kind, Result, file_reason, irq_reason, is_gone, partition_reason, plain,
+        schedule_reason, task_reason, write_reason,
+    },
+    fault, hold, irqbalance,
     journal::{Journal, Record},
     state::State,
     tasks,
@@ -12,7 +15,7 @@ use quiet_linux::Kernel;
 use quiet_types::{
     CpuSet,
     machine::Scheduling,
-    plan::{Action, Form, GroupFile, GroupValue, Need, Outcome, Step, Taken, Thread, Who},
+    plan::{Action, Form, GroupFile, GroupValue, Narrow, Need, Outcome, Step, Taken, Thread, Who},
     printable,
     shield::Shield,
 };
@@ -63,7 +66,9 @@ impl Hand<'_> {
             Action::Write { path, request, value, form } => {
                 self.write(path, request.as_deref(), value, *form)
             }
-            Action::Group { path, files } => self.group(path, files),
+            Action::Group { path, files, narrow } => self.group(path, files, narrow),
+            Action::Assign { path, name, value } => self.assign(path, name, value),
+            Action::Ban { daemon, cpus } => self.ban(daemon, cpus),
             Action::MoveTasks { from, to } => self.move_tasks(from, to),
             Action::Confine { who, off, to, spare } => self.confine(*who, off, to, spare),
             Action::Irq { number, cpus, .. } => self.irq(*number, cpus),
@@ -102,6 +107,7 @@ impl Hand<'_> {
             _ => path,
         };
         let old = match self.kernel.read(request) {
+            Ok(text) if form == Form::Chosen => chosen(&text).to_owned(),
             Ok(text) => text.trim_end_matches('\n').to_owned(),
             Err(error) if is_gone(&error) => return Ok(Outcome::Absent),
             Err(error) => return Ok(Outcome::Refused { reason: write_reason(&error) }),
@@ -119,19 +125,110 @@ impl Hand<'_> {
         match self.act(|kernel| kernel.write(path, value)) {
             Ok(()) => Ok(self.seen(request, value, form)),
             Err(error) if is_gone(&error) => Ok(Outcome::Absent),
-            Err(error) => Ok(Outcome::Refused { reason: write_reason(&error) }),
+            Err(error) => Ok(Outcome::Refused { reason: file_reason(path, &error) }),
         }
+    }
+
+    fn assign(&mut self, path: &str, name: &str, value: &str) -> Result<Outcome> {
+        let old = match self.kernel.read(path) {
+            Ok(old) => old,
+            Err(error) if is_gone(&error) => return Ok(Outcome::Absent),
+            Err(error) => return Ok(Outcome::Refused { reason: write_reason(&error) }),
+        };
+        if old.contains(char::REPLACEMENT_CHARACTER) {
+            let reason = "it is no UTF-8 text, and could not be put back as it was".into();
+            return Ok(Outcome::Refused { reason });
+        }
+        let new = assigned(&old, name, value);
+        if new == old {
+            return Ok(Outcome::Already);
+        }
+        self.journal.note(Change::File { path: path.to_owned(), old, new: new.clone() })?;
+        if let Err(error) = self.act(|kernel| kernel.replace(path, &new)) {
+            return Ok(Outcome::Refused { reason: write_reason(&error) });
+        }
+        Ok(match self.kernel.read(path) {
+            Ok(now) if now == new => Outcome::Done { seen: format!("{name}={value}") },
+            Ok(_) => Outcome::Ignored { seen: "another text".into() },
+            Err(error) => Outcome::Refused { reason: write_reason(&error) },
+        })
+    }
+
+    fn ban(&mut self, daemon: &Thread, cpus: &CpuSet) -> Result<Outcome> {
+        if !tasks::lives(self.kernel, daemon) {
+            return Ok(Outcome::Absent);
+        }
+        let silent = |error: &io::Error| Outcome::Refused {
+            reason: format!(
+                "it does not answer by its socket ({}); restart it: its file holds the ban",
+                plain(error)
+            ),
+        };
+        let old = match irqbalance::banned(self.kernel, daemon) {
+            Ok(old) => old,
+            Err(error) => return Ok(silent(&error)),
+        };
+        if cpus.is_subset(&old) {
+            return Ok(Outcome::Already);
+        }
+        let told = old.union(cpus);
+        let own =
+            old.is_empty() || irqbalance::own(self.kernel, daemon).is_some_and(|own| own == old);
+        let back = if own { irqbalance::OWN.to_owned() } else { old.to_string() };
+        let (noted, list) = (daemon.clone(), told.to_string());
+        self.journal.note(Change::Ban { daemon: noted, old, told: told.clone(), back })?;
+        if let Err(error) = self.act(|kernel| irqbalance::tell(kernel, daemon, &list)) {
+            return Ok(silent(&error));
+        }
+        Ok(match irqbalance::banned(self.kernel, daemon) {
+            Ok(now) if now == told => Outcome::Done { seen: format!("CPU {now}") },
+            Ok(now) => Outcome::Pending {
+                seen: format!("told to ban CPU {told}; bans CPU {now} until its next scan"),
+            },
+            Err(error) => silent(&error),
+        })
     }
 
     fn seen(&self, path: &str, value: &str, form: Form) -> Outcome {
         match self.kernel.read(path) {
             Ok(now) if same(form, &now, value) => Outcome::Done { seen: shown(&now) },
+            Ok(now) if form == Form::Partition && now.contains("invalid") => {
+                Outcome::Refused { reason: partition_reason(&shown(&now)) }
+            }
+            Ok(now) if form == Form::Chosen => Outcome::Ignored { seen: shown(chosen(&now)) },
             Ok(now) => Outcome::Ignored { seen: shown(&now) },
             Err(error) => Outcome::Refused { reason: write_reason(&error) },
         }
     }
 
-    fn group(&mut self, path: &str, files: &[GroupFile]) -> Result<Outcome> {
+    /// Makes a group; where the kernel refuses it beside others that name the same CPUs, theirs
+    /// are narrowed and it is made again. Removed before that, so that a revert narrows nobody
+    /// while it is there.
+    fn group(&mut self, path: &str, files: &[GroupFile], narrow: &[Narrow]) -> Result<Outcome> {
+        let foreign = self.kernel.list(path).is_ok();
+        let first = self.make_group(path, files)?;
+        if narrow.is_empty() || foreign || first.holds() || self.kernel.list(path).is_err() {
+            return Ok(first);
+        }
+        if self.act(|kernel| kernel.remove_dir(path)).is_err() {
+            return Ok(first);
+        }
+        let mut narrowed = Vec::new();
+        for one in narrow {
+            if let Outcome::Done { seen } = self.write(&one.path, None, &one.value, Form::List)? {
+                narrowed.push(format!("{} narrowed to {seen}", one.path));
+            }
+        }
+        Ok(match self.make_group(path, files)? {
+            Outcome::Done { seen } => {
+                let all: Vec<String> = [seen].into_iter().chain(narrowed).collect();
+                Outcome::Done { seen: all.join(", ") }
+            }
+            other => other,
+        })
+    }
+
+    fn make_group(&mut self, path: &str, files: &[GroupFile]) -> Result<Outcome> {
         if self.kernel.list(path).is_ok() {
             return Ok(Outcome::Refused {
                 reason: format!(
@@ -176,7 +273,7 @@ impl Hand<'_> {
         match self.act(|kernel| kernel.write(&whole, &value)) {
             Ok(()) => self.seen(&whole, &value, file.form),
             Err(error) if is_gone(&error) => Outcome::Absent,
-            Err(error) => Outcome::Refused { reason: write_reason(&error) },
+            Err(error) => Outcome::Refused { reason: file_reason(&file.name, &error) },
         }
     }
 
@@ -413,7 +510,10 @@ impl Hand<'_> {
             }
             Ok(now) => Outcome::Ignored { seen: now.to_string() },
             Err(error) if is_gone(&error) => Outcome::Absent,
-            Err(error) => Outcome::Refused { reason: task_reason(&error) },
+            Err(error) => {
+                let group = tasks::without_budget(self.kernel, thread.tid);
+                Outcome::Refused { reason: schedule_reason(&error, group.as_deref()) }
+            }
         })
     }
 

@@ -22,6 +22,11 @@ pub(crate) enum Change {
         new: String,
         form: Form,
     },
+    /// An ordinary file, whole. It outlives a reboot, unlike everything else.
+    File { path: String, old: String, new: String },
+    /// What a running irqbalance keeps its interrupts off. `told` is what it was told; `back` is
+    /// what gives it its old bans: `NULL` where they are its own.
+    Ban { daemon: Thread, old: CpuSet, told: CpuSet, back: String },
     /// A group is made, and removed whole.
     Make { path: String },
     /// Threads go from one group to another; the files that list and take them.
@@ -51,6 +56,8 @@ impl Change {
             Change::Remember { threads } => format!("CPUs of {} threads", threads.len()),
             Change::Write { path, .. } => path.clone(),
             Change::Make { path } => format!("group {path}"),
+            Change::File { path, .. } => path.clone(),
+            Change::Ban { daemon, .. } => format!("bans of {daemon}"),
             Change::Move { from, threads, .. } => {
                 format!("group of {} threads from {from}", threads.len())
             }
@@ -78,8 +85,35 @@ pub(crate) fn same(form: Form, now: &str, value: &str) -> bool {
             (Ok(a), Ok(b)) => a == b,
             _ => now == value,
         },
+        Form::Chosen => chosen(now) == chosen(value),
         Form::Word => now.split_ascii_whitespace().any(|word| word == word_of(value)),
     }
+}
+
+/// The word in force of `always [madvise] never`; a word alone is itself.
+pub(crate) fn chosen(text: &str) -> &str {
+    let inner = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    inner.map_or(text, |(word, _)| word).trim()
+}
+
+/// The text of a file of `NAME=value` lines in which `name` has `value`: its last assignment is
+/// changed where there is one, else a line is added. All else stays byte for byte.
+pub(crate) fn assigned(text: &str, name: &str, value: &str) -> String {
+    let is_ours =
+        |line: &&str| line.trim_start().strip_prefix(name).is_some_and(|r| r.starts_with('='));
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let mut new: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+    let line = format!("{name}={value}\n");
+    match lines.iter().rposition(is_ours) {
+        Some(at) => new[at] = line,
+        None => {
+            if new.last().is_some_and(|last| !last.ends_with('\n')) {
+                new.push("\n".into());
+            }
+            new.push(line);
+        }
+    }
+    new.concat()
 }
 
 /// `cpuset` of `+cpuset`.
@@ -117,5 +151,18 @@ mod tests {
         assert!(!same(Form::Word, "cpu io\n", "+cpuset"));
         assert!(!same(Form::Partition, "isolated invalid (cpuset.cpus is empty)", "isolated"));
         assert!(same(Form::Text, "950000\n", "950000"));
+        assert!(same(Form::Chosen, "always [madvise] never\n", "madvise"));
+        assert!(!same(Form::Chosen, "[always] madvise never\n", "madvise"));
+        // `0` is no constraint and `n/a` is a latency of zero: opposites.
+        assert!(!same(Form::Text, "0\n", "n/a"));
+    }
+
+    #[test]
+    fn a_variable_is_given_a_value_and_the_rest_of_the_file_stays() {
+        let text = "# bans\n#A=9\nA=1\nB=2\nA=\"3\"\n\n# end";
+        assert_eq!(assigned(text, "A", "4"), "# bans\n#A=9\nA=1\nB=2\nA=4\n\n# end");
+        assert_eq!(assigned(text, "C", "4"), format!("{text}\nC=4\n"));
+        assert_eq!(assigned("", "C", "4"), "C=4\n");
+        assert_eq!(assigned("CC=1\n", "C", "4"), "CC=1\nC=4\n");
     }
 }

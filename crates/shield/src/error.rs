@@ -141,6 +141,100 @@ pub(crate) fn write_reason(error: &io::Error) -> String {
     }
 }
 
+/// As [`write_reason`], of files whose refusals have meanings of their own.
+///
+/// # Source
+/// `store_energy_performance_preference` (intel_pstate, amd-pstate): EBUSY under the governor
+/// `performance`; `sched_rt_runtime` and `tg_set_rt_bandwidth` (kernel/sched/rt.c);
+/// `validate_change` (kernel/cgroup/cpuset.c).
+pub(crate) fn file_reason(path: &str, error: &io::Error) -> String {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    match (name, error.raw_os_error()) {
+        ("energy_performance_preference", Some(errno::EBUSY)) => {
+            "under the governor `performance` the processor's driver takes no other".into()
+        }
+        ("cpu.rt_runtime_us", Some(errno::EINVAL)) => {
+            "groups beside it have claimed the time of the group above (EINVAL)".into()
+        }
+        ("cpu.rt_runtime_us", Some(errno::EBUSY)) => {
+            "real-time threads run in it just now, and need what it has (EBUSY)".into()
+        }
+        ("sched_rt_runtime_us", Some(errno::EBUSY)) => {
+            "deadline threads or groups have claimed the time that is there (EBUSY)".into()
+        }
+        ("cpuset.cpus" | "cpus" | "cpuset.cpus.exclusive", Some(errno::EINVAL)) => {
+            "a group beside it holds these CPUs for itself, or the group above has not all of them \
+             (EINVAL)"
+                .into()
+        }
+        ("cpuset.cpus" | "cpus", Some(errno::EACCES | errno::EPERM)) => {
+            "the group above has not all of these CPUs, or root is needed".into()
+        }
+        ("cpuset.cpus" | "cpus", Some(errno::EBUSY)) => {
+            "a group below it holds CPUs that it would lose (EBUSY)".into()
+        }
+        ("cgroup.subtree_control", Some(errno::EBUSY)) => {
+            "tasks live in this group itself: the kernel gives controllers only to groups without \
+             tasks (EBUSY)"
+                .into()
+        }
+        ("online", Some(errno::EBUSY)) => {
+            "the kernel needs this CPU: the last one of a partition, or taken by a driver (EBUSY)"
+                .into()
+        }
+        ("scaling_governor", Some(errno::EINVAL)) => {
+            "the driver does not offer this governor (EINVAL)".into()
+        }
+        _ => write_reason(error),
+    }
+}
+
+/// Why a partition is not one: the kernel's reason and what to do.
+///
+/// # Source
+/// `perr_strings` of kernel/cgroup/cpuset.c.
+pub(crate) fn partition_reason(state: &str) -> String {
+    let remedies = [
+        ("cpuset.cpus.exclusive", "choose CPUs that no other group has for itself"),
+        ("Parent is an invalid partition", "make the partition above valid first"),
+        ("Parent is not a partition", "this kernel takes partitions right below the root only"),
+        (
+            "not exclusive",
+            "another group names these CPUs: take them out of its cpuset.cpus (AllowedCPUs= of a \
+             systemd unit)",
+        ),
+        (
+            "unable to distribute cpu downstream",
+            "no CPU would be left to the group above: shield fewer",
+        ),
+        ("due to hotplug", "switch its CPUs on again"),
+        ("cpuset.cpus is empty", "its CPUs were taken away: revert, and apply again"),
+        (
+            "conflicts with housekeeping setup",
+            "shield all CPUs of isolcpus= or none of them, and leave one that is not",
+        ),
+    ];
+    let remedy = remedies.iter().find(|(reason, _)| state.contains(reason));
+    match remedy {
+        Some((_, remedy)) => format!("the kernel calls it `{state}`: {remedy}"),
+        None => format!("the kernel calls it `{state}`"),
+    }
+}
+
+/// Why a thread's scheduling could not be set, in words; `group` is its v1 `cpu` group.
+pub(crate) fn schedule_reason(error: &io::Error, group: Option<&str>) -> String {
+    match (error.raw_os_error(), group) {
+        (Some(errno::EPERM), Some(group)) => format!(
+            "not permitted: its group {} may have no real-time budget (cpu.rt_runtime_us, \
+             RT_GROUP_SCHED)",
+            quiet_types::printable(group, 100)
+        ),
+        (Some(errno::EINVAL), _) => "the kernel does not know such a policy or priority".into(),
+        (Some(errno::EBUSY), _) => "the CPUs have no time left to promise (EBUSY)".into(),
+        _ => task_reason(error),
+    }
+}
+
 /// Why a thread could not be moved, in words.
 pub(crate) fn task_reason(error: &io::Error) -> String {
     match error.raw_os_error() {

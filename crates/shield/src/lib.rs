@@ -11,6 +11,7 @@ mod change;
 mod error;
 mod fault;
 mod hold;
+mod irqbalance;
 mod journal;
 mod lives;
 pub mod persist;
@@ -30,7 +31,7 @@ use journal::{Journal, Past, Record};
 use quiet_linux::Kernel;
 use quiet_types::{
     Plan,
-    plan::{APPLIED_SCHEMA, Applied, REVERTED_SCHEMA, Reverted},
+    plan::{APPLIED_SCHEMA, Applied, Reverted},
 };
 use state::{State, stamp};
 use std::{path::Path, sync::atomic::AtomicBool};
@@ -57,7 +58,13 @@ pub fn up(kernel: &dyn Kernel, plan: &Plan, setup: &Setup<'_>) -> Result<Applied
     let state = State::make(setup.state)?;
     let _lock = state.lock()?;
     if let Some(past) = journal::read(&state)? {
-        refuse_over(&state, &past, &boot_id(kernel))?;
+        let boot = boot_id(kernel);
+        // After a power cut: what is left of an earlier boot is cleared on the way.
+        if past.boot_id.as_ref().is_none_or(|id| *id == boot)
+            || !revert::put_back_files(kernel, &state, &past).is_complete()
+        {
+            refuse_over(&state, &past, &boot)?;
+        }
     }
     let mut journal = Journal::begin(&state, &boot_id(kernel), &plan.shield)?;
     let mut hand = apply::Hand {
@@ -96,14 +103,7 @@ pub fn revert(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
     let _lock = state.lock()?;
     let Some(past) = journal::read(&state)? else { return Ok(None) };
     if past.boot_id.as_ref().is_some_and(|boot| *boot != boot_id(kernel)) {
-        let mut done = Reverted {
-            schema: REVERTED_SCHEMA.into(),
-            rebooted: true,
-            items: Vec::new(),
-            history: None,
-        };
-        revert::close(&state, &mut done);
-        return Ok(Some(done));
+        return Ok(Some(revert::put_back_files(kernel, &state, &past)));
     }
     Ok(Some(revert::put_back(kernel, &state, &past)))
 }
@@ -122,7 +122,7 @@ fn refuse_over(state: &State, past: &Past, boot: &str) -> Result<()> {
             Kind::Leftover,
             format!(
                 "the journal {journal} is of an earlier boot; `quietcores revert` clears it (its \
-                 changes went with the reboot)"
+                 run-time changes went with the reboot)"
             ),
         ),
         (_, Some(_)) if !past.reverting => (

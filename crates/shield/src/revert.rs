@@ -2,8 +2,8 @@
 
 use crate::{
     change::{Change, Confined, effective_file, irq_file, outside, same, word_of},
-    error::{irq_reason, is_gone, plain, task_reason, write_reason},
-    fault, hold,
+    error::{file_reason, irq_reason, is_gone, plain, task_reason, write_reason},
+    fault, hold, irqbalance,
     journal::{Journal, Past, Record},
     lives::{self, Life},
     state::State,
@@ -12,7 +12,7 @@ use crate::{
 };
 use quiet_linux::Kernel;
 use quiet_types::{
-    CpuSet,
+    CpuId, CpuSet,
     machine::Scheduling,
     plan::{Form, PutBack, REVERTED_SCHEMA, Return, Reverted, Thread},
     printable,
@@ -44,7 +44,8 @@ pub(crate) fn put_back(kernel: &dyn Kernel, state: &State, past: &Past) -> Rever
         close(state, &mut done);
         return done;
     };
-    let hand = Hand { kernel, state, shield, past, lives: lives::of(past) };
+    let hand =
+        Hand { kernel, state, shield, past, off: switched_off(past), lives: lives::of(past) };
     for (seq, change) in past.changes.iter().rev() {
         // Without the controller the values below it cannot be put back any more.
         let waits = matches!(change, Change::Write { form: Form::Word, .. });
@@ -82,11 +83,45 @@ pub(crate) fn close(state: &State, done: &mut Reverted) {
     }
 }
 
+/// Puts back what outlives a reboot, of the journal of an earlier boot, and closes it.
+pub(crate) fn put_back_files(kernel: &dyn Kernel, state: &State, past: &Past) -> Reverted {
+    let mut done = Reverted {
+        schema: REVERTED_SCHEMA.into(),
+        rebooted: true,
+        items: Vec::new(),
+        history: None,
+    };
+    if let Some(shield) = &past.shield {
+        let hand = Hand { kernel, state, shield, past, off: CpuSet::new(), lives: HashMap::new() };
+        let files = past.changes.iter().rev().map(|(_, change)| change);
+        for change in files.filter(|change| matches!(change, Change::File { .. })) {
+            done.items.extend(hand.undo(change));
+        }
+    }
+    if done.is_complete() {
+        close(state, &mut done);
+    }
+    done
+}
+
+fn switched_off(past: &Past) -> CpuSet {
+    let numbers = past.changes.iter().filter_map(|(_, change)| match change {
+        Change::Write { path, .. } => {
+            let cpu = path.strip_prefix("/sys/devices/system/cpu/cpu")?.strip_suffix("/online")?;
+            cpu.parse().ok().map(CpuId)
+        }
+        _ => None,
+    });
+    numbers.collect()
+}
+
 struct Hand<'a> {
     kernel: &'a dyn Kernel,
     state: &'a State,
     shield: &'a Shield,
     past: &'a Past,
+    /// CPUs that were switched off.
+    off: CpuSet,
     lives: HashMap<(u32, u64), Life<'a>>,
 }
 
@@ -128,6 +163,49 @@ impl Hand<'_> {
                 self.moved(&what, mount, from, to, threads)
             }
             Change::Make { path } => one(self.group(path)),
+            Change::File { path, old, new } => one(self.file(path, old, new)),
+            Change::Ban { daemon, old, told, back } => one(self.ban(daemon, old, told, back)),
+        }
+    }
+
+    fn file(&self, path: &str, old: &str, new: &str) -> Return {
+        self.kernel.sweep(path);
+        match self.kernel.read(path) {
+            Err(error) if is_gone(&error) => return Return::Gone,
+            Err(error) => return Return::Refused { reason: write_reason(&error) },
+            Ok(now) if now == old => return Return::Untouched,
+            Ok(now) if now != new => {
+                return Return::Left { now: "another text than the one we wrote".into() };
+            }
+            Ok(_) => {}
+        }
+        match self.act(|kernel| kernel.replace(path, old)) {
+            Err(error) => Return::Refused { reason: write_reason(&error) },
+            Ok(()) => match self.kernel.read(path) {
+                Ok(now) if now == old => Return::Restored,
+                _ => Return::Refused { reason: "it was written, and has another text".into() },
+            },
+        }
+    }
+
+    /// It takes what it is told at its next scan: until then it may answer with what it had.
+    fn ban(&self, daemon: &Thread, old: &CpuSet, told: &CpuSet, back: &str) -> Return {
+        if !tasks::lives(self.kernel, daemon) {
+            return Return::Gone;
+        }
+        let refused = |error: &io::Error| Return::Refused {
+            reason: format!("it does not answer by its socket ({}); restart it", plain(error)),
+        };
+        match irqbalance::banned(self.kernel, daemon) {
+            Ok(now) if now != *old && now != *told => {
+                return Return::Left { now: format!("CPU {now}") };
+            }
+            Ok(_) => {}
+            Err(error) => return refused(&error),
+        }
+        match self.act(|kernel| irqbalance::tell(kernel, daemon, back)) {
+            Ok(()) => Return::Restored,
+            Err(error) => refused(&error),
         }
     }
 
@@ -151,7 +229,7 @@ impl Hand<'_> {
         };
         match self.act(|kernel| kernel.write(path, &back)) {
             Err(error) if is_gone(&error) => Return::Gone,
-            Err(error) => Return::Refused { reason: write_reason(&error) },
+            Err(error) => Return::Refused { reason: file_reason(path, &error) },
             Ok(()) => match self.kernel.read(request) {
                 Ok(now) if form == Form::Word && !same(form, &now, new) => Return::Restored,
                 Ok(now) if form != Form::Word && same(form, &now, old) => Return::Restored,
@@ -308,7 +386,11 @@ impl Hand<'_> {
         // Kernels before 6.2 forget narrower affinities when a partition ends.
         let reset = self.shield.mechanism == Mechanism::PartitionV2
             && *now == rest.union(&self.shield.cpus);
-        *now == confined || now == rest || reset
+        // The rest may have less than all that is not the shield's: siblings that were off line.
+        let sibling = *now == old.intersection(rest)
+            // Bound to one of them alone: the kernel opens its affinity then.
+            || (old.is_subset(&self.off) && now.intersects(rest));
+        *now == confined || now == rest || sibling || reset
     }
 
     fn moved(

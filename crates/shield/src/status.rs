@@ -3,8 +3,9 @@
 use crate::{
     Kernel, Result, boot_id,
     change::{Change, irq_file, same},
-    hold,
+    hold, irqbalance,
     journal::{self, Past},
+    lives,
     residents::residents,
     state::State,
     tasks,
@@ -80,6 +81,7 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
     let done: Vec<String> =
         past.outcomes.iter().filter(|(_, o)| o.holds()).map(|(step, _)| held(step)).collect();
     let mut found = groups(kernel, past);
+    let lives = lives::of(past);
     for (_, change) in &past.changes {
         let drifted = match change {
             Change::Write { path, .. } if !done.contains(path) => None,
@@ -106,6 +108,11 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
             },
             Change::Affinity { threads, .. } => {
                 found.extend(threads.iter().filter_map(|one| {
+                    // Taken off the shield with all others, then put onto it: the last one counts.
+                    let last = lives.get(&(one.thread.tid, one.thread.start));
+                    if last.is_some_and(|life| life.given.last() != Some(&&one.new)) {
+                        return None;
+                    }
                     if !tasks::lives(kernel, &one.thread) || one.thread.comm.starts_with("irq/") {
                         return None;
                     }
@@ -127,6 +134,20 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
                 let took = done.iter().any(|what| what == "/dev/cpu_dma_latency");
                 (took && holder.is_none()).then(|| ("a process holds it".into(), None))
             }
+            Change::File { path, old, new } => kernel
+                .read(path)
+                .ok()
+                .filter(|now| now != new && now != old)
+                .map(|_| ("the ban in it".into(), Some("another text".into()))),
+            Change::Ban { daemon, old, told, .. } if tasks::lives(kernel, daemon) => {
+                let now = irqbalance::banned(kernel, daemon).ok();
+                // It takes what it is told at its next scan.
+                let scanned = now.filter(|now| !told.is_subset(now) && now != old);
+                scanned.map(|now| (format!("CPU {told}"), Some(format!("CPU {now}"))))
+            }
+            Change::Ban { told, .. } => {
+                Some((format!("CPU {told}"), Some("irqbalance was ended or restarted".into())))
+            }
             Change::Move { .. } | Change::Remember { .. } => None,
         };
         if let Some((ours, now)) = drifted {
@@ -140,7 +161,7 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
 fn groups(kernel: &dyn Kernel, past: &Past) -> Vec<Drift> {
     let mut found = Vec::new();
     for (step, outcome) in &past.outcomes {
-        let Action::Group { path, files } = &step.action else { continue };
+        let Action::Group { path, files, .. } = &step.action else { continue };
         for file in files.iter().filter(|file| outcome.holds() && file.need == Need::Essential) {
             let GroupValue::Is(value) = &file.value else { continue };
             let whole = format!("{path}/{}", file.name);

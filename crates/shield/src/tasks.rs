@@ -149,6 +149,18 @@ pub(crate) fn group_file(kernel: &dyn Kernel, tid: u32, mount: &str, name: &str)
     Some(if path.is_empty() { format!("{mount}/{name}") } else { format!("{mount}/{path}/{name}") })
 }
 
+/// The v1 `cpu` group of `tid` where that is not the root: under `RT_GROUP_SCHED` it needs a budget
+/// of its own before its threads may run in real time.
+pub(crate) fn without_budget(kernel: &dyn Kernel, tid: u32) -> Option<String> {
+    let text = kernel.read(&format!("/proc/{tid}/cgroup")).ok()?;
+    text.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        let is_cpu = controllers.split(',').any(|name| name == "cpu");
+        (is_cpu && path != "/").then(|| path.to_owned())
+    })
+}
+
 /// The group that a file of it belongs to.
 pub(crate) fn group_of(file: &str) -> String {
     Path::new(file).parent().unwrap_or(Path::new("/")).display().to_string()

@@ -48,7 +48,10 @@ fn group(name: &str, files: &[(&str, String, Form)]) -> Step {
             need: Need::Essential,
         })
         .collect();
-    step(Need::Essential, Action::Group { path: format!("{MOUNT}/{name}"), files })
+    step(
+        Need::Essential,
+        Action::Group { path: format!("{MOUNT}/{name}"), files, narrow: Vec::new() },
+    )
 }
 
 /// Every kind of step there is, in the order that works.
@@ -119,6 +122,7 @@ fn plan(world: &World, cpus: CpuSet) -> Plan {
     Plan {
         schema: PLAN_SCHEMA.into(),
         chain: None,
+        mode: Default::default(),
         shield: Shield { cpus, housekeeping: rest, mechanism, entry },
         reasons: Vec::new(),
         steps,

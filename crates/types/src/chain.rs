@@ -1,6 +1,6 @@
 //! A chain: the audio path from input to output, as its owner wrote it.
 
-use crate::CpuSet;
+use crate::{CpuSet, boot::Mode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +11,12 @@ pub struct Chain {
     pub name: Option<String>,
     /// Which CPUs get shielded.
     pub cpus: Choice,
+    /// How it spends its time on them.
+    #[serde(default)]
+    pub mode: Mode,
+    /// SMT siblings of the shielded CPUs that are not shielded themselves are switched off.
+    #[serde(default)]
+    pub smt_off: bool,
     /// From input to output. Priorities rise along it.
     pub links: Vec<Link>,
 }

@@ -305,6 +305,10 @@ pub struct Task {
     pub kernel: Option<KernelThread>,
     /// Its cpuset cgroup, as `/proc/PID/cgroup` names it (`/`, `/system.slice/mpd.service`).
     pub cgroup: Option<String>,
+    /// Its group of the v1 `cpu` hierarchy, where there is one: that decides about real-time
+    /// budgets (`RT_GROUP_SCHED`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_group: Option<String>,
     /// Real user.
     pub uid: u32,
 }
@@ -374,6 +378,13 @@ impl Machine {
     /// The CPU with this number.
     pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
         self.cpus.iter().find(|cpu| cpu.id == id)
+    }
+
+    /// What a file held, by its path below `/`, where the snapshot has it among its settings or
+    /// surroundings.
+    pub fn text(&self, path: &str) -> Option<&str> {
+        let beside = || self.surroundings.as_ref().and_then(|around| around.files.get(path));
+        self.settings.get(path).or_else(beside).map(|text| text.trim())
     }
 
     /// The physical cores as sets of their online logical CPUs, lowest CPU first.

@@ -1,6 +1,6 @@
 //! A plan: ordered, reversible steps from a machine to a shield; and what became of them.
 
-use crate::{CpuId, CpuSet, Finding, machine::Scheduling, shield::Shield};
+use crate::{CpuId, CpuSet, Finding, boot::Mode, machine::Scheduling, shield::Shield};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,9 @@ pub struct Plan {
     pub schema: String,
     /// Name of the chain, where there is one.
     pub chain: Option<String>,
+    /// How the chain spends its time; decides about steps.
+    #[serde(default)]
+    pub mode: Mode,
     /// The shield that the steps lead to.
     pub shield: Shield,
     /// Why these CPUs and this mechanism, in sentences.
@@ -67,6 +70,9 @@ pub enum Form {
     Word,
     /// `cpuset.cpus.partition`: `isolated invalid (reason)` is a refusal with its reason.
     Partition,
+    /// Written as `word`, read as all that may be written with the one in force in brackets:
+    /// `always [madvise] never`.
+    Chosen,
 }
 
 /// What a step does.
@@ -91,6 +97,27 @@ pub enum Action {
         path: String,
         /// Files within it and their values, in order.
         files: Vec<GroupFile>,
+        /// Files of groups beside it that name the same CPUs. Written only where the kernel refuses
+        /// the group as long as they do; then the group is made again.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        narrow: Vec<Narrow>,
+    },
+    /// Gives a variable of an ordinary file, `NAME=value`, another value; the rest of the file stays
+    /// as it is. It outlives a reboot, and so does the note that puts it back.
+    Assign {
+        /// The file.
+        path: String,
+        /// The variable.
+        name: String,
+        /// Its value.
+        value: String,
+    },
+    /// Tells a running irqbalance by its socket to keep its interrupts off these CPUs too.
+    Ban {
+        /// The daemon.
+        daemon: Thread,
+        /// The CPUs.
+        cpus: CpuSet,
     },
     /// Moves every user task of a group into another.
     MoveTasks {
@@ -157,6 +184,17 @@ pub struct GroupFile {
     pub form: Form,
     /// What to do where this kernel has no such file, or refuses.
     pub need: Need,
+}
+
+/// A file of a group of others that names CPUs of ours.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Narrow {
+    /// The file: `.../cpuset.cpus`.
+    pub path: String,
+    /// What is left to it.
+    pub value: String,
+    /// What it is now.
+    pub old: String,
 }
 
 /// A value for a file of a group.
@@ -424,6 +462,8 @@ impl Action {
     pub fn what(&self) -> String {
         match self {
             Action::Write { path, .. } | Action::Group { path, .. } => path.clone(),
+            Action::Assign { path, name, .. } => format!("{name} in {path}"),
+            Action::Ban { daemon, .. } => format!("bans of {daemon}"),
             Action::MoveTasks { from, .. } => format!("user tasks in {from}"),
             Action::Confine { who: Who::KernelThreads, .. } => "movable kernel threads".into(),
             Action::Confine { who: Who::Everybody, .. } => "every movable thread".into(),
@@ -439,7 +479,8 @@ impl Action {
     /// The new value, for people.
     pub fn new_value(&self) -> String {
         match self {
-            Action::Write { value, .. } => value.clone(),
+            Action::Write { value, .. } | Action::Assign { value, .. } => value.clone(),
+            Action::Ban { cpus, .. } => format!("CPU {cpus} too"),
             Action::Group { files, .. } => {
                 let values: Vec<String> = files
                     .iter()
@@ -467,6 +508,8 @@ impl Action {
             }
             Action::Write { .. } => "read back and compared by meaning",
             Action::Group { .. } => "every file read back",
+            Action::Assign { .. } => "the whole file read back",
+            Action::Ban { .. } => "asked of it: it bans at its next scan",
             Action::MoveTasks { .. } => "the group is read again until no user task is left",
             Action::Confine { .. } => "affinity of every thread read back",
             Action::Irq { .. } => "requested and effective CPUs read back",

@@ -12,11 +12,7 @@ use quiet_shield::{
         Stage, SystemRunner, Term,
     },
 };
-use quiet_types::{
-    Finding, Machine, Severity,
-    boot::{Asked, Mode},
-    printable,
-};
+use quiet_types::{Finding, Machine, Severity, boot::Asked, printable};
 use std::{
     fmt::Write as _,
     io::{BufRead, IsTerminal, stdin},
@@ -45,7 +41,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "bless")]
     trial: bool,
     /// Keep the trial that is running, if all it asked for is in force
-    #[arg(long, conflicts_with_all = ["chain", "cpus", "never_sleep", "extras", "loader"])]
+    #[arg(long, conflicts_with_all = ["chain", "cpus", "never_sleep", "smt_off", "extras", "loader"])]
     bless: bool,
     /// Which boot loader, where the files of several are found
     #[arg(long, value_name = "NAME", value_parser = loader_name)]
@@ -223,7 +219,7 @@ fn ask() -> anyhow::Result<()> {
 
 fn asked(args: &Args, machine: &Machine) -> anyhow::Result<(Asked, Vec<Finding>)> {
     let plan = make(&args.wish, machine)?;
-    let mode = if args.wish.never_sleep { Mode::NeverSleepingCore } else { Mode::SleepingChain };
+    let mode = plan.mode;
     let extras = args.extras.iter().map(|named| match named {
         Named::Threadirqs => Extra::ThreadedIrqs,
         Named::SkewTick => Extra::SkewedTick,
@@ -310,6 +306,9 @@ fn service(
     apply.extend(["--cpus".to_owned(), asked.cpus.to_string()]);
     if args.wish.never_sleep {
         apply.push("--never-sleep".into());
+    }
+    if args.wish.smt_off {
+        apply.push("--smt-off".into());
     }
     let program = program.to_str().context("the program's path is not UTF-8")?.to_owned();
     Ok(Some(Service { program, apply, chain }))

@@ -3,8 +3,8 @@
 use crate::face;
 use anyhow::{Context, bail};
 use quiet_linux::{CommandLines, Options, Root, snapshot};
-use quiet_plan::Mode;
 use quiet_report::plan::plan_text;
+use quiet_types::boot::Mode;
 use quiet_types::{Chain, CpuSet, Machine, Plan, chain::Choice};
 use std::{
     io::Read,
@@ -25,6 +25,8 @@ A chain file, from input to output:
   [chain]
   name = \"living room\"
   cpus = \"auto\"                 # or a list: \"2-3\"
+  mode = \"sleep\"                # or \"never-sleep\": one thread a CPU that spins
+  smt = \"as-is\"                 # or \"off\": siblings of shielded CPUs are switched off
   [[link]]
   name = \"player\"
   process = \"mpd\"
@@ -46,16 +48,20 @@ pub struct Args {
 }
 
 /// What is to be shielded.
-#[derive(Clone, clap::Args)]
+#[derive(Clone, Default, clap::Args)]
 pub struct Wish {
     /// Chain file (TOML): the audio path, link by link
     pub chain: Option<PathBuf>,
     /// CPUs to shield, as 2-3,8; in place of those of the chain
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuSet>,
-    /// For a loop that never sleeps: take the kernel's guards against starvation away as well
+    /// For a loop that never sleeps (as mode = "never-sleep" of a chain): take the kernel's guards
+    /// against starvation away as well
     #[arg(long)]
     pub never_sleep: bool,
+    /// Switch SMT siblings of the shielded CPUs off that are not shielded themselves
+    #[arg(long)]
+    pub smt_off: bool,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -91,8 +97,11 @@ pub fn make(wish: &Wish, machine: &Machine) -> anyhow::Result<Plan> {
     if let Some(cpus) = &wish.cpus {
         chain.cpus = Choice::These(cpus.clone());
     }
-    let mode = if wish.never_sleep { Mode::NeverSleep } else { Mode::Sleeping };
-    quiet_plan::plan(machine, &chain, mode).map_err(|error| match &wish.chain {
+    if wish.never_sleep {
+        chain.mode = Mode::NeverSleepingCore;
+    }
+    chain.smt_off |= wish.smt_off;
+    quiet_plan::plan(machine, &chain).map_err(|error| match &wish.chain {
         Some(path) => anyhow::anyhow!("{}: {error}", path.display()),
         None => error.into(),
     })

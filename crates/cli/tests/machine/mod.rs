@@ -106,8 +106,34 @@ impl Capture {
         for name in ["cpumask", "cpumask_requested", "cpumask_isolated", "writeback/cpumask"] {
             keep(format!("/sys/devices/virtual/workqueue/{name}"));
         }
-        for name in ["sched_rt_runtime_us", "sched_rt_period_us"] {
-            keep(format!("/proc/sys/kernel/{name}"));
+        for name in [
+            "kernel/sched_rt_runtime_us",
+            "kernel/sched_rt_period_us",
+            "kernel/watchdog_cpumask",
+            "kernel/nmi_watchdog",
+            "kernel/numa_balancing",
+            "kernel/timer_migration",
+            "vm/stat_interval",
+        ] {
+            keep(format!("/proc/sys/{name}"));
+        }
+        for name in ["ksm/run", "transparent_hugepage/enabled", "transparent_hugepage/defrag"] {
+            keep(format!("/sys/kernel/mm/{name}"));
+        }
+        for cpu in 0..8 {
+            let dir = format!("/sys/devices/system/cpu/cpu{cpu}");
+            for name in [
+                "online",
+                "power/pm_qos_resume_latency_us",
+                "cpufreq/scaling_governor",
+                "cpufreq/scaling_min_freq",
+                "cpufreq/energy_performance_preference",
+            ] {
+                keep(format!("{dir}/{name}"));
+            }
+        }
+        for name in ["/etc/default/irqbalance", "/etc/sysconfig/irqbalance"] {
+            keep(name.into());
         }
         for cpu in 0..8 {
             keep(format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime"));
@@ -150,7 +176,7 @@ fn cpusets(dir: &Path, keep: &mut impl FnMut(String)) {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             cpusets(&entry.path(), keep);
         } else if name.starts_with("cpuset.") && !name.contains("pressure")
-            || name == "cgroup.subtree_control"
+            || ["cgroup.subtree_control", "cpu.rt_runtime_us"].contains(&name.as_str())
         {
             keep(entry.path().display().to_string());
         }

@@ -80,6 +80,16 @@ pub fn task_cgroup(text: &str) -> Option<&str> {
         .or_else(|| find(|id, controllers| id == "0" && controllers.is_empty()))
 }
 
+/// The group of the v1 hierarchy with the controller `cpu`, where there is one.
+pub fn task_cpu_group(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        let is_cpu = controllers.split(',').any(|name| name == "cpu");
+        (is_cpu && path.starts_with('/')).then_some(path)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,6 +118,8 @@ mod tests {
         assert_eq!(task_cgroup("8:pids:/p\n3:cpu,cpuset:/audio\n0::/user"), Some("/audio"));
         assert_eq!(task_cgroup("1:name=systemd:/x\n0::/user:a\n"), Some("/user:a"));
         assert_eq!(task_cgroup("nonsense\n"), None);
+        assert_eq!(task_cpu_group("4:cpuset:/c\n3:cpuacct,cpu:/audio\n0::/x\n"), Some("/audio"));
+        assert_eq!(task_cpu_group("4:cpuset:/c\n0::/user\n"), None);
     }
 
     proptest! {

@@ -13,7 +13,7 @@ mod proc_stat;
 mod process;
 mod secret;
 
-pub use cgroup::{Mount, cgroup_mounts, only_cgroup_mounts, task_cgroup};
+pub use cgroup::{Mount, cgroup_mounts, only_cgroup_mounts, task_cgroup, task_cpu_group};
 pub use cmdline::{boot_parameters, print_boot_parameters};
 pub use config::config;
 pub use cpu_info::{CpuInfo, cpu_info};

@@ -6,10 +6,10 @@ use crate::parse;
 use quiet_types::{
     Machine,
     machine::Policy,
-    surroundings::{AudioGroup, Caller, Process, Surroundings, UsbController, UsbDevice},
+    surroundings::{AudioGroup, Caller, Mount, Process, Surroundings, UsbController, UsbDevice},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{File, OpenOptions},
     io::{self, Read},
     os::unix::fs::{FileExt, OpenOptionsExt},
@@ -35,7 +35,16 @@ const TOLD: [&str; 9] = [
     "rcu_nocbs",
 ];
 
-const FILES: [&str; 10] = [
+/// Of each CPU's `cpufreq`.
+const FREQUENCY: [&str; 5] = [
+    "energy_performance_preference",
+    "scaling_min_freq",
+    "scaling_max_freq",
+    "affected_cpus",
+    "scaling_available_governors",
+];
+
+const FILES: [&str; 9] = [
     "etc/default/irqbalance",
     "etc/sysconfig/irqbalance",
     "etc/kernel/cmdline",
@@ -43,7 +52,6 @@ const FILES: [&str; 10] = [
     "boot/cmdline.txt",
     "proc/swaps",
     "proc/sys/fs/inotify/max_user_watches",
-    "sys/devices/virtual/workqueue/writeback/cpumask",
     "sys/kernel/tracing/current_tracer",
     "etc/systemd/system/quietcores.service",
 ];
@@ -51,10 +59,12 @@ const FILES: [&str; 10] = [
 pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine) {
     let uptime_s = uptime(reader);
     let mounts = reader.text_if_allowed("/proc/self/mounts").unwrap_or_default();
+    let mounts = parse::mounts(&mounts);
+    let files = files(reader, machine, &mounts);
     let (dma_latency_us, dma_latency_writable) = dma_latency(reader);
     machine.surroundings = Some(Surroundings {
         caller: caller(reader),
-        mounts: parse::mounts(&mounts),
+        mounts,
         kernel_log: kernel_log(reader),
         dma_latency_us,
         dma_latency_writable,
@@ -65,16 +75,37 @@ pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine) {
         timers: reader
             .names("/etc/systemd/system/timers.target.wants", |name| name.ends_with(".timer")),
         uptime_s: uptime_s.map(|s| s as u64),
-        files: files(reader, machine),
+        files,
     });
 }
 
-fn files(reader: &Reader<'_>, machine: &Machine) -> BTreeMap<String, String> {
+/// The real-time budgets of the v1 `cpu` groups that tasks are in, and of those above them.
+fn budgets(machine: &Machine, mounts: &[Mount]) -> BTreeSet<String> {
+    let has_cpu = |mount: &&Mount| mount.options.iter().any(|option| option == "cpu");
+    let mut found = BTreeSet::new();
+    let Some(mount) = mounts.iter().filter(|m| m.kind == "cgroup").find(has_cpu) else {
+        return found;
+    };
+    let mount = mount.path.trim_start_matches('/');
+    let groups: BTreeSet<&str> =
+        machine.tasks.iter().filter_map(|task| task.cpu_group.as_deref()).collect();
+    for group in groups {
+        let mut group = group.trim_end_matches('/');
+        loop {
+            found.insert(format!("{mount}{group}/cpu.rt_runtime_us"));
+            let Some((above, _)) = group.rsplit_once('/') else { break };
+            group = above;
+        }
+    }
+    found
+}
+
+fn files(reader: &Reader<'_>, machine: &Machine, mounts: &[Mount]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut paths: Vec<String> = FILES.iter().map(|path| (*path).to_owned()).collect();
     for cpu in machine.online.iter() {
         let base = format!("sys/devices/system/cpu/cpu{cpu}");
-        for file in ["energy_performance_preference", "scaling_min_freq", "scaling_max_freq"] {
+        for file in FREQUENCY {
             paths.push(format!("{base}/cpufreq/{file}"));
         }
         for file in ["core_throttle_count", "package_throttle_count"] {
@@ -91,6 +122,11 @@ fn files(reader: &Reader<'_>, machine: &Machine) -> BTreeMap<String, String> {
             paths.push(format!("{queues}/{queue}/{file}"));
         }
     }
+    let queues = "sys/devices/virtual/workqueue";
+    for name in reader.names(&format!("/{queues}"), |name| !name.contains("cpumask")) {
+        paths.push(format!("{queues}/{name}/cpumask"));
+    }
+    paths.extend(budgets(machine, mounts));
     for path in paths {
         let masked = |bytes: Vec<u8>| {
             let text = String::from_utf8_lossy(&bytes);

@@ -52,6 +52,7 @@ fn task(reader: &Reader<'_>, process: &str, pid: u32, tid: u32) -> Option<Task> 
         scheduling: stat.scheduling,
         kernel: stat.kernel,
         cgroup: cgroup.as_deref().and_then(parse::task_cgroup).map(str::to_owned),
+        cpu_group: cgroup.as_deref().and_then(parse::task_cpu_group).map(str::to_owned),
         uid: status.uid,
     })
 }

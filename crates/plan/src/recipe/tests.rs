@@ -70,7 +70,7 @@ fn the_sets_of_the_nuc_become_a_chain_with_rising_priorities() {
 fn the_imported_chain_can_be_planned_and_checked() {
     let (chain, _) = chain(NUC, Format::Cset);
     let machine = crate::check::tests::good::machine();
-    let plan = crate::plan(&machine, &chain, crate::Mode::Sleeping).unwrap();
+    let plan = crate::plan(&machine, &chain).unwrap();
     assert_eq!(plan.shield.cpus, set("1-3"));
     assert_eq!(plan.shield.housekeeping, set("0"));
     let found = crate::check::check(&machine, Some(&chain));

@@ -47,6 +47,7 @@ fn task(tid: u32, comm: &str, cpu: u32, kernel: Option<KernelThread>) -> Task {
         scheduling: Scheduling { policy: Policy::Fifo, priority: 50, nice: 0 },
         kernel,
         cgroup: None,
+        cpu_group: None,
         uid: 0,
     }
 }

@@ -88,6 +88,14 @@ pub struct World {
     pub groups: BTreeMap<String, Group>,
     pub cpuset_below_root: bool,
     pub next: u32,
+    /// Ordinary files, as they are.
+    pub texts: BTreeMap<String, String>,
+    /// The irqbalance that runs: its process, what it bans, what it bans by itself.
+    pub irqbalance: Option<(u32, CpuSet, CpuSet)>,
+    /// v2: `cpuset.cpus.exclusive` is there, and a claim stands beside others that name the CPUs.
+    pub claims: bool,
+    /// CPUs 0 and 1, 2 and 3 ... have one frequency.
+    pub shared_frequency: bool,
 }
 
 pub struct Fake {
@@ -141,6 +149,7 @@ impl World {
         for (path, value) in &self.files {
             writeln!(text, "{path} {value}").unwrap();
         }
+        writeln!(text, "{:?} {:?}", self.texts, self.irqbalance).unwrap();
         for (number, irq) in &self.irqs {
             if other.irqs.contains_key(number) {
                 writeln!(text, "irq {number} {}", irq.asked).unwrap();
@@ -189,16 +198,113 @@ impl World {
             let (group, name) = (group.to_owned(), name.to_owned());
             return self.write_group(&group, &name, value);
         }
+        let path = &self.same_file(path);
+        if !self.files.contains_key(path) {
+            return errno(ENOENT);
+        }
         if path.ends_with("/workqueue/cpumask") {
             self.files.insert(format!("{path}_requested"), value.to_owned());
         }
-        match self.files.get_mut(path) {
-            Some(file) => {
-                *file = value.to_owned();
-                Ok(())
-            }
-            None => errno(ENOENT),
+        let value = self.taken(path, value)?;
+        self.files.insert(path.to_owned(), value);
+        Ok(())
+    }
+
+    /// CPUs of one frequency policy have one directory.
+    fn same_file(&self, path: &str) -> String {
+        if !self.shared_frequency || !path.contains("/cpufreq/") {
+            return path.to_owned();
         }
+        let number: String = path.chars().filter(char::is_ascii_digit).collect();
+        let number: u32 = number.parse().unwrap();
+        path.replace(&format!("/cpu{number}/"), &format!("/cpu{}/", number & !1))
+    }
+
+    /// What a file reads after `value` was written to it, or why it is refused.
+    fn taken(&mut self, path: &str, value: &str) -> io::Result<String> {
+        let (dir, name) = path.rsplit_once('/').unwrap();
+        let other = |name: &str| self.files.get(&format!("{dir}/{name}")).cloned();
+        let number = || value.parse::<i64>().map_err(|_| io::Error::from_raw_os_error(EINVAL));
+        match name {
+            "enabled" | "defrag" => {
+                let old = self.files[path].replace(['[', ']'], "");
+                let mut words = old.split(' ');
+                if !words.clone().any(|word| word == value) {
+                    return errno(EINVAL);
+                }
+                let show =
+                    |word: &str| if word == value { format!("[{word}]") } else { word.into() };
+                let first = show(words.next().unwrap());
+                Ok(words.fold(first, |all, word| format!("{all} {}", show(word))))
+            }
+            "energy_performance_preference"
+                if other("scaling_governor").as_deref() == Some("performance")
+                    && value != "performance" =>
+            {
+                errno(EBUSY)
+            }
+            "scaling_governor" if !["performance", "powersave"].contains(&value) => errno(EINVAL),
+            "scaling_min_freq" => {
+                let most: i64 = other("scaling_max_freq").unwrap().parse().unwrap();
+                if number()? > most { errno(EINVAL) } else { Ok(value.into()) }
+            }
+            "pm_qos_resume_latency_us" if value != "n/a" && number()? < 0 => errno(EINVAL),
+            "watchdog_cpumask" => {
+                let cpus: CpuSet = value.parse().map_err(io::Error::other)?;
+                Ok(cpus.to_string())
+            }
+            "cpu.rt_runtime_us" => {
+                let own = number()?;
+                let above = dir.rsplit_once('/').unwrap().0;
+                let above = self.files.get(&format!("{above}/{name}"));
+                let above = above.and_then(|text| text.parse::<i64>().ok()).unwrap_or(own);
+                // Below it may not have more either.
+                let below = self.files.iter().any(|(other, text)| {
+                    other.starts_with(&format!("{dir}/"))
+                        && other.ends_with(name)
+                        && other != path
+                        && text.parse::<i64>().unwrap() > own
+                });
+                if own > above || below { errno(EINVAL) } else { Ok(value.into()) }
+            }
+            "online" => self.switch(dir, value),
+            _ => Ok(value.to_owned()),
+        }
+    }
+
+    /// A CPU goes off line or comes back, and what hung on it alone is put elsewhere for good.
+    fn switch(&mut self, dir: &str, value: &str) -> io::Result<String> {
+        let number: String = dir.chars().filter(char::is_ascii_digit).collect();
+        let cpu: CpuSet = number.parse().unwrap();
+        if value == "1" {
+            self.all = self.all.union(&cpu);
+            if let (Hierarchy::V1, Some(root)) = (self.hierarchy, self.groups.get_mut("")) {
+                root.cpus = self.all.clone();
+            }
+            return Ok(value.into());
+        }
+        let left = self.all.difference(&cpu).difference(&self.partitioned());
+        if left.is_empty() || self.partitioned().intersects(&cpu) {
+            return errno(EBUSY);
+        }
+        self.all = self.all.difference(&cpu);
+        for task in self.tasks.values_mut().filter(|t| t.movable && t.asked.is_subset(&cpu)) {
+            task.asked = self.all.clone();
+        }
+        for irq in self.irqs.values_mut() {
+            if irq.asked.is_subset(&cpu) {
+                irq.asked = self.all.clone();
+            }
+            if irq.effective.is_subset(&cpu) {
+                irq.effective = irq.asked.intersection(&self.all).first().into_iter().collect();
+            }
+        }
+        if self.hierarchy == Hierarchy::V1 {
+            for group in self.groups.values_mut() {
+                group.cpus = group.cpus.difference(&cpu);
+            }
+        }
+        Ok(value.into())
     }
 
     fn write_irq(&mut self, number: u32, value: &str) -> io::Result<()> {
@@ -269,9 +375,11 @@ impl World {
             }
             "cpuset.mems" => group.mems = value.into(),
             "cpuset.sched_load_balance" => group.balance = value == "1",
+            "cpuset.cpus.exclusive" if self.claims && !v1 && !path.is_empty() => {}
             "cpuset.cpus.partition" if value == "member" => group.partition = "member".into(),
             "cpuset.cpus.partition" => {
-                let clash = others.iter().any(|other| other.intersects(&group.cpus));
+                let clash =
+                    !self.claims && others.iter().any(|other| other.intersects(&group.cpus));
                 let left = all.difference(&group.cpus).difference(&taken);
                 group.partition = if clash {
                     "isolated invalid (Cpu list in cpuset.cpus not exclusive)".into()
@@ -328,7 +436,10 @@ impl World {
     }
 
     fn file(&self, path: &str) -> io::Result<String> {
-        match self.files.get(path) {
+        if let Some(text) = self.texts.get(path) {
+            return Ok(text.clone());
+        }
+        match self.files.get(&self.same_file(path)) {
             Some(text) => Ok(format!("{text}\n")),
             None => errno(ENOENT),
         }
@@ -362,6 +473,7 @@ impl World {
                 if self.cpuset_below_root { "cpu cpuset\n" } else { "cpu\n" }.into()
             }
             "cpuset.cpus" if cpuset => format!("{}\n", group.cpus),
+            "cpuset.cpus.exclusive" if self.claims && !v1 && cpuset => format!("{}\n", group.cpus),
             "cpuset.mems" if v1 => format!("{}\n", group.mems),
             "cpuset.sched_load_balance" if v1 => format!("{}\n", u8::from(group.balance)),
             "cpuset.cpus.partition" if !v1 && cpuset && !path.is_empty() => {
@@ -415,6 +527,7 @@ impl Fake {
         // The first one stays: it is the parent of all.
         if let Some(end) = users.iter().rev().find(|tid| **tid > 1 && **tid != pick)
             && users.len() > 3
+            && Some(*end) != world.irqbalance.as_ref().map(|one| one.0)
         {
             world.tasks.remove(end);
         }
@@ -524,6 +637,40 @@ impl Kernel for Fake {
             None => errno(ESRCH),
         }
     }
+
+    fn replace(&self, path: &str, text: &str) -> io::Result<()> {
+        self.act()?;
+        match self.world.borrow_mut().texts.get_mut(path) {
+            Some(file) => {
+                *file = text.to_owned();
+                Ok(())
+            }
+            None => errno(ENOENT),
+        }
+    }
+
+    fn sweep(&self, _path: &str) {}
+
+    fn ask(&self, socket: &str, text: &str) -> io::Result<String> {
+        if text == "setup" {
+            let world = self.world.borrow();
+            return match &world.irqbalance {
+                Some((tid, bans, _)) if socket.ends_with(&format!("/irqbalance{tid}.sock")) => {
+                    Ok(format!("SLEEP 10 IRQ 7 LOAD 1 DIFF 2 CLASS 3 BANNED {}", bans.to_mask()))
+                }
+                _ => errno(ENOENT),
+            };
+        }
+        self.act()?;
+        let list = text.strip_prefix("settings cpus ").unwrap();
+        match &mut self.world.borrow_mut().irqbalance {
+            Some((_, bans, own)) => {
+                *bans = if list == "NULL" { own.clone() } else { list.parse().unwrap() };
+                Ok(String::new())
+            }
+            None => errno(ENOENT),
+        }
+    }
 }
 
 /// A machine of `count` CPUs to shield `shield` on, with everything in it that may be met.
@@ -588,6 +735,10 @@ pub fn world(hierarchy: Hierarchy, count: u32, tempers: &[Temper], masks: &[u32]
         cpuset_below_root: hierarchy != Hierarchy::V2,
         next: 1000,
         all,
+        texts: BTreeMap::new(),
+        irqbalance: None,
+        claims: false,
+        shared_frequency: false,
     }
 }
 

@@ -73,8 +73,7 @@ mod tests {
             eprintln!("skipped: one CPU cannot be shared out");
             return;
         };
-        let wish =
-            Wish { chain: None, cpus: Some([last].into_iter().collect()), never_sleep: false };
+        let wish = Wish { cpus: Some([last].into_iter().collect()), ..Wish::default() };
         let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
         let state = dir.path().join("state");
         let standing = || quiet_shield::status(&System, &state).unwrap().state;

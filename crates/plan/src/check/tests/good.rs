@@ -25,6 +25,8 @@ pub fn chain() -> Chain {
     Chain {
         name: Some("living room".into()),
         cpus: Choice::These(set("1-3")),
+        mode: quiet_types::boot::Mode::SleepingChain,
+        smt_off: false,
         links: vec![
             link("network", Target::Irq(IrqSource::Net("eth0".into())), "2", 55),
             link("player", process("mpd"), "2", 75),
@@ -48,6 +50,7 @@ pub fn task(tid: u32, comm: &str, cpus: &str, policy: Policy, priority: u8) -> T
         scheduling: Scheduling { policy, priority, nice: 0 },
         kernel: None,
         cgroup: Some("/".into()),
+        cpu_group: None,
         uid: 1000,
     }
 }

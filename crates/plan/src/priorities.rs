@@ -1,0 +1,150 @@
+//! Priorities of kernel threads that serve a chain, and the budgets that allow them.
+
+use crate::{
+    Mode,
+    links::Found,
+    note,
+    steps::{List, thread},
+    warning,
+};
+use quiet_types::{
+    CpuId,
+    machine::{Policy, Preemption, Scheduling, Task},
+    plan::{Action, Form, Need},
+};
+
+/// Below every link, above ordinary threads; as tuned's real-time profiles have it.
+const SOFTIRQ: u8 = 2;
+const RCU: u8 = 4;
+
+impl List<'_> {
+    /// `ksoftirqd`, `ktimers` and `rcuc` of the chain's CPUs get a place in the order of priorities,
+    /// where interrupts are threads: as ordinary threads they would wait behind every link.
+    pub fn softirqs(&mut self, links: &[Found<'_>]) {
+        let machine = self.machine;
+        let threaded = machine.kernel.preemption == Preemption::Rt
+            || machine.boot_parameter("threadirqs").is_some();
+        if !threaded || self.mode == Mode::NeverSleepingCore {
+            return;
+        }
+        for cpu in self.shield.cpus.clone().iter() {
+            let here = |link: &&Found<'_>| link.cpus.contains(cpu) && link.priority.is_some();
+            let Some(lowest) = links.iter().filter(here).filter_map(|link| link.priority).min()
+            else {
+                continue;
+            };
+            let served = links.iter().filter(here).filter(|link| !link.irqs.is_empty());
+            let served = served.filter_map(|link| Some((link.priority?, link.name))).max();
+            let names =
+                [format!("ksoftirqd/{cpu}"), format!("ktimers/{cpu}"), format!("rcuc/{cpu}")];
+            for task in machine.tasks.iter().filter(|task| task.kernel.is_some()) {
+                let Some(at) = names.iter().position(|name| *name == task.comm) else { continue };
+                let (priority, why) = match (at, served) {
+                    (0 | 1, Some((irq, name))) if irq > 1 => (
+                        irq - 1,
+                        format!(
+                            "work that the interrupt of link `{name}` leaves to it comes right after \
+                             the interrupt"
+                        ),
+                    ),
+                    (0 | 1, _) => (
+                        SOFTIRQ.min(lowest.saturating_sub(1)),
+                        "above ordinary threads, below every link".to_owned(),
+                    ),
+                    _ => (
+                        RCU.min(lowest.saturating_sub(1)),
+                        "callbacks of RCU run above ordinary threads, below every link".to_owned(),
+                    ),
+                };
+                self.serve(cpu, task, priority, lowest, why);
+            }
+        }
+    }
+
+    fn serve(&mut self, cpu: CpuId, task: &Task, priority: u8, lowest: u8, why: String) {
+        if priority == 0 {
+            self.findings.push(
+                note("plan.no-priority-left", format!("{} stays below the chain", task.comm))
+                    .evidence(format!("the lowest link on CPU {cpu} has priority {lowest}"))
+                    .effect("softirq work waits while a link runs")
+                    .remedy("give the links priorities from 10 upwards"),
+            );
+            return;
+        }
+        let now = task.scheduling;
+        // Where somebody has chosen one that fits, it stays.
+        let fits = now.policy == Policy::Fifo
+            && ((priority < lowest && now.priority < lowest) || now.priority == priority);
+        if fits {
+            return;
+        }
+        let to = Scheduling { policy: Policy::Fifo, priority, nice: 0 };
+        self.push(
+            Need::BestEffort,
+            Action::Schedule { thread: thread(task), to },
+            Some(now.to_string()),
+            why,
+        );
+    }
+
+    /// Under `RT_GROUP_SCHED` a v1 `cpu` group without a budget of its own refuses real-time
+    /// scheduling to its threads.
+    pub fn budget(&mut self, task: &Task) {
+        let machine = self.machine;
+        let Some(group) = task.cpu_group.as_deref().filter(|group| *group != "/") else { return };
+        let Some(mount) = machine.surroundings.as_ref().and_then(|around| {
+            let cpu = |options: &[String]| options.iter().any(|option| option == "cpu");
+            around.mounts.iter().find(|mount| mount.kind == "cgroup" && cpu(&mount.options))
+        }) else {
+            return;
+        };
+        let mut path = mount.path.trim_start_matches('/').to_owned();
+        let file = |path: &str| format!("{path}/cpu.rt_runtime_us");
+        let number = |path: &str| machine.text(&file(path))?.parse::<i64>().ok();
+        let Some(mut above) = number(&path) else { return };
+        for part in group.split('/').filter(|part| !part.is_empty()) {
+            path = format!("{path}/{part}");
+            match number(&path) {
+                Some(0) => {}
+                Some(own) => {
+                    above = own;
+                    continue;
+                }
+                None => return,
+            }
+            let written = format!("/{}", file(&path));
+            let planned = self.steps.iter().any(|step| step.action.what() == written);
+            // Half of what is above: what stands beside it may have claimed its own.
+            let value = if above < 0 { 475_000 } else { above / 2 };
+            if value == 0 {
+                self.findings.push(
+                    warning(
+                        "plan.no-budget",
+                        format!("{} may not run in real time", say_task(task)),
+                    )
+                    .evidence(format!("cpu.rt_runtime_us of group {group} and above it is 0"))
+                    .effect("its link keeps the scheduling that it has")
+                    .remedy("give the group a budget, or start the program outside it"),
+                );
+                return;
+            }
+            if !planned {
+                self.set(
+                    &file(&path),
+                    &value.to_string(),
+                    Form::Text,
+                    format!(
+                        "{} is in a group without real-time budget (RT_GROUP_SCHED): SCHED_FIFO \
+                         would be refused",
+                        say_task(task)
+                    ),
+                );
+            }
+            above = value;
+        }
+    }
+}
+
+fn say_task(task: &Task) -> String {
+    format!("thread {} ({})", task.tid, quiet_types::printable(&task.comm, 32))
+}
