@@ -80,15 +80,11 @@ impl List<'_> {
         for link in links {
             let Target::Irq(source) = link.target else { continue };
             for card in crate::links::cards(machine, source) {
-                let Some(around) = &machine.surroundings else { continue };
-                let devices = around.usb.iter().flat_map(|controller| &controller.devices);
-                let owner = devices
-                    .filter(|device| card.path.starts_with(&format!("{}/", device.path)))
-                    .max_by_key(|device| device.path.len());
-                let Some(device) = owner else { continue };
-                let hubs = hubs(&device.path);
-                let all = hubs.iter().map(|hub| (*hub, None));
-                let all = all.chain([(device.path.as_str(), device.power_control.as_deref())]);
+                let Some(device) = usb_device(&card.path) else { continue };
+                let around = machine.surroundings.iter().flat_map(|around| &around.usb);
+                let known = around.flat_map(|usb| &usb.devices).find(|one| one.path == device);
+                let own = known.and_then(|one| one.power_control.as_deref());
+                let all = hubs(device).into_iter().map(|hub| (hub, None)).chain([(device, own)]);
                 for (path, now) in all {
                     let file = format!("{}/power/control", path.trim_start_matches('/'));
                     if now.or(machine.text(&file)) != Some("on") {
@@ -119,6 +115,14 @@ fn chosen(text: &str) -> Option<&str> {
     rest.split_once(']').map(|(word, _)| word)
 }
 
+/// The USB device that a card belongs to: what is above its interface, `.../usb1/1-2` of
+/// `.../usb1/1-2/1-2:1.0/sound/card1`.
+fn usb_device(card: &str) -> Option<&str> {
+    let root = card.find(USB)?;
+    let interface = card[root..].find(':')? + root;
+    card[..interface].rsplit_once('/').map(|(device, _)| device)
+}
+
 /// The hubs above a USB device, the root hub among them: `.../usb1`, `.../usb1/1-2`.
 fn hubs(path: &str) -> Vec<&str> {
     let Some(root) = path.find(USB) else { return Vec::new() };
@@ -140,6 +144,8 @@ mod tests {
         let top = "/sys/devices/pci0000:00/0000:00:14.0/usb1";
         assert_eq!(hubs(device), [top.to_owned(), format!("{top}/1-2")]);
         assert_eq!(hubs("/sys/devices/pci0000:00/sound"), [""; 0]);
+        assert_eq!(usb_device(&format!("{device}/1-2.3:1.0/sound/card1")), Some(device));
+        assert_eq!(usb_device("/sys/devices/pci0000:00/0000:00:1f.3/sound/card0"), None);
     }
 
     #[test]
