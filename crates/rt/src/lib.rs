@@ -1,4 +1,4 @@
-//! All that runs on the quiet core while it measures.
+//! All that runs on the quiet core while it measures and plays.
 //!
 //! `no_std` without `alloc`: nothing here can allocate, lock, log or read a file. The loops are
 //! generic over [`Clock`] and [`Timer`], so tests drive them with scripted time; the real ones
@@ -6,18 +6,24 @@
 //!
 //! - [`wakeup`]: timer expiry to thread running, every period accounted for;
 //! - [`gap`]: time between neighbouring clock reads of a spinning thread, without blind time;
-//! - [`Tally`]: what both write into, over memory that the caller lends and has made present.
+//! - [`Tally`]: what both write into, over memory that the caller lends and has made present;
+//! - [`duplex`]: plays and captures, generic over [`Duplex`] and [`Process`], asleep or never;
+//! - [`Cycle`]: one block of it, which a host's callback runs as well; [`Board`]: its counters.
 #![no_std]
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
 extern crate std;
 
+mod board;
+mod duplex;
 mod gap;
 mod live;
 mod tally;
 mod wakeup;
 
+pub use board::{Board, LOADS, METERS};
+pub use duplex::{Cycle, Duplex, End, Event, Look, Mode, Process, Tell, Xrun, duplex};
 pub use gap::{Gap, SMALL, gap};
 pub use live::Live;
 pub use tally::{Counts, Kept, Tally};

@@ -1,0 +1,300 @@
+//! Playing and capturing together, one period after the other, asleep or never.
+
+use crate::{
+    Board, Clock,
+    board::{LOADS, METERS, add, most},
+};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// What a look at a device finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Less than a period is there.
+    Empty,
+    /// A period can be read and one written; so many frames wait in all.
+    Due(u32),
+    /// The device ran over or under: it has to be put in order.
+    Xrun(Xrun),
+    /// The device is gone, or answers with errors.
+    Gone,
+}
+
+/// How a device ran over or under.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Xrun {
+    /// Whether captured frames were lost.
+    pub capture: bool,
+    /// Whether there was nothing to play.
+    pub playback: bool,
+    /// Periods whose sound came too late, where the device can tell; else 1.
+    pub missed: u32,
+}
+
+/// A device that plays and captures on one clock, a period at a time.
+///
+/// Samples are planar, in the channels of the strip: the device spreads and gathers its own.
+pub trait Duplex {
+    /// Reads the device's pointers.
+    ///
+    /// # Real time
+    /// No system call where the pointers are mapped.
+    fn look(&mut self) -> Look;
+
+    /// Sleeps until a period may be due, a bounded time. Only the sleeping mode calls it.
+    fn wait(&mut self);
+
+    /// Takes the period that is due; called after [`Look::Due`].
+    fn read(&mut self, samples: &mut [f32]);
+
+    /// Hands over the period to be played; called after [`Duplex::read`].
+    fn write(&mut self, samples: &[f32]);
+
+    /// Puts both directions in order after an xrun: playback and capture are as far apart as when
+    /// the device was started, so no latency is added. `false` where that fails.
+    fn resync(&mut self) -> bool;
+}
+
+/// What sounds: called for every block.
+pub trait Process {
+    /// Processes `frames` frames in place, planar: channel after channel.
+    ///
+    /// # Real time
+    /// Yes: no allocation, lock or system call.
+    fn process(&mut self, samples: &mut [f32], frames: usize, told: &mut dyn Tell);
+}
+
+/// What happened, with its time: ns since the loop began. At most 32 bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Event {
+    /// The device ran over or under, and was put in order.
+    Xrun {
+        /// When it was seen.
+        at: u64,
+        /// What was lost.
+        xrun: Xrun,
+    },
+    /// An order was carried out: the number that came with it.
+    Done(u64),
+    /// The strip made samples that are not finite; they were silenced.
+    Broken {
+        /// When it was seen.
+        at: u64,
+        /// How many, in this block.
+        samples: u32,
+    },
+}
+
+const _: () = assert!(size_of::<Event>() <= 32, "an event is a small thing");
+
+/// The way out for events: a ring, usually.
+pub trait Tell {
+    /// Hands over an event; `false` where there is no room.
+    ///
+    /// # Real time
+    /// Yes: wait-free.
+    fn tell(&mut self, event: Event) -> bool;
+}
+
+/// What the loop does when there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Looks again: the thread never sleeps.
+    NeverSleep,
+    /// Waits to be woken by the device.
+    Sleep,
+}
+
+/// Why a loop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It was asked to.
+    Stopped,
+    /// The device is gone, or could not be put in order.
+    Gone,
+}
+
+/// One block, from samples to samples: the same for a loop of our own and for a host's callback.
+/// Times it, takes the levels, silences what is not finite, counts.
+#[derive(Debug)]
+pub struct Cycle<'a, C> {
+    clock: &'a C,
+    board: &'a Board,
+    channels: usize,
+    /// Percent of a period a tick, times 2^32.
+    percent: u64,
+    start: u64,
+    /// End of the last block.
+    last: Option<u64>,
+}
+
+impl<'a, C: Clock> Cycle<'a, C> {
+    /// For blocks that are to be done in `period` ns, of `channels` channels.
+    pub fn new(clock: &'a C, board: &'a Board, channels: usize, period: u64) -> Cycle<'a, C> {
+        // ns a tick, times 2^20; then percent.
+        let scale = clock.nanos(1 << 20) as u128;
+        let percent = (scale * 100 << 12) / u128::from(period.max(1));
+        let start = clock.ticks();
+        let percent = u64::try_from(percent).unwrap_or(u64::MAX);
+        Cycle { clock, board, channels: channels.max(1), percent, start, last: None }
+    }
+
+    /// ns since this was made.
+    pub fn now(&self) -> u64 {
+        self.clock.nanos(self.clock.ticks().saturating_sub(self.start))
+    }
+
+    /// Forgets when the last block ended: there was a pause that is no fault of this thread.
+    pub fn pause(&mut self) {
+        self.last = None;
+    }
+
+    /// Processes one block.
+    ///
+    /// # Real time
+    /// Two clock reads, two passes over the samples and a few stores, beside the processing.
+    #[inline]
+    pub fn run(
+        &mut self,
+        process: &mut impl Process,
+        samples: &mut [f32],
+        told: &mut dyn Tell,
+    ) -> u64 {
+        let begin = self.clock.ticks();
+        let frames = samples.len() / self.channels;
+        for (channel, samples) in samples.chunks_exact(frames.max(1)).take(METERS).enumerate() {
+            self.board.say_input(channel, peak(samples).0);
+        }
+        process.process(samples, frames, told);
+        let mut broken = 0;
+        for (channel, samples) in samples.chunks_exact_mut(frames.max(1)).enumerate() {
+            let (peak, finite) = peak(samples);
+            if finite {
+                self.board.say_output(channel, peak);
+            } else {
+                broken += silence(samples);
+            }
+        }
+        let end = self.clock.ticks();
+        if broken > 0 {
+            add(&self.board.broken, broken.into());
+            let at = self.clock.nanos(end.saturating_sub(self.start));
+            tell(self.board, told, Event::Broken { at, samples: broken });
+        }
+        self.count(begin, end);
+        end
+    }
+
+    fn count(&mut self, begin: u64, end: u64) {
+        let board = self.board;
+        // Not wrapping: a counter that was set back must not look like an eternity.
+        let took = end.saturating_sub(begin);
+        let percent = ((u128::from(took) * u128::from(self.percent)) >> 32) as usize;
+        add(&board.loads[percent.min(LOADS - 1)], 1);
+        let took = self.clock.nanos(took);
+        add(&board.busy, took);
+        if most(&board.worst, took) {
+            let at = self.clock.nanos(end.saturating_sub(self.start));
+            board.worst_at.store(at, Relaxed);
+        }
+        if let Some(last) = self.last {
+            most(&board.between, self.clock.nanos(end.saturating_sub(last)));
+        }
+        self.last = Some(end);
+        add(&board.blocks, 1);
+    }
+}
+
+fn tell(board: &Board, told: &mut dyn Tell, event: Event) {
+    if !told.tell(event) {
+        add(&board.dropped, 1);
+    }
+}
+
+/// The largest magnitude, and whether all samples are finite.
+fn peak(samples: &[f32]) -> (f32, bool) {
+    // As integers: without the sign bit the order is that of the magnitudes, and everything that
+    // is not finite lies above. Eight lanes, which the compiler turns into vectors.
+    let mut lanes = [0u32; 8];
+    let mut eights = samples.chunks_exact(8);
+    for eight in &mut eights {
+        for (lane, sample) in lanes.iter_mut().zip(eight) {
+            *lane = (*lane).max(sample.to_bits() & 0x7fff_ffff);
+        }
+    }
+    for sample in eights.remainder() {
+        lanes[0] = lanes[0].max(sample.to_bits() & 0x7fff_ffff);
+    }
+    let most = lanes.into_iter().max().unwrap_or(0);
+    (f32::from_bits(most), most < f32::INFINITY.to_bits())
+}
+
+#[cold]
+fn silence(samples: &mut [f32]) -> u32 {
+    let mut broken = 0;
+    for sample in samples {
+        if !sample.is_finite() {
+            *sample = 0.0;
+            broken += 1;
+        }
+    }
+    broken
+}
+
+/// Moves period after period from the device through `process` and back, until it is told to stop
+/// or the device is gone.
+///
+/// `samples` holds one period of all channels. An xrun is counted with its time, the device put in
+/// order, and the loop goes on: no latency is added.
+///
+/// # Real time
+/// One turn without a period is a look at the device, one load and a pause of the processor. It
+/// never sleeps in [`Mode::NeverSleep`].
+pub fn duplex<C: Clock>(
+    cycle: &mut Cycle<'_, C>,
+    device: &mut impl Duplex,
+    process: &mut impl Process,
+    told: &mut dyn Tell,
+    samples: &mut [f32],
+    mode: Mode,
+) -> End {
+    let board = cycle.board;
+    let mut empty = 0;
+    loop {
+        match device.look() {
+            Look::Empty => {
+                if board.stopped() {
+                    return End::Stopped;
+                }
+                empty += 1;
+                match mode {
+                    Mode::NeverSleep => core::hint::spin_loop(),
+                    Mode::Sleep => device.wait(),
+                }
+            }
+            Look::Due(waiting) => {
+                device.read(samples);
+                cycle.run(process, samples, told);
+                device.write(samples);
+                most(&board.waiting, waiting.into());
+                add(&board.empty, empty);
+                empty = 0;
+                // A device that always has something must not keep the loop from ending.
+                if board.stopped() {
+                    return End::Stopped;
+                }
+            }
+            Look::Xrun(xrun) => {
+                add(&board.xruns, 1);
+                add(&board.missed, xrun.missed.into());
+                tell(board, told, Event::Xrun { at: cycle.now(), xrun });
+                if board.stopped() {
+                    return End::Stopped;
+                }
+                if !device.resync() {
+                    return End::Gone;
+                }
+            }
+            Look::Gone => return End::Gone,
+        }
+    }
+}
