@@ -1,1 +1,24 @@
 //! Plays prepared strips: hosts, devices, swaps, counts, round trips; and the same strips offline.
+//!
+//! [`open`] opens a device and decides where the engine's thread will run; [`Opened::start`] plays.
+//! The thread moves periods through [`player`], which obeys a [`Remote`]; a [`quiet_rt::Board`]
+//! tells how it goes. What is decided, refused or doubtful is a finding in [`Placed`].
+#![forbid(unsafe_code)]
+
+mod admit;
+mod clock;
+mod engine;
+mod error;
+pub mod host;
+mod place;
+mod player;
+mod stages;
+
+pub use admit::{Admission, TIGHT, admit};
+pub use clock::Ticks;
+pub use engine::{Engine, Host, Opened, Setup, Sizes, mode_name, open};
+pub use error::{Error, Result};
+pub use place::{Hits, Placed, Wait, Wish};
+pub use player::{Fade, Player, Remote, Strip, Told, player};
+pub use quiet_rt::{Board, Event, LOADS, METERS, Mode, Xrun};
+pub use stages::Wire;

@@ -5,11 +5,14 @@
 #![deny(unsafe_code)]
 
 mod capture;
+pub mod clock;
 mod error;
 mod kernel;
 pub mod parse;
+pub mod place;
 mod root;
 mod snapshot;
+pub mod state;
 pub mod sys;
 pub mod trace;
 

@@ -1,67 +1,10 @@
 //! The calibrated counter, and the timers made of it.
 
-use quiet_linux::{Root, sys::clock as sys};
+pub(crate) use quiet_linux::clock::{Pair, Scale};
+use quiet_linux::{Root, clock::calibrate, sys::clock as sys};
 use quiet_rt::{Clock, Timer};
 use quiet_types::{Nanos, run};
 use std::hint::black_box;
-
-/// One moment on both clocks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pair {
-    ticks: u64,
-    ns: u64,
-    /// Ticks between the two counter reads around the clock read: the moment is known to half
-    /// of it.
-    width: u64,
-}
-
-impl Pair {
-    #[inline(always)]
-    fn take() -> Pair {
-        let before = sys::ticks();
-        let ns = sys::monotonic();
-        let width = sys::ticks().saturating_sub(before);
-        Pair { ticks: before + width / 2, ns, width }
-    }
-
-    /// The sharpest of many.
-    pub(crate) fn best() -> Pair {
-        let mut best = Pair::take();
-        for _ in 0..200 {
-            let next = Pair::take();
-            if next.width <= best.width {
-                best = next;
-            }
-        }
-        best
-    }
-}
-
-/// Turns ticks into ns by one multiplication.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Scale {
-    /// ns a tick, times 2^32.
-    multiplier: u64,
-    /// Ticks a second.
-    pub(crate) hertz: f64,
-}
-
-impl Scale {
-    /// From the ticks that passed in so many ns.
-    fn from_span(ticks: u64, ns: u64) -> Scale {
-        let hertz = ticks.max(1) as f64 * 1e9 / ns.max(1) as f64;
-        Scale { multiplier: (1e9 / hertz * 4_294_967_296.0).round() as u64, hertz }
-    }
-
-    pub(crate) fn between(first: Pair, last: Pair) -> Scale {
-        Scale::from_span(last.ticks.saturating_sub(first.ticks), last.ns.saturating_sub(first.ns))
-    }
-
-    #[inline(always)]
-    pub(crate) fn nanos(&self, ticks: u64) -> u64 {
-        ((u128::from(ticks) * u128::from(self.multiplier)) >> 32) as u64
-    }
-}
 
 /// What stamps the readings.
 #[derive(Clone, Copy, Debug)]
@@ -151,13 +94,10 @@ impl Source {
     /// The counter, where the kernel itself trusts it or the processor says that it is steady;
     /// else `CLOCK_MONOTONIC`. Takes 20 ms.
     pub(crate) fn choose(root: &Root) -> (Source, Pair) {
-        let first = Pair::best();
-        if !counter_is_steady(root) {
-            return (Source::Plain(Plain), first);
+        match calibrate(root) {
+            (Some(scale), pair) => (Source::Counter(Counter(scale)), pair),
+            (None, pair) => (Source::Plain(Plain), pair),
         }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        let last = Pair::best();
-        (Source::Counter(Counter(Scale::between(first, last))), last)
     }
 
     /// What it costs and how good it is, measured on the CPU of the caller; `drift_ppm` is left
@@ -198,34 +138,9 @@ pub(crate) fn median(mut once: impl FnMut() -> u64) -> u64 {
     tries[250]
 }
 
-fn counter_is_steady(root: &Root) -> bool {
-    if sys::COUNTER == "cntvct" {
-        // Architected: one constant rate on all CPUs, also asleep.
-        return true;
-    }
-    let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    if root.read_if_there(path).ok().flatten().as_deref() == Some(sys::COUNTER) {
-        return true;
-    }
-    let cpuinfo = root.read("/proc/cpuinfo").unwrap_or_default();
-    let flags = cpuinfo.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
-    let has = |flag| flags.split_whitespace().any(|word| word == flag);
-    sys::COUNTER == "tsc" && has("constant_tsc") && has("nonstop_tsc")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_scale_is_exact_to_a_few_parts_in_a_thousand_million() {
-        for (hertz, span) in [(24e6, 3600u64), (2.25e9, 3600), (5.7e9, 86_400)] {
-            let ticks = (hertz as u64) * span;
-            let scale = Scale::from_span(ticks, span * 1_000_000_000);
-            let error = scale.nanos(ticks).abs_diff(span * 1_000_000_000);
-            assert!(error <= span * 5, "{hertz}: {error} ns in {span} s");
-        }
-    }
 
     #[test]
     fn a_stamp_lies_between_the_clock_reads_around_it() {

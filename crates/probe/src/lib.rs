@@ -13,7 +13,6 @@ mod host;
 mod judge;
 mod request;
 mod run;
-mod state;
 pub mod stress;
 mod thread;
 mod watch;
@@ -21,8 +20,8 @@ pub mod worker;
 
 pub use error::{Error, Result};
 pub use host::{host, stamp};
+pub use quiet_linux::state::read as state;
 pub use request::{Request, Strictness};
 pub use run::{Progress, run, watched};
-pub use state::read as state;
 pub use stress::Stress;
 pub use watch::{Seen, Watch};

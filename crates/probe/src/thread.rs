@@ -2,7 +2,7 @@
 
 use crate::{clock::Source, request::name};
 use quiet_linux::{
-    System,
+    place::{enter, hits, migrations, tid},
     sys::{clock, memory, process, sched},
 };
 use quiet_rt::{Clock, Counts, Gap, Kept, Live, Periods, SMALL, Tally, Timer, Wakeup};
@@ -15,7 +15,7 @@ use quiet_types::{
 };
 use std::{
     collections::BTreeMap,
-    fs, io,
+    io,
     sync::{
         Barrier, Mutex, PoisonError,
         atomic::{
@@ -95,7 +95,7 @@ pub(crate) fn run(job: Job<'_>) -> Option<Found> {
         Source::Plain(c) => measure(c, c, &job, start, &mut memory),
     };
     let ended = clock::monotonic();
-    thread.counters = counters(before, process::thread_usage());
+    thread.counters = hits(before, process::thread_usage());
     if let (Some(earlier), Some(now)) = (moves, migrations()) {
         thread.counters.insert("migrations".to_owned(), now.saturating_sub(earlier));
     }
@@ -161,16 +161,6 @@ fn policy_remedy(policy: Policy) -> &'static str {
     }
 }
 
-fn tid() -> u32 {
-    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
-}
-
-/// Through the shield's door.
-pub(crate) fn enter(entry: &Entry, task: u32) -> io::Result<()> {
-    use quiet_linux::Kernel;
-    System.write(&entry.file, &task.to_string())
-}
-
 fn schedule(spec: &Spec) -> io::Result<()> {
     if spec.policy == Policy::Deadline {
         let period = match spec.probe {
@@ -183,22 +173,6 @@ fn schedule(spec: &Spec) -> io::Result<()> {
     }
     let nice = sched::scheduling(0).map(|now| now.0.nice).unwrap_or(0);
     sched::set_scheduling(0, Scheduling { policy: spec.policy, priority: spec.priority, nice })
-}
-
-type Usage = io::Result<[(&'static str, u64); 4]>;
-
-/// What hit this thread between two readings of its own counters; empty where they cannot be read.
-fn counters(before: Usage, after: Usage) -> BTreeMap<String, u64> {
-    let (Ok(before), Ok(after)) = (before, after) else { return BTreeMap::new() };
-    let pairs = before.iter().zip(after);
-    pairs.map(|(old, (name, now))| (name.to_owned(), now.saturating_sub(old.1))).collect()
-}
-
-/// How often this thread changed its CPU, where the kernel tells (`CONFIG_SCHED_DEBUG`).
-fn migrations() -> Option<u64> {
-    let sched = fs::read_to_string("/proc/thread-self/sched").ok()?;
-    let line = sched.lines().find(|line| line.starts_with("se.nr_migrations"))?;
-    line.rsplit(':').next()?.trim().parse().ok()
 }
 
 /// Everything that the loop writes into, made present before it starts.

@@ -10,7 +10,7 @@ use crate::{
     thread::{self, Found, Gate, Job},
 };
 use quiet_linux::{
-    Root,
+    Root, place,
     sys::{clock, memory, process, sched},
 };
 use quiet_rt::Live;
@@ -22,7 +22,7 @@ use quiet_types::{
 use serde::{Deserialize, Serialize};
 use std::{
     fs::File,
-    io::{Read, Seek, Write},
+    io::{Read, Seek},
     os::fd::AsFd,
     sync::{
         Barrier, Mutex, PoisonError,
@@ -118,7 +118,7 @@ fn measure(order: &Order, words: &[AtomicU64]) -> Result<Part> {
     let root = Root::system()?;
     let mut findings = Vec::new();
     if let Some(entry) = order.entry.as_ref().filter(|entry| entry.whole_process)
-        && let Err(error) = thread::enter(entry, std::process::id())
+        && let Err(error) = place::enter(entry, std::process::id())
     {
         let title = "The measuring process is not inside the shield";
         findings.push(
@@ -130,7 +130,7 @@ fn measure(order: &Order, words: &[AtomicU64]) -> Result<Part> {
     }
     let awake = match order.spec.idle {
         Idle::AsIs => None,
-        Idle::Shallow => hold_awake(&mut findings),
+        Idle::Shallow => place::hold_awake().map_err(|finding| findings.push(*finding)).ok(),
     };
     keep_off(order);
     let (source, first) = Source::choose(&root);
@@ -220,48 +220,9 @@ fn keep_off(order: &Order) {
     }
 }
 
-/// Locks memory when every thread has its own and waits; read back from the kernel.
+/// Locks memory when every thread has its own and waits.
 fn lock(gate: &Gate) -> Option<Finding> {
-    let done = memory::lock_all();
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let locked = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmLck:"))
-        .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    gate.locked.store(done.is_ok() && locked.is_some_and(|kib| kib > 0), Release);
-    let error = done.err()?;
-    Some(
-        Finding::new(Severity::Note, "run.memory", "Memory is not locked")
-            .evidence(quiet_linux::Error::io("lock", "the measuring process", error).to_string())
-            .effect("A page that was taken away costs a page fault when it is needed.")
-            .remedy("Run as root, or raise the limit (`memlock` in /etc/security/limits.conf)."),
-    )
-}
-
-/// Asks for no idle states while the file is open.
-fn hold_awake(findings: &mut Vec<Finding>) -> Option<File> {
-    let path = "/dev/cpu_dma_latency";
-    let open = || -> std::io::Result<File> {
-        let mut file = std::fs::OpenOptions::new().read(true).write(true).open(path)?;
-        // All four bytes at once: a shorter write is refused.
-        file.write_all(&0i32.to_ne_bytes())?;
-        let mut back = [1u8; 4];
-        file.read_exact(&mut back)?;
-        if back == [0; 4] {
-            Ok(file)
-        } else {
-            Err(std::io::Error::other("the kernel took 0 and answers another value"))
-        }
-    };
-    open()
-        .map_err(|error| {
-            let title = "Idle states are as they were";
-            findings.push(
-                Finding::new(Severity::Warning, "run.idle_states", title)
-                    .evidence(quiet_linux::Error::io("hold 0 in", path, error).to_string())
-                    .effect("Waking from a deep idle state takes its time.")
-                    .remedy("Run as root."),
-            );
-        })
-        .ok()
+    let (locked, finding) = place::lock_memory("the measuring process");
+    gate.locked.store(locked, Release);
+    finding
 }

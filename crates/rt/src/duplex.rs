@@ -4,7 +4,7 @@ use crate::{
     Board, Clock,
     board::{LOADS, METERS, add, most},
 };
-use core::sync::atomic::Ordering::Relaxed;
+use core::{ops::Deref, sync::atomic::Ordering::Relaxed};
 
 /// What a look at a device finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,8 @@ pub enum Event {
     },
     /// An order was carried out: the number that came with it.
     Done(u64),
+    /// An order could not be carried out.
+    Refused(u64),
     /// The strip made samples that are not finite; they were silenced.
     Broken {
         /// When it was seen.
@@ -116,9 +118,9 @@ pub enum End {
 /// One block, from samples to samples: the same for a loop of our own and for a host's callback.
 /// Times it, takes the levels, silences what is not finite, counts.
 #[derive(Debug)]
-pub struct Cycle<'a, C> {
-    clock: &'a C,
-    board: &'a Board,
+pub struct Cycle<C, B> {
+    clock: C,
+    board: B,
     channels: usize,
     /// Percent of a period a tick, times 2^32.
     percent: u64,
@@ -127,12 +129,12 @@ pub struct Cycle<'a, C> {
     last: Option<u64>,
 }
 
-impl<'a, C: Clock> Cycle<'a, C> {
+impl<C: Clock, B: Deref<Target = Board>> Cycle<C, B> {
     /// For blocks that are to be done in `period` ns, of `channels` channels.
-    pub fn new(clock: &'a C, board: &'a Board, channels: usize, period: u64) -> Cycle<'a, C> {
+    pub fn new(clock: C, board: B, channels: usize, period: u64) -> Cycle<C, B> {
         // ns a tick, times 2^20; then percent.
         let scale = clock.nanos(1 << 20) as u128;
-        let percent = (scale * 100 << 12) / u128::from(period.max(1));
+        let percent = ((scale * 100) << 12) / u128::from(period.max(1));
         let start = clock.ticks();
         let percent = u64::try_from(percent).unwrap_or(u64::MAX);
         Cycle { clock, board, channels: channels.max(1), percent, start, last: None }
@@ -146,6 +148,13 @@ impl<'a, C: Clock> Cycle<'a, C> {
     /// Forgets when the last block ended: there was a pause that is no fault of this thread.
     pub fn pause(&mut self) {
         self.last = None;
+    }
+
+    /// Counts an xrun, and tells it with its time.
+    pub fn xrun(&mut self, xrun: Xrun, told: &mut dyn Tell) {
+        add(&self.board.xruns, 1);
+        add(&self.board.missed, xrun.missed.into());
+        tell(&self.board, told, Event::Xrun { at: self.now(), xrun });
     }
 
     /// Processes one block.
@@ -178,14 +187,14 @@ impl<'a, C: Clock> Cycle<'a, C> {
         if broken > 0 {
             add(&self.board.broken, broken.into());
             let at = self.clock.nanos(end.saturating_sub(self.start));
-            tell(self.board, told, Event::Broken { at, samples: broken });
+            tell(&self.board, told, Event::Broken { at, samples: broken });
         }
         self.count(begin, end);
         end
     }
 
     fn count(&mut self, begin: u64, end: u64) {
-        let board = self.board;
+        let board = &*self.board;
         // Not wrapping: a counter that was set back must not look like an eternity.
         let took = end.saturating_sub(begin);
         let percent = ((u128::from(took) * u128::from(self.percent)) >> 32) as usize;
@@ -249,20 +258,19 @@ fn silence(samples: &mut [f32]) -> u32 {
 /// # Real time
 /// One turn without a period is a look at the device, one load and a pause of the processor. It
 /// never sleeps in [`Mode::NeverSleep`].
-pub fn duplex<C: Clock>(
-    cycle: &mut Cycle<'_, C>,
+pub fn duplex<C: Clock, B: Deref<Target = Board>>(
+    cycle: &mut Cycle<C, B>,
     device: &mut impl Duplex,
     process: &mut impl Process,
     told: &mut dyn Tell,
     samples: &mut [f32],
     mode: Mode,
 ) -> End {
-    let board = cycle.board;
     let mut empty = 0;
     loop {
         match device.look() {
             Look::Empty => {
-                if board.stopped() {
+                if cycle.board.stopped() {
                     return End::Stopped;
                 }
                 empty += 1;
@@ -275,19 +283,17 @@ pub fn duplex<C: Clock>(
                 device.read(samples);
                 cycle.run(process, samples, told);
                 device.write(samples);
-                most(&board.waiting, waiting.into());
-                add(&board.empty, empty);
+                most(&cycle.board.waiting, waiting.into());
+                add(&cycle.board.empty, empty);
                 empty = 0;
                 // A device that always has something must not keep the loop from ending.
-                if board.stopped() {
+                if cycle.board.stopped() {
                     return End::Stopped;
                 }
             }
             Look::Xrun(xrun) => {
-                add(&board.xruns, 1);
-                add(&board.missed, xrun.missed.into());
-                tell(board, told, Event::Xrun { at: cycle.now(), xrun });
-                if board.stopped() {
+                cycle.xrun(xrun, told);
+                if cycle.board.stopped() {
                     return End::Stopped;
                 }
                 if !device.resync() {

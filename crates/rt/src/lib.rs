@@ -44,6 +44,18 @@ pub trait Clock {
     fn nanos(&self, ticks: u64) -> u64;
 }
 
+impl<C: Clock> Clock for &C {
+    #[inline(always)]
+    fn ticks(&self) -> u64 {
+        (**self).ticks()
+    }
+
+    #[inline(always)]
+    fn nanos(&self, ticks: u64) -> u64 {
+        (**self).nanos(ticks)
+    }
+}
+
 /// A sleep that ends at a point in time.
 pub trait Timer {
     /// Sleeps until `at`, in ns of the timer's own clock, and says when the thread ran again, in

@@ -2,9 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::prelude::*;
-use quiet_rt::{
-    Board, Clock, Cycle, Duplex, End, Event, Look, Mode, Process, Tell, Xrun, duplex,
-};
+use quiet_rt::{Board, Clock, Cycle, Duplex, End, Event, Look, Mode, Process, Tell, Xrun, duplex};
 use std::{cell::Cell, collections::VecDeque, sync::atomic::Ordering::Relaxed};
 
 /// One frame lasts a microsecond; a clock read costs 10 ns, so that time goes on.

@@ -88,6 +88,19 @@ pub fn lock_all() -> io::Result<()> {
     Ok(rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)?)
 }
 
+/// Keeps what is freed within the process. Handing memory back to the kernel changes page tables,
+/// and each change interrupts every CPU on which a thread of the process runs.
+///
+/// # Source
+/// `M_TRIM_THRESHOLD` and `M_MMAP_MAX` in mallopt(3); without glibc it does nothing.
+pub fn keep_freed() {
+    #[cfg(target_env = "gnu")]
+    for (what, value) in [(libc::M_TRIM_THRESHOLD, libc::c_int::MAX), (libc::M_MMAP_MAX, 0)] {
+        // SAFETY: sets a number of the allocator.
+        unsafe { libc::mallopt(what, value) };
+    }
+}
+
 /// Touches 64 KiB of the calling thread's stack, so that its pages are there when it matters.
 #[inline(never)]
 pub fn touch_stack() {

@@ -1,6 +1,6 @@
 //! The settings that a figure depends on, and the counters that may explain it.
 
-use quiet_linux::Root;
+use crate::Root;
 use quiet_types::{CpuSet, run::State};
 use std::collections::BTreeMap;
 

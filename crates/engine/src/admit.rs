@@ -1,0 +1,80 @@
+//! Admission: how long the worst block of a strip takes, measured before it sounds.
+
+use crate::{clock::Ticks, player::Strip};
+use quiet_dsp::{Block, Setting};
+use quiet_linux::sys::float;
+use quiet_rt::Clock;
+use quiet_types::Nanos;
+
+/// Frames of the trial: the longest segments of an impulse response come by several times.
+const FRAMES: usize = 32_768;
+/// Each block counts by the shortest of so many passes: what is left is the strip's own.
+const PASSES: usize = 3;
+
+/// How a strip fits into its period.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Admission {
+    /// Its longest block.
+    pub worst: Nanos,
+    /// The mean block.
+    pub mean: Nanos,
+    /// What there is.
+    pub period: Nanos,
+}
+
+/// The share of a period above which a strip is warned about: what else happens in a period has
+/// to fit as well.
+pub const TIGHT: f64 = 0.7;
+
+impl Admission {
+    /// The worst block's share of the period.
+    pub fn share(&self) -> f64 {
+        self.worst.0 as f64 / self.period.0.max(1) as f64
+    }
+
+    /// Whether it fits at all.
+    pub fn fits(&self) -> bool {
+        self.share() < 1.0
+    }
+
+    /// Whether two such strips fit together, as a crossfade needs.
+    pub fn fits_with(&self, other: &Admission) -> bool {
+        self.share() + other.share() < TIGHT
+    }
+}
+
+/// Runs the strip over noise and silence, on a thread of its own, and hands it back as new.
+pub fn admit(mut strip: Strip, setting: Setting, clock: Ticks) -> (Strip, Admission) {
+    let trial = move || {
+        float::flush_denormals();
+        let block = (setting.block.0 as usize).max(1);
+        let blocks = (FRAMES / block).clamp(8, 4096);
+        let mut samples = vec![0.0f32; block * setting.channels];
+        let mut least = vec![u64::MAX; blocks];
+        for _ in 0..PASSES {
+            strip.reset();
+            let mut seed = 1u32;
+            for (at, least) in least.iter_mut().enumerate() {
+                // Half of it noise, half silence: what fades away may be the dearer part.
+                for sample in &mut samples {
+                    seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    let loud = if at < blocks / 2 { 0.25 } else { 0.0 };
+                    *sample = (seed as i32 as f32 / i32::MAX as f32) * loud;
+                }
+                let before = clock.ticks();
+                strip.process(&mut Block::new(&mut samples, setting.channels));
+                *least = (*least).min(clock.ticks().saturating_sub(before));
+            }
+        }
+        strip.reset();
+        let sum: u64 = least.iter().sum();
+        let worst = clock.nanos(least.iter().copied().max().unwrap_or(0));
+        let mean = clock.nanos(sum / blocks as u64);
+        (strip, Nanos(worst), Nanos(mean))
+    };
+    let period = setting.block.lasting(setting.rate);
+    match std::thread::spawn(trial).join() {
+        Ok((strip, worst, mean)) => (strip, Admission { worst, mean, period }),
+        Err(fault) => std::panic::resume_unwind(fault),
+    }
+}

@@ -1,0 +1,47 @@
+//! The clock of the loops: the processor's counter where it is steady, else `CLOCK_MONOTONIC`.
+
+use quiet_linux::{
+    Root,
+    clock::{Scale, calibrate},
+    sys::clock as sys,
+};
+use quiet_rt::Clock;
+
+/// Read without a system call.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticks(Option<Scale>);
+
+impl Ticks {
+    /// Calibrates the counter: takes 20 ms.
+    pub fn calibrated(root: &Root) -> Ticks {
+        Ticks(calibrate(root).0)
+    }
+
+    /// `CLOCK_MONOTONIC` in any case.
+    pub fn plain() -> Ticks {
+        Ticks(None)
+    }
+
+    /// Ticks a second.
+    pub fn hertz(&self) -> f64 {
+        self.0.map_or(1e9, |scale| scale.hertz)
+    }
+}
+
+impl Clock for Ticks {
+    #[inline(always)]
+    fn ticks(&self) -> u64 {
+        match &self.0 {
+            Some(_) => sys::ticks(),
+            None => sys::monotonic(),
+        }
+    }
+
+    #[inline(always)]
+    fn nanos(&self, ticks: u64) -> u64 {
+        match &self.0 {
+            Some(scale) => scale.nanos(ticks),
+            None => ticks,
+        }
+    }
+}

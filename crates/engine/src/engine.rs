@@ -1,0 +1,489 @@
+//! An engine that plays: a device, a strip, and the thread between them.
+
+use crate::{
+    Error, Result,
+    clock::Ticks,
+    host::{Again, Device, file::File, null},
+    place::{self, Decision, Hits, Marks, Placed, Wait, Wish},
+    player::{Player, Remote, Strip, Told, player},
+};
+use quiet_dsp::Setting;
+use quiet_linux::{
+    Root, state,
+    sys::{memory, sched},
+};
+use quiet_rt::{Board, Cycle, End, Mode, duplex};
+use quiet_types::{CpuSet, Frames, SampleRate};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc,
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// What to play on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Host {
+    /// A card that does not exist, with a cable from its output to its input or without.
+    Null(Option<null::Cable>),
+    /// A file in, a file out, as fast as it goes.
+    File {
+        /// A WAV file.
+        input: PathBuf,
+        /// Becomes a WAV file of 32-bit floats.
+        output: PathBuf,
+    },
+    /// A sound card.
+    #[cfg(feature = "audio")]
+    Alsa(crate::host::alsa::Names),
+    /// A JACK server, or PipeWire's.
+    #[cfg(feature = "audio")]
+    Jack(crate::host::jack::Ports),
+}
+
+/// What is asked of an engine.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Where sound comes from and goes to.
+    pub host: Host,
+    /// Frames a second.
+    pub rate: u32,
+    /// Frames a period.
+    pub period: u32,
+    /// Frames in the card's ring.
+    pub buffer: u32,
+    /// Channels of the strip: the most that there are anywhere within.
+    pub channels: usize,
+    /// How many of them come in.
+    pub inputs: usize,
+    /// How many of them go out.
+    pub outputs: usize,
+    /// Where the thread runs and how it waits.
+    pub wish: Wish,
+}
+
+/// Most channels of a strip.
+const CHANNELS: usize = 64;
+
+impl Setup {
+    fn check(&self) -> Result<()> {
+        let wrong = |sentence: String| Err(Error::new(sentence));
+        if !(8_000..=768_000).contains(&self.rate) {
+            return wrong(format!(
+                "the rate is {}; it can be 8000 to 768000 frames a second, such as --rate 48000",
+                self.rate
+            ));
+        }
+        if !(1..=65_536).contains(&self.period) {
+            return wrong(format!(
+                "the period is {} frames; it can be 1 to 65536, such as --period 64",
+                self.period
+            ));
+        }
+        if self.buffer < 2 * self.period || self.buffer > 1 << 20 {
+            return wrong(format!(
+                "the buffer is {} frames; it can be 2 periods ({}) to 1048576, such as --buffer {}",
+                self.buffer,
+                2 * self.period,
+                2 * self.period
+            ));
+        }
+        if !(1..=CHANNELS).contains(&self.channels) {
+            return wrong(format!(
+                "the strip has {} channels; it can have 1 to {CHANNELS}",
+                self.channels
+            ));
+        }
+        if !(1..=self.channels).contains(&self.inputs)
+            || !(1..=self.channels).contains(&self.outputs)
+        {
+            return wrong(format!(
+                "{} channels come in and {} go out of a strip of {}",
+                self.inputs, self.outputs, self.channels
+            ));
+        }
+        if let Host::Null(Some(cable)) = &self.host {
+            let most = 1_000_000.0;
+            if !(0.0..=most).contains(&cable.delay) {
+                return wrong(format!(
+                    "the cable delays {} frames; it can be 0 to {most}",
+                    cable.delay
+                ));
+            }
+            if cable.delay.fract() != 0.0 && cable.delay < 64.0 {
+                return wrong(format!(
+                    "the cable delays {} frames; with a fraction it can be 64 or more",
+                    cable.delay
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+enum Card {
+    Null(null::Null),
+    File(File),
+    #[cfg(feature = "audio")]
+    Alsa(Box<crate::host::alsa::Alsa>),
+    #[cfg(feature = "audio")]
+    Jack(Box<crate::host::jack::Client>),
+}
+
+/// A device that is open and does not play yet: what a strip has to be prepared for is known.
+pub struct Opened {
+    card: Card,
+    setup: Setup,
+    decision: Decision,
+    root: Root,
+    clock: Ticks,
+    /// What it really is.
+    pub rate: u32,
+    /// What it really is, in frames.
+    pub period: u32,
+    /// What it really is, in frames.
+    pub buffer: u32,
+    /// What to know about the device, in one line.
+    pub about: String,
+}
+
+impl std::fmt::Debug for Opened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opened").field("about", &self.about).finish_non_exhaustive()
+    }
+}
+
+/// Opens the device, and decides where the thread will run.
+///
+/// # Errors
+/// A sentence, when the setup makes no sense, this machine cannot do it, or the device cannot be
+/// opened.
+pub fn open(setup: &Setup) -> Result<Opened> {
+    setup.check()?;
+    memory::keep_freed();
+    let root = Root::system()?;
+    let clock = Ticks::calibrated(&root);
+    let Setup { mut rate, mut buffer, .. } = *setup;
+    #[cfg_attr(
+        not(feature = "audio"),
+        expect(unused_mut, reason = "cards have a will of their own")
+    )]
+    let mut period = setup.period;
+    let mut wish = setup.wish.clone();
+    let (card, about) = match &setup.host {
+        Host::Null(cable) => {
+            let card = null::Null::new(clock, rate, period, buffer, *cable);
+            (Card::Null(card), "null: a card that does not exist".to_owned())
+        }
+        Host::File { input, output } => {
+            let file = File::open(input, output, setup.channels, period)?;
+            (rate, buffer) = (file.rate(), period);
+            // It never waits for anything: nothing to be awake for.
+            wish.mode = Some(Wait::Sleep);
+            (Card::File(file), format!("{} to {}", input.display(), output.display()))
+        }
+        #[cfg(feature = "audio")]
+        Host::Alsa(names) => {
+            let card = crate::host::alsa::Alsa::open(names, setup)?;
+            (rate, period, buffer) = card.sizes();
+            let about = card.about();
+            (Card::Alsa(Box::new(card)), about)
+        }
+        #[cfg(feature = "audio")]
+        Host::Jack(ports) => {
+            let client = crate::host::jack::Client::open(ports, setup.inputs, setup.outputs)?;
+            (rate, period) = client.sizes();
+            buffer = 2 * period;
+            wish.mode = Some(Wait::Sleep);
+            let about = client.about();
+            (Card::Jack(Box::new(client)), about)
+        }
+    };
+    let decision = place::decide(&root, &wish)?;
+    let setup = Setup { wish, ..setup.clone() };
+    Ok(Opened { card, setup, decision, root, clock, rate, period, buffer, about })
+}
+
+impl Opened {
+    /// What a strip is to be prepared for.
+    pub fn setting(&self) -> Setting {
+        Setting {
+            rate: SampleRate(self.rate),
+            channels: self.setup.channels,
+            block: Frames(self.period),
+        }
+    }
+
+    /// The clock of the loop.
+    pub fn clock(&self) -> Ticks {
+        self.clock
+    }
+
+    /// Begins to play.
+    ///
+    /// # Errors
+    /// When the thread or the server's client cannot be started.
+    pub fn start(self, strip: Strip) -> Result<Engine> {
+        let channels = self.setup.channels;
+        let (player, remote, told) = player(strip, channels, self.period as usize, self.rate);
+        let board = Arc::new(Board::new());
+        let stage = Stage {
+            player,
+            told,
+            board: board.clone(),
+            clock: self.clock,
+            channels,
+            period: self.period as usize,
+            period_ns: u64::from(self.period) * 1_000_000_000 / u64::from(self.rate.max(1)),
+        };
+        let facts = Sizes { rate: self.rate, period: self.period, buffer: self.buffer };
+        keep_off(self.decision.cpu.into_iter().collect());
+        let gone = Arc::new(AtomicU64::new(0));
+        let ratio = Arc::new(AtomicU64::new(0));
+        let (root, wish, decision) = (self.root, self.setup.wish, self.decision);
+        let place = Place { root, wish, decision };
+        let running = match self.card {
+            Card::Null(card) => Running::spawn(card, stage, place, gone.clone()),
+            Card::File(card) => Running::spawn(card, stage, place, gone.clone()),
+            #[cfg(feature = "audio")]
+            Card::Alsa(card) => {
+                let mut card = *card;
+                card.show_ratio(ratio.clone());
+                Running::spawn(card, stage, place, gone.clone())
+            }
+            #[cfg(feature = "audio")]
+            Card::Jack(client) => {
+                let (client, placed) = client.start(stage, place)?;
+                Ok((Running::Jack(client), placed))
+            }
+        };
+        let (running, placed) = running?;
+        Ok(Engine { board, remote, placed, running: Some(running), sizes: facts, gone, ratio })
+    }
+}
+
+/// Frames a second, frames a period, frames in the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Frames a second.
+    pub rate: u32,
+    /// Frames a period.
+    pub period: u32,
+    /// Frames in the card's ring.
+    pub buffer: u32,
+}
+
+/// What the real-time side needs, made ready beforehand.
+pub(crate) struct Stage {
+    pub player: Player,
+    pub told: Told,
+    pub board: Arc<Board>,
+    pub clock: Ticks,
+    pub channels: usize,
+    pub period: usize,
+    pub period_ns: u64,
+}
+
+pub(crate) struct Place {
+    pub root: Root,
+    pub wish: Wish,
+    pub decision: Decision,
+}
+
+impl Place {
+    pub(crate) fn take(&self) -> Placed {
+        place::take(&self.root, &self.wish, &self.decision)
+    }
+
+    /// In a thread of somebody else's, whose policy stays.
+    #[cfg(feature = "audio")]
+    pub(crate) fn take_as_it_is(&self) -> Placed {
+        let decision = Decision { policy: None, ..self.decision.clone() };
+        place::take(&self.root, &self.wish, &decision)
+    }
+
+    fn hits(&self, marks: Marks, placed: &Placed) -> Hits {
+        let mut hits = Hits { thread: marks.since(), ..Default::default() };
+        let cpus = self.decision.cpu.into_iter().collect();
+        let after = state::read(&self.root, &cpus);
+        place::interrupts(self.decision.cpu, &placed.state, &after, &mut hits);
+        hits
+    }
+}
+
+/// Threads of the program other than the playing one stay off its CPU, where they can.
+fn keep_off(cpus: CpuSet) {
+    if let Ok(allowed) = sched::affinity(0) {
+        let rest = allowed.difference(&cpus);
+        if !rest.is_empty() && rest != allowed {
+            let _ = sched::set_affinity(0, &rest);
+        }
+    }
+}
+
+enum Running {
+    Thread(JoinHandle<(Result<()>, Hits)>),
+    #[cfg(feature = "audio")]
+    Jack(crate::host::jack::Active),
+}
+
+/// How often a device that is gone is looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+impl Running {
+    fn spawn<D: Device + 'static>(
+        mut device: D,
+        mut stage: Stage,
+        place: Place,
+        gone: Arc<AtomicU64>,
+    ) -> Result<(Running, Placed)> {
+        let (say, hear) = mpsc::sync_channel(1);
+        let body = move || {
+            let placed = place.take();
+            let mut samples = vec![0.0; stage.channels * stage.period];
+            let mode = placed.mode;
+            let _ = say.send(placed.clone());
+            let marks = Marks::now();
+            let mut cycle =
+                Cycle::new(stage.clock, stage.board.clone(), stage.channels, stage.period_ns);
+            loop {
+                let (player, told) = (&mut stage.player, &mut stage.told);
+                match duplex(&mut cycle, &mut device, player, told, &mut samples, mode) {
+                    End::Stopped => break,
+                    End::Gone => {
+                        gone.fetch_add(1, Relaxed);
+                        if !wait_for(&mut device, &stage.board) {
+                            break;
+                        }
+                        cycle.pause();
+                    }
+                }
+            }
+            let hits = place.hits(marks, &placed);
+            stage.board.stop();
+            // An ordinary thread again: what is left is no hurry, and may take its time.
+            let _ = sched::set_scheduling(0, place::ordinary());
+            (device.finish(), hits)
+        };
+        let thread = thread::Builder::new()
+            .name("quiet-engine".into())
+            .spawn(body)
+            .map_err(|e| Error::new(format!("cannot start the engine's thread: {e}")))?;
+        match hear.recv() {
+            Ok(placed) => Ok((Running::Thread(thread), placed)),
+            Err(_) => Err(Error::new("the engine's thread ended before it began")),
+        }
+    }
+}
+
+/// Waits until the device is back; `false` where it is over, or the engine is told to stop.
+fn wait_for(device: &mut impl Device, board: &Board) -> bool {
+    loop {
+        match device.again() {
+            Again::Back => return true,
+            Again::Over => return false,
+            Again::NotYet => {
+                if board.stopped() {
+                    return false;
+                }
+                thread::sleep(LOOK_AGAIN);
+            }
+        }
+    }
+}
+
+/// An engine that plays.
+pub struct Engine {
+    board: Arc<Board>,
+    /// Gives it orders and hears what happens.
+    pub remote: Remote,
+    placed: Placed,
+    running: Option<Running>,
+    sizes: Sizes,
+    gone: Arc<AtomicU64>,
+    ratio: Arc<AtomicU64>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("sizes", &self.sizes).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Its counters, which it writes while it plays.
+    pub fn board(&self) -> &Arc<Board> {
+        &self.board
+    }
+
+    /// Where it was put, as the kernel says.
+    pub fn placed(&self) -> &Placed {
+        &self.placed
+    }
+
+    /// What it plays at.
+    pub fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    /// How often the device was gone.
+    pub fn gone(&self) -> u64 {
+        self.gone.load(Relaxed)
+    }
+
+    /// Capture frames for each playback frame where two cards run on two clocks; else `None`.
+    pub fn ratio(&self) -> Option<f64> {
+        let bits = self.ratio.load(Relaxed);
+        (bits != 0).then(|| f64::from_bits(bits))
+    }
+
+    /// Whether it has ended by itself: the file is at its end, the server has gone.
+    pub fn ended(&self) -> bool {
+        self.board.stopped()
+    }
+
+    /// Whether blocks came since this was last asked; a server that has gone calls no more.
+    pub fn moved(&self) -> bool {
+        match &self.running {
+            #[cfg(feature = "audio")]
+            Some(Running::Jack(client)) => client.moved(),
+            _ => true,
+        }
+    }
+
+    /// Ends it; says what hit its thread meanwhile.
+    ///
+    /// # Errors
+    /// When what it made cannot be written.
+    pub fn stop(&mut self) -> Result<Hits> {
+        self.board.stop();
+        match self.running.take() {
+            None => Ok(Hits::default()),
+            Some(Running::Thread(thread)) => match thread.join() {
+                Ok((Ok(()), hits)) => Ok(hits),
+                Ok((Err(error), _)) => Err(error),
+                Err(_) => Err(Error::new("the engine's thread ended by a fault of its own")),
+            },
+            #[cfg(feature = "audio")]
+            Some(Running::Jack(client)) => client.stop(),
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let _ = self.stop();
+    }
+}
+
+/// The mode as it is printed.
+pub fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::NeverSleep => "never-sleep",
+        Mode::Sleep => "sleep",
+    }
+}

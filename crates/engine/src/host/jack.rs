@@ -1,0 +1,208 @@
+//! A client of JACK, or of PipeWire in JACK's clothes: the server calls, and the same block sounds.
+
+use crate::{
+    Error, Result,
+    engine::{Place, Stage},
+    place::{Hits, Placed},
+};
+use jack::{
+    AsyncClient, AudioIn, AudioOut, ClientOptions, Control, NotificationHandler, Port, PortFlags,
+    ProcessHandler, ProcessScope,
+};
+use quiet_rt::{Board, Cycle, Xrun};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+    mpsc::{self, SyncSender},
+};
+
+/// How the client appears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// Its name.
+    pub name: String,
+    /// Whether to connect it to the first physical ports.
+    pub connect: bool,
+}
+
+/// A client that does not play yet.
+pub struct Client {
+    client: jack::Client,
+    inputs: Vec<Port<AudioIn>>,
+    outputs: Vec<Port<AudioOut>>,
+    connect: bool,
+}
+
+fn cannot(doing: &str, e: &jack::Error) -> Error {
+    Error::new(format!(
+        "cannot {doing}: {e}; start a server first (`jackd -d alsa ...`), or run this under \
+         `pw-jack` where PipeWire serves"
+    ))
+}
+
+impl Client {
+    pub(crate) fn open(ports: &Ports, inputs: usize, outputs: usize) -> Result<Client> {
+        // The library prints on its own accord; what matters comes as errors.
+        jack::set_logger(jack::LoggerType::None);
+        let (client, _) = jack::Client::new(&ports.name, ClientOptions::NO_START_SERVER)
+            .map_err(|e| cannot("reach a JACK server", &e))?;
+        let port = |e| cannot("make ports", &e);
+        let inputs = (1..=inputs)
+            .map(|n| client.register_port(&format!("in_{n}"), AudioIn::default()))
+            .collect::<std::result::Result<_, _>>()
+            .map_err(port)?;
+        let outputs = (1..=outputs)
+            .map(|n| client.register_port(&format!("out_{n}"), AudioOut::default()))
+            .collect::<std::result::Result<_, _>>()
+            .map_err(port)?;
+        Ok(Client { client, inputs, outputs, connect: ports.connect })
+    }
+
+    /// Rate and period.
+    pub(crate) fn sizes(&self) -> (u32, u32) {
+        (self.client.sample_rate(), self.client.buffer_size())
+    }
+
+    pub(crate) fn about(&self) -> String {
+        format!(
+            "jack: client {}, {} in, {} out",
+            self.client.name(),
+            self.inputs.len(),
+            self.outputs.len()
+        )
+    }
+
+    pub(crate) fn start(self, stage: Stage, place: Place) -> Result<(Active, Placed)> {
+        let (say, hear) = mpsc::sync_channel(1);
+        let xruns = Arc::new(AtomicU64::new(0));
+        let board = stage.board.clone();
+        let names = |ports: Vec<Option<String>>| ports.into_iter().flatten().collect::<Vec<_>>();
+        let ours_in = names(self.inputs.iter().map(|p| p.name().ok()).collect());
+        let ours_out = names(self.outputs.iter().map(|p| p.name().ok()).collect());
+        let samples = vec![0.0; stage.channels * stage.period];
+        let cycle = Cycle::new(stage.clock, stage.board.clone(), stage.channels, stage.period_ns);
+        let handler = Handler {
+            inputs: self.inputs,
+            outputs: self.outputs,
+            stage,
+            cycle,
+            samples,
+            xruns: xruns.clone(),
+            seen: 0,
+        };
+        let notices = Notices { place, say, xruns };
+        let client = self
+            .client
+            .activate_async(notices, handler)
+            .map_err(|e| cannot("activate the JACK client", &e))?;
+        let placed = hear
+            .recv_timeout(std::time::Duration::from_secs(5))
+            .map_err(|_| Error::new("the JACK server did not start the client's thread"))?;
+        if self.connect {
+            connect(client.as_client(), &ours_in, &ours_out);
+        }
+        Ok((Active { client: Some(client), board, last: AtomicU64::new(0) }, placed))
+    }
+}
+
+/// To the first physical ports; where there are none, somebody else connects.
+fn connect(client: &jack::Client, ours_in: &[String], ours_out: &[String]) {
+    let audio = Some("32 bit float mono audio");
+    let from = client.ports(None, audio, PortFlags::IS_PHYSICAL | PortFlags::IS_OUTPUT);
+    let to = client.ports(None, audio, PortFlags::IS_PHYSICAL | PortFlags::IS_INPUT);
+    for (port, ours) in from.iter().zip(ours_in) {
+        let _ = client.connect_ports_by_name(port, ours);
+    }
+    for (ours, port) in ours_out.iter().cycle().zip(&to) {
+        let _ = client.connect_ports_by_name(ours, port);
+    }
+}
+
+struct Handler {
+    inputs: Vec<Port<AudioIn>>,
+    outputs: Vec<Port<AudioOut>>,
+    stage: Stage,
+    cycle: Cycle<crate::Ticks, Arc<Board>>,
+    samples: Vec<f32>,
+    xruns: Arc<AtomicU64>,
+    /// Xruns of the server that are counted already.
+    seen: u64,
+}
+
+impl ProcessHandler for Handler {
+    fn process(&mut self, _: &jack::Client, scope: &ProcessScope) -> Control {
+        let Stage { player, told, board, channels, period, .. } = &mut self.stage;
+        let now = self.xruns.load(Relaxed);
+        if now != self.seen {
+            let lost = u32::try_from(now - self.seen).unwrap_or(u32::MAX);
+            self.seen = now;
+            for _ in 0..lost.min(64) {
+                self.cycle.xrun(Xrun { capture: true, playback: true, missed: 1 }, told);
+            }
+        }
+        if board.stopped() {
+            for port in &mut self.outputs {
+                port.as_mut_slice(scope).fill(0.0);
+            }
+            return Control::Continue;
+        }
+        let frames = scope.n_frames() as usize;
+        // In pieces where the server has come to call for more than the strip was prepared for.
+        for at in (0..frames).step_by((*period).max(1)) {
+            let here = (*period).min(frames - at);
+            let samples = &mut self.samples[..*channels * here];
+            for (n, plane) in samples.chunks_exact_mut(here).enumerate() {
+                match self.inputs.get(n) {
+                    Some(port) => plane.copy_from_slice(&port.as_slice(scope)[at..at + here]),
+                    None => plane.fill(0.0),
+                }
+            }
+            self.cycle.run(player, samples, told);
+            for (n, port) in self.outputs.iter_mut().enumerate() {
+                let plane = &samples[(n % *channels) * here..][..here];
+                port.as_mut_slice(scope)[at..at + here].copy_from_slice(plane);
+            }
+        }
+        Control::Continue
+    }
+}
+
+struct Notices {
+    place: Place,
+    say: SyncSender<Placed>,
+    xruns: Arc<AtomicU64>,
+}
+
+impl NotificationHandler for Notices {
+    fn thread_init(&self, _: &jack::Client) {
+        // Called on the thread that will process, and on another for messages, which is late.
+        let _ = self.say.try_send(self.place.take_as_it_is());
+    }
+
+    fn xrun(&mut self, _: &jack::Client) -> Control {
+        self.xruns.fetch_add(1, Relaxed);
+        Control::Continue
+    }
+}
+
+/// A client that plays.
+pub(crate) struct Active {
+    client: Option<AsyncClient<Notices, Handler>>,
+    board: Arc<Board>,
+    last: AtomicU64,
+}
+
+impl Active {
+    /// Blocks since this was last asked: none in a while means that the server is gone.
+    pub(crate) fn moved(&self) -> bool {
+        let now = self.board.blocks.load(Relaxed);
+        self.last.swap(now, Relaxed) != now
+    }
+
+    pub(crate) fn stop(mut self) -> Result<Hits> {
+        if let Some(client) = self.client.take() {
+            client.deactivate().map_err(|e| cannot("leave the JACK server", &e))?;
+        }
+        Ok(Hits::default())
+    }
+}

@@ -1,0 +1,488 @@
+//! Where the engine's thread runs, decided before it spins and read back after.
+
+use crate::{Error, Result};
+use quiet_linux::{
+    Root,
+    place::{Usage, enter, hits, lock_memory, migrations, tid},
+    state,
+    sys::{float, memory, process, sched},
+};
+use quiet_rt::Mode;
+use quiet_types::{
+    CpuId, CpuSet, Finding, Severity,
+    machine::{Policy, Scheduling},
+    run::State,
+    shield::Shield,
+};
+use std::collections::BTreeMap;
+
+/// What is asked.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    /// The CPU; none: the first shielded one, else left to the kernel.
+    pub cpu: Option<CpuId>,
+    /// How to wait; none: never asleep where the thread has a CPU for itself.
+    pub mode: Option<Wait>,
+    /// FIFO priority, 1 to 99.
+    pub priority: u8,
+    /// The shield that is up.
+    pub shield: Option<Shield>,
+}
+
+/// How to wait for the card, as it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Never asleep.
+    NeverSleep,
+    /// Asleep until the card wakes it.
+    Sleep,
+}
+
+/// What the decision is made from: read from the machine, or constructed in a test.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub online: CpuSet,
+    /// RLIMIT_RTTIME, us.
+    pub rttime: Option<u64>,
+    /// sched_rt_runtime_us; -1: no throttle.
+    pub rt_runtime: Option<i64>,
+    /// Kernel 6.12 or later: a fair server in the place of the throttle.
+    pub fair_server: bool,
+    /// Whether this thread may become FIFO.
+    pub fifo: bool,
+}
+
+impl Facts {
+    fn read(root: &Root, priority: u8) -> Result<Facts> {
+        let number = |path: &str| -> Option<i64> {
+            root.read_if_there(path).ok().flatten()?.trim().parse().ok()
+        };
+        let online: CpuSet = root
+            .read("/sys/devices/system/cpu/online")?
+            .parse()
+            .map_err(|e| Error::new(format!("cannot understand which CPUs are online: {e}")))?;
+        let release = root.read("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|p| p.parse::<u32>().ok());
+        let version = (parts.next().flatten(), parts.next().flatten());
+        // By trying, not by reading limits: there are several ways to the right.
+        let fifo = std::thread::spawn(move || {
+            let to = Scheduling { policy: Policy::Fifo, priority, nice: 0 };
+            sched::set_scheduling(0, to).is_ok()
+        });
+        Ok(Facts {
+            online,
+            rttime: rustix::process::getrlimit(rustix::process::Resource::Rttime).current,
+            rt_runtime: number("/proc/sys/kernel/sched_rt_runtime_us"),
+            fair_server: version >= (Some(6), Some(12)),
+            fifo: fifo.join().unwrap_or(false),
+        })
+    }
+}
+
+/// What will be done.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Decision {
+    pub mode: Mode,
+    pub cpu: Option<CpuId>,
+    /// None: as it is.
+    pub policy: Option<Policy>,
+    /// Whether the CPU lies inside the shield.
+    pub shielded: bool,
+    pub findings: Vec<Finding>,
+}
+
+/// What the kernel says after it was done.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// How it waits.
+    pub mode: Mode,
+    /// Where it may run, read back.
+    pub allowed: CpuSet,
+    /// How it is scheduled, read back.
+    pub scheduling: Scheduling,
+    /// Whether all memory is locked.
+    pub memory_locked: bool,
+    /// Whether it runs inside the shield.
+    pub shielded: bool,
+    /// What was refused or is doubtful.
+    pub findings: Vec<Finding>,
+    /// The machine at the start: settings and counters.
+    pub state: State,
+}
+
+/// What hit the thread while it played, by its own counters and its CPU's: after minus before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hits {
+    /// Context switches, page faults, migrations.
+    pub thread: BTreeMap<String, u64>,
+    /// Timer interrupts on its CPU; `None` where it had no CPU of its own.
+    pub ticks: Option<u64>,
+    /// Other interrupts on its CPU, by name.
+    pub irqs: BTreeMap<String, u64>,
+}
+
+pub(crate) fn decide(root: &Root, wish: &Wish) -> Result<Decision> {
+    if !(1..=99).contains(&wish.priority) {
+        return Err(Error::new(format!(
+            "the priority is {}; it can be 1 to 99, such as --priority 85",
+            wish.priority
+        )));
+    }
+    choose(&Facts::read(root, wish.priority)?, wish)
+}
+
+/// Pure: tested without a machine.
+pub(crate) fn choose(facts: &Facts, wish: &Wish) -> Result<Decision> {
+    let shielded = wish.shield.as_ref().map(|shield| shield.cpus.clone()).unwrap_or_default();
+    let cpu = wish.cpu.or_else(|| shielded.first());
+    if let Some(cpu) = cpu
+        && !facts.online.contains(cpu)
+    {
+        return Err(Error::new(format!(
+            "CPU {cpu} does not exist here or is offline; online are {}",
+            facts.online
+        )));
+    }
+    let inside = cpu.is_some_and(|cpu| shielded.contains(cpu));
+    let mut findings = Vec::new();
+    // A cgroup v2 partition takes whole processes: the rest of this program comes in too, and
+    // must not find itself on the CPU that never comes free.
+    let crowded = inside
+        && shielded.len() == 1
+        && wish
+            .shield
+            .as_ref()
+            .and_then(|shield| shield.entry.as_ref())
+            .is_some_and(|entry| entry.whole_process);
+    let against = if facts.online.len() < 2 {
+        Some("this machine has one CPU: nothing else would run")
+    } else if crowded {
+        Some(
+            "the shield is a cgroup v2 partition of one CPU, which takes whole processes: the rest \
+             of this program would never run (shield two CPUs)",
+        )
+    } else {
+        None
+    };
+    let mode = match wish.mode {
+        Some(Wait::Sleep) => Mode::Sleep,
+        Some(Wait::NeverSleep) => match against {
+            Some(why) => {
+                return Err(Error::new(format!(
+                    "cannot play without sleep: {why}; use --mode sleep"
+                )));
+            }
+            None => Mode::NeverSleep,
+        },
+        None if !inside => {
+            findings.push(asleep("there is no shield around its CPU"));
+            Mode::Sleep
+        }
+        None if against.is_some() => {
+            findings.push(asleep(against.unwrap_or_default()));
+            Mode::Sleep
+        }
+        None => Mode::NeverSleep,
+    };
+    let policy = if mode == Mode::NeverSleep {
+        spinning_policy(facts, inside, &mut findings)
+    } else if facts.fifo {
+        Policy::Fifo
+    } else {
+        findings.push(no_right());
+        Policy::Other
+    };
+    if mode == Mode::NeverSleep && cpu.is_none() {
+        return Err(Error::new(
+            "a thread that never sleeps needs a CPU of its own; give --cpu N or shield one with \
+             `quietcores apply --cpus N`",
+        ));
+    }
+    if mode == Mode::NeverSleep && !inside {
+        findings.push(
+            Finding::new(Severity::Warning, "play.unshielded", "The CPU is not shielded")
+                .evidence(format!("CPU {} is in no shield", cpu.unwrap_or(CpuId(0))))
+                .effect(
+                    "What else belongs to this CPU waits while the thread spins, or interrupts it.",
+                )
+                .remedy("Shield it with `quietcores apply --cpus N`."),
+        );
+    }
+    Ok(Decision { mode, cpu, policy: Some(policy), shielded: inside, findings })
+}
+
+/// FIFO, unless the kernel would stop or kill a FIFO thread that spins.
+fn spinning_policy(facts: &Facts, inside: bool, findings: &mut Vec<Finding>) -> Policy {
+    let other = |title: &str, evidence: String, remedy: &str| {
+        Finding::new(Severity::Note, "play.policy", title)
+            .evidence(evidence)
+            .effect(if inside {
+                "An ordinary thread, alone on a shielded CPU."
+            } else {
+                "An ordinary thread, which shares its CPU with others."
+            })
+            .remedy(remedy)
+    };
+    if !facts.fifo {
+        findings.push(no_right());
+        return Policy::Other;
+    }
+    if let Some(limit) = facts.rttime {
+        findings.push(other(
+            "A limit on real-time running would end a thread that never sleeps",
+            format!("RLIMIT_RTTIME is {limit} us"),
+            "Raise it (`ulimit -R unlimited`) to play under FIFO.",
+        ));
+        return Policy::Other;
+    }
+    match facts.rt_runtime {
+        Some(runtime @ 0..) if !facts.fair_server => {
+            findings.push(other(
+                "The throttle would stop a FIFO thread that never sleeps",
+                format!("sched_rt_runtime_us is {runtime}"),
+                "Write -1 to /proc/sys/kernel/sched_rt_runtime_us to play under FIFO.",
+            ));
+            Policy::Other
+        }
+        _ => Policy::Fifo,
+    }
+}
+
+fn asleep(why: &str) -> Finding {
+    Finding::new(Severity::Note, "play.asleep", "It sleeps between periods")
+        .evidence(why)
+        .effect("Each period pays a wake-up; `quietcores measure wakeup` tells how long one takes.")
+        .remedy("Shield a CPU with `quietcores apply --cpus N`, then play again.")
+}
+
+fn no_right() -> Finding {
+    Finding::new(Severity::Warning, "play.policy", "No real-time priority")
+        .evidence("the kernel refuses SCHED_FIFO to this process")
+        .effect("Other work on the CPU goes first at times: expect xruns under load.")
+        .remedy(
+            "Run as root, or allow real-time priorities to your user (`rtprio` and `memlock` in \
+             /etc/security/limits.conf).",
+        )
+}
+
+/// Puts the calling thread where it was decided, and reads back what came of it.
+pub(crate) fn take(root: &Root, wish: &Wish, decision: &Decision) -> Placed {
+    let mut findings = decision.findings.clone();
+    let mut refused = |title: &str, error: &std::io::Error, effect: &str| {
+        findings.push(
+            Finding::new(Severity::Warning, "play.place", title)
+                .evidence(error.to_string())
+                .effect(effect)
+                .remedy("Run as root."),
+        );
+    };
+    let entry = wish.shield.as_ref().and_then(|shield| shield.entry.as_ref());
+    let mut inside = decision.shielded;
+    if decision.shielded
+        && let Some(entry) = entry
+    {
+        let task = if entry.whole_process { std::process::id() } else { tid() };
+        if let Err(error) = enter(entry, task) {
+            inside = false;
+            refused("The thread is not inside the shield", &error, "Others may share its CPU.");
+        }
+    }
+    if let Some(cpu) = decision.cpu
+        && let Err(error) = sched::set_affinity(0, &CpuSet::from_iter([cpu]))
+    {
+        let title = format!("The thread is not bound to CPU {cpu}");
+        refused(&title, &error, "It may run elsewhere.");
+    }
+    let to = decision.policy.map(|policy| match policy {
+        Policy::Fifo => Scheduling { policy: Policy::Fifo, priority: wish.priority, nice: 0 },
+        _ => Scheduling { policy: Policy::Other, priority: 0, nice: -20 },
+    });
+    if let Some(to) = to
+        && let Err(error) = sched::set_scheduling(0, to)
+        && to.policy == Policy::Fifo
+    {
+        refused("The kernel refused FIFO", &error, "An ordinary thread waits for others.");
+    }
+    // Real-time policies have no slack; for the others it is 50 us unless set.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    float::flush_denormals();
+    memory::touch_stack();
+    let (memory_locked, unlocked) = lock_memory("the playing process");
+    findings.extend(unlocked);
+    let allowed = sched::affinity(0).unwrap_or_default();
+    if let Some(cpu) = decision.cpu
+        && allowed != CpuSet::from_iter([cpu])
+    {
+        findings.push(
+            Finding::new(Severity::Warning, "play.place", "The thread is not where it was put")
+                .evidence(format!("wanted CPU {cpu}, the kernel says {allowed}")),
+        );
+    }
+    let cpus = decision.cpu.into_iter().collect();
+    Placed {
+        mode: decision.mode,
+        allowed,
+        scheduling: sched::scheduling(0).map_or(ordinary(), |s| s.0),
+        memory_locked,
+        shielded: inside,
+        findings,
+        state: state::read(root, &cpus),
+    }
+}
+
+/// An ordinary thread.
+pub(crate) fn ordinary() -> Scheduling {
+    Scheduling { policy: Policy::Other, priority: 0, nice: 0 }
+}
+
+/// What the calling thread counted so far; made last before the loop and first after it.
+pub(crate) struct Marks {
+    moves: Option<u64>,
+    usage: Usage,
+}
+
+impl Marks {
+    pub(crate) fn now() -> Marks {
+        let moves = migrations();
+        Marks { moves, usage: process::thread_usage() }
+    }
+
+    pub(crate) fn since(self) -> BTreeMap<String, u64> {
+        let after = process::thread_usage();
+        let mut thread = hits(self.usage, after);
+        if let (Some(earlier), Some(now)) = (self.moves, migrations()) {
+            thread.insert("migrations".to_owned(), now.saturating_sub(earlier));
+        }
+        thread
+    }
+}
+
+/// The interrupts of the CPU between two readings of the machine.
+pub(crate) fn interrupts(cpu: Option<CpuId>, before: &State, after: &State, hits: &mut Hits) {
+    let Some(cpu) = cpu else { return };
+    let suffix = format!("/cpu{cpu}");
+    for (name, now) in &after.counters {
+        let Some(irq) = name.strip_prefix("proc/interrupts/").and_then(|n| n.strip_suffix(&suffix))
+        else {
+            continue;
+        };
+        let count = now.saturating_sub(before.counters.get(name).copied().unwrap_or(0));
+        match irq {
+            "LOC" => hits.ticks = Some(count),
+            _ if count > 0 => {
+                hits.irqs.insert(irq.to_owned(), count);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quiet_types::shield::{Entry, Mechanism};
+
+    fn set(text: &str) -> CpuSet {
+        text.parse().unwrap()
+    }
+
+    fn facts(online: &str) -> Facts {
+        Facts {
+            online: set(online),
+            rttime: None,
+            rt_runtime: Some(950_000),
+            fair_server: true,
+            fifo: true,
+        }
+    }
+
+    fn shield(cpus: &str, whole_process: bool) -> Option<Shield> {
+        Some(Shield {
+            cpus: set(cpus),
+            housekeeping: set("0"),
+            mechanism: Mechanism::SetsV1,
+            entry: Some(Entry { file: "/x/tasks".into(), whole_process }),
+        })
+    }
+
+    fn wish(mode: Option<Wait>, cpu: Option<u32>, shield: Option<Shield>) -> Wish {
+        Wish { cpu: cpu.map(CpuId), mode, priority: 85, shield }
+    }
+
+    #[test]
+    fn it_never_sleeps_inside_a_shield_and_sleeps_elsewhere_unless_told() {
+        let inside = choose(&facts("0-3"), &wish(None, None, shield("2-3", false))).unwrap();
+        assert_eq!((inside.mode, inside.cpu), (Mode::NeverSleep, Some(CpuId(2))));
+        assert_eq!((inside.policy, inside.findings), (Some(Policy::Fifo), vec![]));
+
+        let outside = choose(&facts("0-3"), &wish(None, None, None)).unwrap();
+        assert_eq!((outside.mode, outside.cpu), (Mode::Sleep, None));
+        assert_eq!(outside.findings[0].id, "play.asleep");
+
+        let other = choose(&facts("0-3"), &wish(None, Some(1), shield("2-3", false))).unwrap();
+        assert_eq!((other.mode, other.shielded), (Mode::Sleep, false));
+
+        let told = choose(&facts("0-3"), &wish(Some(Wait::NeverSleep), Some(1), None)).unwrap();
+        assert_eq!(told.mode, Mode::NeverSleep);
+        assert_eq!(told.findings[0].id, "play.unshielded");
+    }
+
+    #[test]
+    fn it_refuses_to_spin_on_the_only_cpu() {
+        let no = choose(&facts("0"), &wish(Some(Wait::NeverSleep), Some(0), None)).unwrap_err();
+        assert!(no.to_string().contains("one CPU"), "{no}");
+        let sleeps = choose(&facts("0"), &wish(None, None, None)).unwrap();
+        assert_eq!(sleeps.mode, Mode::Sleep);
+        // A partition of one CPU that swallows whole processes is as bad.
+        let crowded = wish(Some(Wait::NeverSleep), None, shield("1", true));
+        assert!(choose(&facts("0-1"), &crowded).is_err());
+        let auto = choose(&facts("0-1"), &wish(None, None, shield("1", true))).unwrap();
+        assert_eq!(auto.mode, Mode::Sleep);
+        let roomy = choose(&facts("0-3"), &wish(None, None, shield("2-3", true))).unwrap();
+        assert_eq!(roomy.mode, Mode::NeverSleep);
+    }
+
+    #[test]
+    fn it_does_not_spin_under_a_policy_that_the_kernel_would_stop() {
+        let ask = |change: &dyn Fn(&mut Facts)| {
+            let mut facts = facts("0-3");
+            change(&mut facts);
+            let done = choose(&facts, &wish(None, None, shield("2", false))).unwrap();
+            (done.mode, done.policy.unwrap(), done.findings.len())
+        };
+        assert_eq!(ask(&|_| ()), (Mode::NeverSleep, Policy::Fifo, 0));
+        let other = (Mode::NeverSleep, Policy::Other, 1);
+        assert_eq!(ask(&|f| f.rttime = Some(200_000)), other);
+        assert_eq!(ask(&|f| f.fifo = false), other);
+        assert_eq!(ask(&|f| f.fair_server = false), other, "throttled");
+        assert_eq!(
+            ask(&|f| (f.fair_server, f.rt_runtime) = (false, Some(-1))),
+            (Mode::NeverSleep, Policy::Fifo, 0)
+        );
+    }
+
+    #[test]
+    fn an_offline_cpu_is_named_and_spinning_needs_a_cpu() {
+        let no = choose(&facts("0-1"), &wish(None, Some(7), None)).unwrap_err();
+        assert!(no.to_string().contains("CPU 7") && no.to_string().contains("0-1"), "{no}");
+        let no = choose(&facts("0-1"), &wish(Some(Wait::NeverSleep), None, None)).unwrap_err();
+        assert!(no.to_string().contains("--cpu"), "{no}");
+    }
+
+    #[test]
+    fn interrupts_are_those_of_the_cpu_and_of_the_time_between() {
+        let state = |counts: &[(&str, u64)]| State {
+            counters: counts
+                .iter()
+                .map(|(name, n)| (format!("proc/interrupts/{name}"), *n))
+                .collect(),
+            ..Default::default()
+        };
+        let mut hits = Hits::default();
+        let before = state(&[("LOC/cpu2", 5), ("9/cpu2", 3), ("RES/cpu2", 1)]);
+        let after = state(&[("LOC/cpu2", 9), ("9/cpu2", 3), ("RES/cpu2", 2), ("7/cpu1", 8)]);
+        interrupts(Some(CpuId(2)), &before, &after, &mut hits);
+        assert_eq!(hits.ticks, Some(4));
+        assert_eq!(hits.irqs, [("RES".to_owned(), 1)].into());
+    }
+}
