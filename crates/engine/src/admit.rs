@@ -1,52 +1,19 @@
 //! Admission: how long the worst block of a strip takes, measured before it sounds.
 
 use crate::{clock::Ticks, player::Strip};
-use quiet_dsp::{Block, Setting};
-use quiet_linux::sys::float;
+use quiet_dsp::{Block, Setting, simd::Denormals};
 use quiet_rt::Clock;
-use quiet_types::Nanos;
+use quiet_types::{Nanos, play::Admission};
 
 /// Frames of the trial: the longest segments of an impulse response come by several times.
 const FRAMES: usize = 32_768;
 /// Each block counts by the shortest of so many passes: what is left is the strip's own.
 const PASSES: usize = 3;
 
-/// How a strip fits into its period.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Admission {
-    /// Its longest block.
-    pub worst: Nanos,
-    /// The mean block.
-    pub mean: Nanos,
-    /// What there is.
-    pub period: Nanos,
-}
-
-/// The share of a period above which a strip is warned about: what else happens in a period has
-/// to fit as well.
-pub const TIGHT: f64 = 0.7;
-
-impl Admission {
-    /// The worst block's share of the period.
-    pub fn share(&self) -> f64 {
-        self.worst.0 as f64 / self.period.0.max(1) as f64
-    }
-
-    /// Whether it fits at all.
-    pub fn fits(&self) -> bool {
-        self.share() < 1.0
-    }
-
-    /// Whether two such strips fit together, as a crossfade needs.
-    pub fn fits_with(&self, other: &Admission) -> bool {
-        self.share() + other.share() < TIGHT
-    }
-}
-
 /// Runs the strip over noise and silence, on a thread of its own, and hands it back as new.
 pub fn admit(mut strip: Strip, setting: Setting, clock: Ticks) -> (Strip, Admission) {
     let trial = move || {
-        float::flush_denormals();
+        let _flushed = Denormals::flush();
         let block = (setting.block.0 as usize).max(1);
         let blocks = (FRAMES / block).clamp(8, 4096);
         let mut samples = vec![0.0f32; block * setting.channels];

@@ -4,16 +4,16 @@ use crate::{
     Error, Result,
     clock::Ticks,
     host::{Again, Device, file::File, null},
-    place::{self, Decision, Hits, Marks, Placed, Wait, Wish},
+    place::{self, Decision, Marks, Placed, Wait, Wish},
     player::{Player, Remote, Strip, Told, player},
 };
-use quiet_dsp::Setting;
+use quiet_dsp::{Setting, simd::Denormals};
 use quiet_linux::{
     Root, state,
     sys::{memory, sched},
 };
 use quiet_rt::{Board, Cycle, End, Mode, duplex};
-use quiet_types::{CpuSet, Frames, SampleRate};
+use quiet_types::{CpuSet, Frames, SampleRate, play::Hits};
 use std::{
     path::PathBuf,
     sync::{
@@ -245,7 +245,7 @@ impl Opened {
         let gone = Arc::new(AtomicU64::new(0));
         let ratio = Arc::new(AtomicU64::new(0));
         let (root, wish, decision) = (self.root, self.setup.wish, self.decision);
-        let place = Place { root, wish, decision };
+        let place = Place { root: Arc::new(root), wish, decision };
         let running = match self.card {
             Card::Null(card) => Running::spawn(card, stage, place, gone.clone()),
             Card::File(card) => Running::spawn(card, stage, place, gone.clone()),
@@ -288,22 +288,38 @@ pub(crate) struct Stage {
     pub period_ns: u64,
 }
 
+#[derive(Clone)]
 pub(crate) struct Place {
-    pub root: Root,
+    pub root: Arc<Root>,
     pub wish: Wish,
     pub decision: Decision,
 }
 
 impl Place {
-    pub(crate) fn take(&self) -> Placed {
-        place::take(&self.root, &self.wish, &self.decision)
+    /// What any thread may do beforehand.
+    pub(crate) fn prepare(&self) -> Placed {
+        place::prepare(&self.root, &self.decision)
     }
 
-    /// In a thread of somebody else's, whose policy stays.
+    /// What the playing thread does for itself.
+    fn settle(&self, placed: &mut Placed) {
+        place::settle(&self.wish, &self.decision, placed);
+    }
+
+    /// The same in a thread of somebody else's, whose policy stays.
     #[cfg(feature = "audio")]
-    pub(crate) fn take_as_it_is(&self) -> Placed {
+    pub(crate) fn settle_as_it_is(&self, placed: &mut Placed) {
         let decision = Decision { policy: None, ..self.decision.clone() };
-        place::take(&self.root, &self.wish, &decision)
+        place::settle(&self.wish, &decision, placed);
+    }
+
+    /// What hit the CPU since it was placed.
+    #[cfg(feature = "audio")]
+    pub(crate) fn interrupts(&self, placed: &Placed) -> Hits {
+        let mut hits = Hits::default();
+        let after = state::read(&self.root, &self.decision.cpu.into_iter().collect());
+        place::interrupts(self.decision.cpu, &placed.state, &after, &mut hits);
+        hits
     }
 
     fn hits(&self, marks: Marks, placed: &Placed) -> Hits {
@@ -343,10 +359,12 @@ impl Running {
     ) -> Result<(Running, Placed)> {
         let (say, hear) = mpsc::sync_channel(1);
         let body = move || {
-            let placed = place.take();
+            let mut placed = place.prepare();
+            place.settle(&mut placed);
             let mut samples = vec![0.0; stage.channels * stage.period];
             let mode = placed.mode;
             let _ = say.send(placed.clone());
+            let _flushed = Denormals::flush();
             let marks = Marks::now();
             let mut cycle =
                 Cycle::new(stage.clock, stage.board.clone(), stage.channels, stage.period_ns);

@@ -7,18 +7,23 @@
 
 mod admit;
 mod clock;
+pub mod control;
 mod engine;
 mod error;
 pub mod host;
 mod place;
 mod player;
+mod shelf;
 mod stages;
+mod status;
 
-pub use admit::{Admission, TIGHT, admit};
+pub use admit::admit;
 pub use clock::Ticks;
 pub use engine::{Engine, Host, Opened, Setup, Sizes, mode_name, open};
 pub use error::{Error, Result};
-pub use place::{Hits, Placed, Wait, Wish};
+pub use place::{Placed, Wait, Wish};
 pub use player::{Fade, Player, Remote, Strip, Told, player};
 pub use quiet_rt::{Board, Event, LOADS, METERS, Mode, Xrun};
+pub use shelf::{Empty, Loaded, Param, Shelf, Wanted};
 pub use stages::Wire;
+pub use status::status;

@@ -5,12 +5,13 @@ use quiet_linux::{
     Root,
     place::{Usage, enter, hits, lock_memory, migrations, tid},
     state,
-    sys::{float, memory, process, sched},
+    sys::{memory, process, sched},
 };
 use quiet_rt::Mode;
 use quiet_types::{
     CpuId, CpuSet, Finding, Severity,
     machine::{Policy, Scheduling},
+    play::Hits,
     run::State,
     shield::Shield,
 };
@@ -108,17 +109,6 @@ pub struct Placed {
     pub findings: Vec<Finding>,
     /// The machine at the start: settings and counters.
     pub state: State,
-}
-
-/// What hit the thread while it played, by its own counters and its CPU's: after minus before.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hits {
-    /// Context switches, page faults, migrations.
-    pub thread: BTreeMap<String, u64>,
-    /// Timer interrupts on its CPU; `None` where it had no CPU of its own.
-    pub ticks: Option<u64>,
-    /// Other interrupts on its CPU, by name.
-    pub irqs: BTreeMap<String, u64>,
 }
 
 pub(crate) fn decide(root: &Root, wish: &Wish) -> Result<Decision> {
@@ -265,9 +255,26 @@ fn no_right() -> Finding {
         )
 }
 
-/// Puts the calling thread where it was decided, and reads back what came of it.
-pub(crate) fn take(root: &Root, wish: &Wish, decision: &Decision) -> Placed {
+/// Locks memory and reads the machine: what can be done from any thread.
+pub(crate) fn prepare(root: &Root, decision: &Decision) -> Placed {
     let mut findings = decision.findings.clone();
+    let (memory_locked, unlocked) = lock_memory("the playing process");
+    findings.extend(unlocked);
+    let cpus = decision.cpu.into_iter().collect();
+    Placed {
+        mode: decision.mode,
+        allowed: CpuSet::new(),
+        scheduling: ordinary(),
+        memory_locked,
+        shielded: decision.shielded,
+        findings,
+        state: state::read(root, &cpus),
+    }
+}
+
+/// Puts the calling thread where it was decided, and reads back what came of it.
+pub(crate) fn settle(wish: &Wish, decision: &Decision, placed: &mut Placed) {
+    let findings = &mut placed.findings;
     let mut refused = |title: &str, error: &std::io::Error, effect: &str| {
         findings.push(
             Finding::new(Severity::Warning, "play.place", title)
@@ -305,10 +312,7 @@ pub(crate) fn take(root: &Root, wish: &Wish, decision: &Decision) -> Placed {
     }
     // Real-time policies have no slack; for the others it is 50 us unless set.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-    float::flush_denormals();
     memory::touch_stack();
-    let (memory_locked, unlocked) = lock_memory("the playing process");
-    findings.extend(unlocked);
     let allowed = sched::affinity(0).unwrap_or_default();
     if let Some(cpu) = decision.cpu
         && allowed != CpuSet::from_iter([cpu])
@@ -318,16 +322,9 @@ pub(crate) fn take(root: &Root, wish: &Wish, decision: &Decision) -> Placed {
                 .evidence(format!("wanted CPU {cpu}, the kernel says {allowed}")),
         );
     }
-    let cpus = decision.cpu.into_iter().collect();
-    Placed {
-        mode: decision.mode,
-        allowed,
-        scheduling: sched::scheduling(0).map_or(ordinary(), |s| s.0),
-        memory_locked,
-        shielded: inside,
-        findings,
-        state: state::read(root, &cpus),
-    }
+    placed.allowed = allowed;
+    placed.scheduling = sched::scheduling(0).map_or(ordinary(), |s| s.0);
+    placed.shielded = inside;
 }
 
 /// An ordinary thread.

@@ -30,6 +30,8 @@ pub mod machine;
 #[cfg(feature = "std")]
 pub mod plan;
 #[cfg(feature = "std")]
+pub mod play;
+#[cfg(feature = "std")]
 pub mod proof;
 #[cfg(feature = "std")]
 pub mod run;

@@ -65,6 +65,11 @@ fn the_committed_reverted_schema_is_that_of_the_type() {
 }
 
 #[test]
+fn the_committed_played_schema_is_that_of_the_type() {
+    check::<quiet_types::play::Played>("played");
+}
+
+#[test]
 fn the_committed_check_schema_is_that_of_the_type() {
     check::<Checked>("check");
 }

@@ -1,6 +1,7 @@
 //! One verb a file: its arguments, and what it calls.
 
 pub mod apply;
+pub mod buffers;
 pub mod check;
 pub mod explain;
 pub mod export;
@@ -11,6 +12,7 @@ pub mod inspect;
 pub mod measure;
 pub mod persist;
 pub mod plan;
+pub mod play;
 pub mod prove;
 pub mod report;
 pub mod revert;

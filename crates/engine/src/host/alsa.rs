@@ -7,6 +7,7 @@ use alsa::{
     ctl::{Ctl, DeviceIter},
     pcm::{Access, Format as AlsaFormat, Frames, HwParams, State},
 };
+use quiet_linux::sys::clock::monotonic;
 use quiet_rt::{Duplex, Look, Xrun};
 use serde::Serialize;
 use std::sync::{
@@ -57,6 +58,9 @@ pub struct Alsa {
     dry: bool,
     ratio: Option<Arc<AtomicU64>>,
     started: bool,
+    /// Captured frames that waited at the last look, and when there came more, ns.
+    waiting: Frames,
+    arrived: u64,
 }
 
 impl std::fmt::Debug for Alsa {
@@ -229,6 +233,8 @@ impl Alsa {
             dry: false,
             ratio: None,
             started: false,
+            waiting: 0,
+            arrived: 0,
         })
     }
 
@@ -329,6 +335,9 @@ impl Duplex for Alsa {
             return Look::Xrun(Xrun { capture: true, playback: false, missed: 1 });
         }
         if self.bridge.is_some() {
+            if captured > self.waiting {
+                (self.waiting, self.arrived) = (captured, monotonic());
+            }
             if free < period { Look::Empty } else { Look::Due(free as u32) }
         } else if free < period || captured < period {
             Look::Empty
@@ -350,8 +359,11 @@ impl Duplex for Alsa {
         let period = self.playback.period as usize;
         if self.bridge.is_some() {
             self.fetch();
+            self.waiting = 0;
+            let since = monotonic().saturating_sub(self.arrived) as f64 / 1e9;
+            let since = since * f64::from(self.capture.rate);
             if let Some(bridge) = &mut self.bridge {
-                self.dry = !bridge.take(samples);
+                self.dry = !bridge.take(samples, since);
                 if let Some(ratio) = &self.ratio {
                     ratio.store(bridge.ratio().to_bits(), Relaxed);
                 }

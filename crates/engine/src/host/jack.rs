@@ -3,13 +3,15 @@
 use crate::{
     Error, Result,
     engine::{Place, Stage},
-    place::{Hits, Placed},
+    place::Placed,
 };
 use jack::{
     AsyncClient, AudioIn, AudioOut, ClientOptions, Control, NotificationHandler, Port, PortFlags,
     ProcessHandler, ProcessScope,
 };
+use quiet_dsp::simd::Denormals;
 use quiet_rt::{Board, Cycle, Xrun};
+use quiet_types::play::Hits;
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
@@ -89,8 +91,9 @@ impl Client {
             samples,
             xruns: xruns.clone(),
             seen: 0,
+            placing: Some(Placing { placed: place.prepare(), place: place.clone(), say }),
         };
-        let notices = Notices { place, say, xruns };
+        let notices = Notices { xruns };
         let client = self
             .client
             .activate_async(notices, handler)
@@ -101,7 +104,8 @@ impl Client {
         if self.connect {
             connect(client.as_client(), &ours_in, &ours_out);
         }
-        Ok((Active { client: Some(client), board, last: AtomicU64::new(0) }, placed))
+        let last = AtomicU64::new(0);
+        Ok((Active { client: Some(client), board, last, place, placed: placed.clone() }, placed))
     }
 }
 
@@ -127,10 +131,29 @@ struct Handler {
     xruns: Arc<AtomicU64>,
     /// Xruns of the server that are counted already.
     seen: u64,
+    /// Until the first call: the server has a thread for messages, too, and its own notice of a
+    /// new thread comes from there.
+    placing: Option<Placing>,
+}
+
+struct Placing {
+    place: Place,
+    placed: Placed,
+    say: SyncSender<Placed>,
 }
 
 impl ProcessHandler for Handler {
     fn process(&mut self, _: &jack::Client, scope: &ProcessScope) -> Control {
+        if let Some(mut placing) = self.placing.take() {
+            // Once, and in silence: a few system calls.
+            placing.place.settle_as_it_is(&mut placing.placed);
+            let _ = placing.say.try_send(placing.placed);
+            for port in &mut self.outputs {
+                port.as_mut_slice(scope).fill(0.0);
+            }
+            return Control::Continue;
+        }
+        let _flushed = Denormals::flush();
         let Stage { player, told, board, channels, period, .. } = &mut self.stage;
         let now = self.xruns.load(Relaxed);
         if now != self.seen {
@@ -168,17 +191,10 @@ impl ProcessHandler for Handler {
 }
 
 struct Notices {
-    place: Place,
-    say: SyncSender<Placed>,
     xruns: Arc<AtomicU64>,
 }
 
 impl NotificationHandler for Notices {
-    fn thread_init(&self, _: &jack::Client) {
-        // Called on the thread that will process, and on another for messages, which is late.
-        let _ = self.say.try_send(self.place.take_as_it_is());
-    }
-
     fn xrun(&mut self, _: &jack::Client) -> Control {
         self.xruns.fetch_add(1, Relaxed);
         Control::Continue
@@ -190,6 +206,8 @@ pub(crate) struct Active {
     client: Option<AsyncClient<Notices, Handler>>,
     board: Arc<Board>,
     last: AtomicU64,
+    place: Place,
+    placed: Placed,
 }
 
 impl Active {
@@ -203,6 +221,6 @@ impl Active {
         if let Some(client) = self.client.take() {
             client.deactivate().map_err(|e| cannot("leave the JACK server", &e))?;
         }
-        Ok(Hits::default())
+        Ok(self.place.interrupts(&self.placed))
     }
 }

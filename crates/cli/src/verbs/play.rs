@@ -1,0 +1,525 @@
+//! `play`
+
+use crate::face;
+use anyhow::bail;
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use quiet_engine::{
+    Host, Loaded, Placed, Setup, Shelf, Wait, Wanted, Wish, admit,
+    control::{Server, Session, private_dir},
+    host::null::Cable,
+    mode_name, open,
+};
+use quiet_linux::System;
+use quiet_types::{
+    CpuId, Nanos,
+    play::{Played, SCHEMA, Status, TIGHT},
+};
+use std::{
+    io::{BufRead, IsTerminal},
+    path::PathBuf,
+    process::ExitCode,
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+/// Play a strip: the engine that never sleeps
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  quietcores play --list
+  quietcores play clean.toml --device hw:USB --rate 48000 --period 32
+  quietcores play clean.toml --host jack
+  quietcores play --host null --rate 96000 --period 16 --cpu 1 --mode never-sleep --for 60s
+
+While it plays, orders may be typed: stats, params, set NAME VALUE, bypass on|off,
+swap strip|amp|ir FILE, presets, save NAME, load NAME, quit. The same go to the control socket as
+lines of JSON; see docs/play.md.")]
+pub struct Args {
+    /// The strip's description; without it, a wire
+    strip: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) on: On,
+    /// How long; without it, until Ctrl-C
+    #[arg(long = "for", value_name = "LENGTH")]
+    length: Option<Nanos>,
+    /// Play although the strip's worst block does not fit into a period
+    #[arg(long)]
+    force: bool,
+    /// Where the control socket is, or `none` [default: play.sock in a private directory]
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Where presets are kept
+    #[arg(long, value_name = "DIR")]
+    presets: Option<PathBuf>,
+    /// List the sound cards and what they can do
+    #[cfg(feature = "audio")]
+    #[arg(long)]
+    list: bool,
+    /// Find the least buffer that works, then play with it
+    #[arg(long)]
+    find_buffer: bool,
+    /// Print what came of it as JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// What to play on: shared with the measurements by sound.
+#[derive(clap::Args, Clone)]
+pub struct On {
+    /// Where sound comes from and goes to
+    #[arg(long, value_enum, default_value_t = HostName::usual())]
+    pub host: HostName,
+    /// Device of the host: for alsa a name such as hw:USB, for jack the client's name
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
+    /// Another device that captures; its clock is bridged by a resampler
+    #[arg(long, value_name = "NAME")]
+    pub capture: Option<String>,
+    /// Frames a second
+    #[arg(long, default_value_t = 48_000)]
+    pub rate: u32,
+    /// Frames a period
+    #[arg(long, default_value_t = 64)]
+    pub period: u32,
+    /// Frames in the card's ring [default: two periods]
+    #[arg(long)]
+    pub buffer: Option<u32>,
+    /// Channels of the strip
+    #[arg(long, default_value_t = 2)]
+    pub channels: usize,
+    /// CPU of the engine's thread [default: the first shielded one]
+    #[arg(long, value_name = "N")]
+    pub cpu: Option<u32>,
+    /// How it waits for the card [default: never-sleep inside a shield, else sleep]
+    #[arg(long, value_enum)]
+    pub mode: Option<ModeName>,
+    /// Priority under fifo, 1 to 99
+    #[arg(long, value_name = "N", default_value_t = 85)]
+    pub priority: u8,
+    /// Host null: a cable from output to input that delays by so many frames; negative inverts
+    #[arg(long, value_name = "FRAMES", allow_negative_numbers = true)]
+    pub cable: Option<f64>,
+    /// Host file: the WAV file that comes in
+    #[arg(long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+    /// Host file: the WAV file that is made
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Where the journal of a shield is looked for
+    #[arg(long, value_name = "DIR", default_value = quiet_shield::DEFAULT_STATE)]
+    pub state: PathBuf,
+}
+
+/// Hosts as they are typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HostName {
+    /// A card that does not exist, and keeps a card's deadlines
+    Null,
+    /// A file in, a file out
+    File,
+    /// A sound card
+    #[cfg(feature = "audio")]
+    Alsa,
+    /// A JACK server, or PipeWire's under pw-jack
+    #[cfg(feature = "audio")]
+    Jack,
+}
+
+impl HostName {
+    fn usual() -> HostName {
+        #[cfg(feature = "audio")]
+        return HostName::Alsa;
+        #[cfg(not(feature = "audio"))]
+        HostName::Null
+    }
+}
+
+/// Modes as they are typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ModeName {
+    /// The thread spins on the card's pointers
+    NeverSleep,
+    /// The thread sleeps until the card wakes it
+    Sleep,
+}
+
+impl On {
+    /// As the engine takes it; the shield that is up is looked for.
+    pub fn setup(&self) -> anyhow::Result<Setup> {
+        let host = match self.host {
+            HostName::Null => Host::Null(
+                self.cable
+                    .map(|delay| Cable { delay: delay.abs(), inverted: delay.is_sign_negative() }),
+            ),
+            HostName::File => match (&self.input, &self.output) {
+                (Some(input), Some(output)) => {
+                    Host::File { input: input.clone(), output: output.clone() }
+                }
+                _ => bail!("the host file needs --input IN.wav and --output OUT.wav"),
+            },
+            #[cfg(feature = "audio")]
+            HostName::Alsa => Host::Alsa(quiet_engine::host::alsa::Names {
+                playback: self.device.clone().unwrap_or_else(|| "hw:0".to_owned()),
+                capture: self.capture.clone(),
+            }),
+            #[cfg(feature = "audio")]
+            HostName::Jack => Host::Jack(quiet_engine::host::jack::Ports {
+                name: self.device.clone().unwrap_or_else(|| "quietcores".to_owned()),
+                connect: true,
+            }),
+        };
+        let shield =
+            if face::is_root() { quiet_shield::current(&System, &self.state)? } else { None };
+        Ok(Setup {
+            host,
+            rate: self.rate,
+            period: self.period,
+            buffer: self.buffer.unwrap_or(2 * self.period),
+            channels: self.channels,
+            inputs: self.channels,
+            outputs: self.channels,
+            wish: Wish {
+                cpu: self.cpu.map(CpuId),
+                mode: self.mode.map(|mode| match mode {
+                    ModeName::NeverSleep => Wait::NeverSleep,
+                    ModeName::Sleep => Wait::Sleep,
+                }),
+                priority: self.priority,
+                shield,
+            },
+        })
+    }
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    #[cfg(feature = "audio")]
+    if args.list {
+        return list(args.json);
+    }
+    let stop = face::interrupt()?;
+    let mut setup = args.on.setup()?;
+    if args.find_buffer {
+        let found = super::buffers::find(&setup, &stop)?;
+        (setup.period, setup.buffer) = found;
+    }
+    let mut shelf: Box<dyn Shelf> = Box::new(quiet_engine::Empty);
+    let opened = open(&setup)?;
+    let (setting, clock, about) = (opened.setting(), opened.clock(), opened.about.clone());
+    let loaded = match &args.strip {
+        Some(path) => shelf.load(&Wanted::Strip(path.clone()), setting)?,
+        None => Loaded::wire(),
+    };
+    let (strip, admission) = admit(loaded.strip, setting, clock);
+    if !admission.fits() && !args.force {
+        bail!(
+            "the strip `{}` needs {} for its worst block, and a period lasts {}: it cannot sound \
+             without gaps; choose a longer --period, or hear them with --force",
+            loaded.name,
+            admission.worst,
+            admission.period
+        );
+    }
+    for note in &loaded.notes {
+        face::say(note);
+    }
+    let engine = opened.start(strip)?;
+    let placed = engine.placed().clone();
+    let sizes = engine.sizes();
+    face::say(&about);
+    face::say(&format!(
+        "{} frames a second, period {} ({}), buffer {} ({})",
+        sizes.rate,
+        sizes.period,
+        lasting(sizes.period, sizes.rate),
+        sizes.buffer,
+        lasting(sizes.buffer, sizes.rate)
+    ));
+    face::say(&placement(&placed));
+    face::say(&format!(
+        "strip `{}`: worst block {} of {} ({:.0} %){}",
+        loaded.name,
+        admission.worst,
+        admission.period,
+        admission.share() * 100.0,
+        if admission.share() > TIGHT { ": little is left, expect xruns" } else { "" }
+    ));
+    for finding in &placed.findings {
+        face::say(&format!(
+            "- {} ({}). {} {}",
+            finding.title, finding.evidence, finding.effect, finding.remedy
+        ));
+    }
+    let mut server = server(&args)?;
+    if let Some(server) = &server {
+        face::say(&format!("control socket: {}", server.path().display()));
+    }
+    let mut session = Session::new(
+        engine,
+        shelf,
+        (loaded.name, loaded.params),
+        admission,
+        (setting, clock),
+        args.presets.clone(),
+    );
+    let began = Instant::now();
+    follow(&args, &mut session, server.as_mut(), &stop, began);
+    drop(server);
+    let lasted = Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    let status = session.status();
+    let hits = session.stop()?;
+    session.tidy();
+    let played = Played {
+        schema: SCHEMA.to_owned(),
+        strip: session.name().to_owned(),
+        device: about,
+        lasted,
+        status,
+        xruns: session.xruns().copied().collect(),
+        hits,
+        admission: session.admission(),
+        findings: placed.findings,
+    };
+    if args.json {
+        face::print_json(&played)?;
+    } else {
+        face::print(&text(&played))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn lasting(frames: u32, rate: u32) -> Nanos {
+    Nanos(u64::from(frames) * 1_000_000_000 / u64::from(rate.max(1)))
+}
+
+fn placement(placed: &Placed) -> String {
+    use quiet_types::machine::Policy;
+    let policy = match placed.scheduling.policy {
+        Policy::Fifo => format!("fifo {}", placed.scheduling.priority),
+        Policy::Rr => format!("rr {}", placed.scheduling.priority),
+        _ => format!("an ordinary thread, nice {}", placed.scheduling.nice),
+    };
+    format!(
+        "{}, CPU {}{}, {policy}, memory {}",
+        mode_name(placed.mode),
+        placed.allowed,
+        if placed.shielded { " inside the shield" } else { "" },
+        if placed.memory_locked { "locked" } else { "not locked" }
+    )
+}
+
+fn server(args: &Args) -> anyhow::Result<Option<Server>> {
+    let path = match &args.control {
+        Some(path) if path.as_os_str() == "none" => return Ok(None),
+        Some(path) => path.clone(),
+        None => match private_dir() {
+            Ok(dir) => {
+                let usual = dir.join("play.sock");
+                // Another engine may play already.
+                match Server::listen(&usual) {
+                    Ok(server) => return Ok(Some(server)),
+                    Err(_) => dir.join(format!("play-{}.sock", std::process::id())),
+                }
+            }
+            Err(error) => {
+                face::say(&format!("no control socket: {error}"));
+                return Ok(None);
+            }
+        },
+    };
+    Ok(Some(Server::listen(&path)?))
+}
+
+/// Turns until it is over; the engine plays on a thread of its own.
+fn follow(
+    args: &Args,
+    session: &mut Session,
+    mut server: Option<&mut Server>,
+    stop: &std::sync::atomic::AtomicBool,
+    began: Instant,
+) {
+    let typed = typed();
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
+    bar.set_style(
+        ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
+    let mut shown = began;
+    let mut moved = began;
+    let over = |length: Nanos| began.elapsed() >= Duration::from_nanos(length.0);
+    while !face::raised(stop)
+        && !args.length.is_some_and(over)
+        && !session.quits()
+        && !session.engine().ended()
+    {
+        match &mut server {
+            Some(server) => server.turn(session, Duration::from_millis(20)),
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+        session.tidy();
+        while let Ok(line) = typed.try_recv() {
+            let said = match session.words(&line) {
+                Ok(value) => quiet_said(&value),
+                Err(error) => error,
+            };
+            bar.suspend(|| face::say(&said));
+        }
+        if session.engine().moved() {
+            moved = Instant::now();
+        } else if moved.elapsed() > Duration::from_secs(2) {
+            bar.suspend(|| face::say("quietcores: the server calls no more: it has gone"));
+            break;
+        }
+        // Somebody who does not look pays nothing, and leaves the levels to the socket.
+        if !bar.is_hidden() && shown.elapsed() > Duration::from_millis(200) {
+            shown = Instant::now();
+            let status = session.status();
+            bar.set_message(line(&status, session, began));
+        }
+    }
+    bar.finish_and_clear();
+}
+
+fn quiet_said(value: &serde_json::Value) -> String {
+    if value.is_null() { "done".to_owned() } else { value.to_string() }
+}
+
+/// Lines that are typed, where standard input is a terminal; else nobody types.
+fn typed() -> mpsc::Receiver<String> {
+    let (say, hear) = mpsc::sync_channel(16);
+    if std::io::stdin().is_terminal() {
+        std::thread::spawn(move || {
+            for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+                if !line.trim().is_empty() && say.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    hear
+}
+
+fn line(status: &Status, session: &Session, began: Instant) -> String {
+    let levels: Vec<String> =
+        status.levels.iter().map(|l| format!("{:>6.1} > {:>6.1} dB", l.input, l.output)).collect();
+    let last = session
+        .xruns()
+        .next_back()
+        .map_or(String::new(), |xrun| format!(", last at {:.1} s", xrun.at.as_secs_f64()));
+    let ratio = status.ratio.map_or(String::new(), |r| format!("  ratio {r:.6}"));
+    format!(
+        "{:>7.1} s  {}\nload p50 {} %  p99 {} %  worst {} [{}]\nxruns {} (missed {}{last})  gone {}{ratio}",
+        began.elapsed().as_secs_f64(),
+        levels.join("  "),
+        status.load.p50,
+        status.load.p99,
+        status.load.worst,
+        bars(&status.load.histogram),
+        status.xruns,
+        status.missed,
+        status.gone,
+    )
+}
+
+/// The load histogram in tenths of a period, each as high as its logarithm; the last is all
+/// beyond the whole period.
+fn bars(histogram: &[u64]) -> String {
+    const HEIGHTS: [char; 8] = ['.', ':', '-', '=', '+', '*', '%', '#'];
+    let mut tenths = [0u64; 11];
+    for (percent, n) in histogram.iter().enumerate() {
+        tenths[(percent / 10).min(10)] += n;
+    }
+    tenths
+        .iter()
+        .map(|n| match n {
+            0 => ' ',
+            n => HEIGHTS[(n.ilog10() as usize).min(HEIGHTS.len() - 1)],
+        })
+        .collect()
+}
+
+fn text(played: &Played) -> String {
+    let status = &played.status;
+    let mut text = format!(
+        "played {} for {:.1} s: {} blocks, {} xruns, {} periods missed\n",
+        played.strip,
+        played.lasted.as_secs_f64(),
+        status.blocks,
+        status.xruns,
+        status.missed
+    );
+    text.push_str(&format!(
+        "DSP load: mean {:.1} %, p50 {} %, p99 {} %, worst block {} at {:.1} s of {}\n",
+        status.load.mean,
+        status.load.p50,
+        status.load.p99,
+        status.load.worst,
+        status.load.worst_at.as_secs_f64(),
+        played.admission.period
+    ));
+    text.push_str(&format!("longest time between two blocks: {}\n", status.between));
+    if status.missed == 0 && played.lasted.0 > 0 {
+        // None seen in T: below 3/T with 95 % confidence.
+        let hours = played.lasted.as_secs_f64() / 3600.0;
+        text.push_str(&format!(
+            "no xrun seen: below {:.1} an hour with 95 % confidence\n",
+            3.0 / hours
+        ));
+    }
+    for xrun in played.xruns.iter().take(20) {
+        text.push_str(&format!("xrun at {:.3} s, {} missed\n", xrun.at.as_secs_f64(), xrun.missed));
+    }
+    if played.xruns.len() > 20 {
+        text.push_str(&format!("... and {} more\n", played.xruns.len() - 20));
+    }
+    let hits: Vec<String> = played
+        .hits
+        .thread
+        .iter()
+        .chain(&played.hits.irqs)
+        .filter(|(_, n)| **n > 0)
+        .map(|(name, n)| format!("{name} {n}"))
+        .collect();
+    if let Some(ticks) = played.hits.ticks {
+        text.push_str(&format!("on its CPU meanwhile: {ticks} ticks\n"));
+    }
+    if !hits.is_empty() {
+        text.push_str(&format!("what hit it: {}\n", hits.join(", ")));
+    }
+    text
+}
+
+#[cfg(feature = "audio")]
+fn list(json: bool) -> anyhow::Result<ExitCode> {
+    use quiet_engine::host::alsa::{Abilities, list};
+    let found = list();
+    if json {
+        face::print_json(&found)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = String::new();
+    for device in &found {
+        text.push_str(&format!("{:<16} {}\n", device.name, device.about));
+        let mut one = |what: &str, abilities: &Option<Abilities>| {
+            let Some(a) = abilities else { return };
+            text.push_str(&format!(
+                "  {what:<9} {}; {}-{} channels; {}-{} frames a second; periods {}-{}; buffers {}-{}\n",
+                a.formats.join(" "),
+                a.channels.0,
+                a.channels.1,
+                a.rates.0,
+                a.rates.1,
+                a.periods.0,
+                a.periods.1,
+                a.buffers.0,
+                a.buffers.1
+            ));
+        };
+        one("playback", &device.playback);
+        one("capture", &device.capture);
+    }
+    if found.is_empty() {
+        text.push_str("no sound card here; `--host null` plays on one that does not exist\n");
+    }
+    face::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}

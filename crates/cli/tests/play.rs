@@ -1,0 +1,289 @@
+//! `play` as a whole: on the card that does not exist, on files, and through its control socket.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use serde_json::Value;
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::{fs::PermissionsExt, net::UnixStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+fn quietcores() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quietcores"));
+    // A long ring: what is tested is not this machine's latency.
+    command.args(["play", "--host", "null", "--mode", "sleep", "--period", "256"]);
+    command.args(["--buffer", "8192"]).stdin(Stdio::null());
+    command
+}
+
+struct Playing {
+    child: Child,
+    socket: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl Playing {
+    fn start(more: &[&str]) -> Playing {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("s.sock");
+        let child = quietcores()
+            .args(["--json", "--control"])
+            .arg(&socket)
+            .arg("--presets")
+            .arg(dir.path().join("presets"))
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let since = Instant::now();
+        while UnixStream::connect(&socket).is_err() {
+            assert!(since.elapsed() < Duration::from_secs(60), "no socket");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Playing { child, socket, _dir: dir }
+    }
+
+    fn client(&self) -> Client {
+        let stream = UnixStream::connect(&self.socket).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Client(BufReader::new(stream))
+    }
+
+    /// Ends it by its own word; what it says of itself.
+    fn quit(mut self) -> Value {
+        // The other clients may still be on their way out.
+        let since = Instant::now();
+        while self.client().ask("{\"do\":\"quit\"}")["ok"] != true {
+            assert!(since.elapsed() < Duration::from_secs(60), "no place at the socket");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let mut text = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        assert!(self.child.wait().unwrap().success());
+        assert!(!self.socket.exists(), "the socket is gone with the program");
+        serde_json::from_str(&text).unwrap()
+    }
+}
+
+impl Drop for Playing {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Client(BufReader<UnixStream>);
+
+impl Client {
+    fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.get_mut().write_all(bytes)
+    }
+
+    fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        // A closed connection is an answer, too.
+        match self.0.read_line(&mut line) {
+            Ok(0) | Err(_) => Value::Null,
+            Ok(_) => serde_json::from_str(&line).unwrap(),
+        }
+    }
+
+    fn ask(&mut self, line: &str) -> Value {
+        if self.send(format!("{line}\n").as_bytes()).is_err() {
+            return Value::Null;
+        }
+        self.hear()
+    }
+}
+
+#[test]
+fn it_plays_and_tells_how_it_went() {
+    let output = quietcores().args(["--for", "300ms", "--control", "none", "--json"]).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let played: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(played["schema"], "quietcores.played/1");
+    assert_eq!((&played["strip"], &played["status"]["period"]), (&"wire".into(), &256.into()));
+    let blocks = played["status"]["blocks"].as_u64().unwrap();
+    let missed = played["status"]["missed"].as_u64().unwrap();
+    // 300 ms of 5.33 ms: every period is accounted for, played or missed.
+    assert!(blocks + missed >= 50, "{blocks} blocks, {missed} missed");
+    assert!(played["hits"]["thread"]["voluntary_switches"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn requests_are_answered_and_what_is_wrong_is_a_sentence() {
+    let playing = Playing::start(&[]);
+    let mode = playing.socket.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "for this user alone");
+    let mut client = playing.client();
+    let stats = client.ask(r#"{"id":"a","do":"stats"}"#);
+    assert_eq!((&stats["ok"], &stats["id"]), (&true.into(), &"a".into()));
+    assert_eq!((&stats["rate"], &stats["mode"]), (&48_000.into(), &"sleep".into()));
+    assert_eq!(client.ask(r#"{"do":"params"}"#)["params"], Value::Array(vec![]));
+    assert_eq!(client.ask(r#"{"do":"bypass","on":true}"#)["ok"], true);
+    assert_eq!(client.ask(r#"{"do":"save","preset":"one two"}"#)["ok"], true);
+    assert_eq!(client.ask(r#"{"do":"bypass","on":false}"#)["ok"], true);
+    assert_eq!(client.ask(r#"{"do":"presets"}"#)["presets"][0], "one two");
+    assert_eq!(client.ask(r#"{"do":"load","preset":"one two"}"#)["ok"], true);
+    assert_eq!(client.ask(r#"{"do":"stats"}"#)["bypass"], true, "as it was saved");
+    for (line, says) in [
+        ("no json", "no JSON"),
+        ("{\"do\":\"fly\"}", "`do` is"),
+        ("{\"do\":\"set\",\"param\":\"x\",\"value\":1}", "no parameters"),
+        ("{\"do\":\"swap\"}", "strip, amp and ir"),
+        ("{\"do\":\"load\",\"preset\":\"../../etc/passwd\"}", "letters"),
+        ("{\"do\":\"load\",\"preset\":\"absent\"}", "no preset"),
+        ("{\"do\":\"swap\",\"strip\":\"/absent.toml\"}", ""),
+    ] {
+        let answer = client.ask(line);
+        assert_eq!(answer["ok"], false, "{line}");
+        assert!(answer["error"].as_str().unwrap().contains(says), "{line}: {answer}");
+    }
+    // A second program finds the socket taken.
+    let mut second = quietcores();
+    let second = second.arg("--control").arg(&playing.socket).args(["--for", "1s"]).output();
+    let second = second.unwrap();
+    assert_eq!(second.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("another program listens"));
+    playing.quit();
+}
+
+#[test]
+fn abuse_of_the_socket_does_not_reach_the_sound() {
+    let playing = Playing::start(&[]);
+    let before = playing.client().ask(r#"{"do":"stats"}"#);
+    // A line without an end, and then a good one.
+    let mut huge = playing.client();
+    huge.send(&vec![b'x'; 1 << 20]).unwrap();
+    let answer = huge.hear();
+    assert!(answer["error"].as_str().unwrap().contains("longer than"), "{answer}");
+    huge.send(b"\n").unwrap();
+    assert_eq!(huge.ask(r#"{"do":"stats"}"#)["ok"], true, "the next line is heard");
+    // Half a line, and gone.
+    playing.client().send(br#"{"do":"qui"#).unwrap();
+    // A request that is sent byte by byte.
+    let mut slow = playing.client();
+    for byte in b"{\"do\":\"params\"}\n" {
+        slow.send(&[*byte]).unwrap();
+    }
+    assert_eq!(slow.hear()["ok"], true);
+    drop((huge, slow));
+    // One that asks and never reads is put out, or made to wait: this end notices by itself.
+    let mut flood = playing.client();
+    flood.0.get_mut().set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    let lines = b"{\"do\":\"stats\"}\n{\n".repeat(1000);
+    let mut pushed = 0;
+    while pushed < 200 && flood.send(&lines).is_ok() {
+        pushed += 1;
+    }
+    drop(flood);
+    // Two thousand come; sixteen at a time are let in, the others hear why not.
+    let mut crowd: Vec<Client> = Vec::new();
+    let mut refused = 0;
+    for n in 0..2000 {
+        let mut client = playing.client();
+        if n % 100 == 0 {
+            let answer = client.ask(r#"{"do":"stats"}"#);
+            if answer["ok"] == true {
+                crowd.push(client);
+            } else {
+                refused += 1;
+            }
+        } else if n % 7 == 0 {
+            let _ = client.send(b"\xff\x00{{{\n");
+        }
+        if crowd.len() > 30 {
+            crowd.clear();
+        }
+    }
+    assert!(!crowd.is_empty() || refused > 0);
+    let held: Vec<Client> = (0..30).map(|_| playing.client()).collect();
+    let mut last = playing.client();
+    let answer = last.hear();
+    assert!(answer.is_null() || answer["error"].as_str().unwrap().contains("16 clients"));
+    drop((held, crowd, last));
+    let played = playing.quit();
+    let status = &played["status"];
+    assert!(status["blocks"].as_u64() > before["blocks"].as_u64(), "it has played on");
+    assert_eq!(status["broken"], 0);
+    assert_eq!(status["dropped_events"], 0);
+}
+
+#[test]
+fn what_lies_in_the_place_of_the_socket_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("mine.txt");
+    std::fs::write(&file, "mine").unwrap();
+    let output = quietcores().arg("--control").arg(&file).args(["--for", "1s"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no socket"));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+    // A socket that nobody listens at is taken over.
+    let stale = dir.path().join("stale.sock");
+    drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
+    let output = quietcores().arg("--control").arg(&stale).args(["--for", "100ms"]).output();
+    assert!(output.unwrap().status.success());
+    assert!(!stale.exists());
+}
+
+#[test]
+fn a_file_goes_through_unchanged() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("in.wav"), dir.path().join("out.wav"));
+    wav(&from, &(0..4800).map(|n| (n * 37 % 65_536 - 32_768) as i16).collect::<Vec<_>>());
+    let output = Command::new(env!("CARGO_BIN_EXE_quietcores"))
+        .args(["play", "--host", "file", "--channels", "1", "--control", "none", "--input"])
+        .arg(&from)
+        .arg("--output")
+        .arg(&to)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let made = std::fs::read(&to).unwrap();
+    let data = made.windows(4).position(|w| w == b"data").unwrap() + 8;
+    let samples: Vec<f32> = made[data..]
+        .chunks_exact(4)
+        .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+        .collect();
+    assert_eq!(samples.len(), 4800);
+    for (n, sample) in samples.iter().enumerate() {
+        assert_eq!(sample * 32_768.0, (n as i32 * 37 % 65_536 - 32_768) as f32);
+    }
+}
+
+/// 16 bits, one channel, 48000 a second.
+fn wav(path: &Path, samples: &[i16]) {
+    let bytes: Vec<u8> = samples.iter().flat_map(|s| s.to_le_bytes()).collect();
+    let mut file = b"RIFF".to_vec();
+    file.extend((36 + bytes.len() as u32).to_le_bytes());
+    file.extend(b"WAVEfmt ");
+    file.extend(16u32.to_le_bytes());
+    file.extend([1, 0, 1, 0]);
+    file.extend(48_000u32.to_le_bytes());
+    file.extend(96_000u32.to_le_bytes());
+    file.extend([2, 0, 16, 0]);
+    file.extend(b"data");
+    file.extend((bytes.len() as u32).to_le_bytes());
+    file.extend(bytes);
+    std::fs::write(path, file).unwrap();
+}
+
+#[test]
+fn nonsense_is_refused_with_the_remedy() {
+    for (args, says) in [
+        (&["--rate", "3"][..], "--rate 48000"),
+        (&["--buffer", "256"], "--buffer 512"),
+        (&["--cpu", "4000"], "online are"),
+        (&["--cable", "5000000"], "the cable delays"),
+        (&["/absent.toml", "--for", "1s"], "absent.toml"),
+    ] {
+        let output = quietcores().args(["--control", "none"]).args(args).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(says), "{args:?}: {said}");
+    }
+}
