@@ -258,7 +258,7 @@ impl Opened {
             #[cfg(feature = "audio")]
             Card::Jack(client) => {
                 let (client, placed) = client.start(stage, place)?;
-                Ok((Running::Jack(client), placed))
+                Ok((Running::Jack(Box::new(client)), placed))
             }
         };
         let (running, placed) = running?;
@@ -344,7 +344,7 @@ fn keep_off(cpus: CpuSet) {
 enum Running {
     Thread(JoinHandle<(Result<()>, Hits)>),
     #[cfg(feature = "audio")]
-    Jack(crate::host::jack::Active),
+    Jack(Box<crate::host::jack::Active>),
 }
 
 /// How often a device that is gone is looked for.

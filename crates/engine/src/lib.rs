@@ -16,6 +16,7 @@ mod player;
 mod shelf;
 mod stages;
 mod status;
+mod strips;
 
 pub use admit::admit;
 pub use clock::Ticks;
@@ -27,3 +28,4 @@ pub use quiet_rt::{Board, Event, LOADS, METERS, Mode, Xrun};
 pub use shelf::{Empty, Loaded, Param, Shelf, Wanted};
 pub use stages::Wire;
 pub use status::status;
+pub use strips::Strips;

@@ -5,7 +5,7 @@ use anyhow::bail;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quiet_engine::{
-    Host, Loaded, Placed, Setup, Shelf, Wait, Wanted, Wish, admit,
+    Host, Loaded, Placed, Setup, Shelf, Strips, Wait, Wanted, Wish, admit,
     control::{Server, Session, private_dir},
     host::null::Cable,
     mode_name, open,
@@ -203,7 +203,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let found = super::buffers::find(&setup, &stop)?;
         (setup.period, setup.buffer) = found;
     }
-    let mut shelf: Box<dyn Shelf> = Box::new(quiet_engine::Empty);
+    if let Some(path) = &args.strip {
+        let shape = Strips::shape(path, args.on.channels)?;
+        (setup.channels, setup.inputs, setup.outputs) = (shape.width, shape.inputs, shape.outputs);
+    }
+    let mut shelf: Box<dyn Shelf> = Box::new(Strips::new(setup.inputs));
     let opened = open(&setup)?;
     let (setting, clock, about) = (opened.setting(), opened.clock(), opened.about.clone());
     let loaded = match &args.strip {

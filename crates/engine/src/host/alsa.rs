@@ -175,8 +175,8 @@ impl Half {
     }
 
     fn silence(&self, frames: usize) {
-        let zero = if self.format == Format::F32 { 0u8 } else { 0 };
-        self.map(frames, |bytes, _| bytes.fill(zero));
+        // Zero bytes are zero in every one of our formats.
+        self.map(frames, |bytes, _| bytes.fill(0));
     }
 }
 

@@ -1,0 +1,178 @@
+//! The shelf of strips that are described in files.
+
+use crate::{
+    Error, Loaded, Param, Result,
+    shelf::{Shelf, Wanted},
+};
+use quiet_dsp::{
+    Setting, Stage,
+    strip::{Description, Shape},
+};
+use std::{
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+/// The largest description that is read.
+const LARGEST: u64 = 1 << 20;
+/// The largest file that a strip may name.
+const LARGEST_FILE: u64 = 512 << 20;
+
+/// Strips by their descriptions; files that they name are looked for beside them.
+#[derive(Clone, Debug, Default)]
+pub struct Strips {
+    inputs: usize,
+    /// What plays now: where from, and the text of it.
+    now: Option<(PathBuf, String)>,
+}
+
+fn read(path: &Path, largest: u64) -> Result<Vec<u8>> {
+    let cannot = |e: std::io::Error| {
+        let text = e.to_string();
+        let text = text.split(" (os error").next().unwrap_or_default();
+        Error::new(format!("cannot read {}: {text}", path.display()))
+    };
+    let file = File::open(path).map_err(cannot)?;
+    if !file.metadata().map_err(cannot)?.is_file() {
+        return Err(Error::new(format!("{} is no regular file", path.display())));
+    }
+    let mut bytes = Vec::new();
+    file.take(largest + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    if bytes.len() as u64 > largest {
+        return Err(Error::new(format!("{} is larger than {largest} bytes", path.display())));
+    }
+    Ok(bytes)
+}
+
+fn parse(path: &Path) -> Result<(Description, String)> {
+    let text = String::from_utf8(read(path, LARGEST)?)
+        .map_err(|_| Error::new(format!("{} is no text in UTF-8", path.display())))?;
+    let description = Description::parse(&text, &path.display().to_string())
+        .map_err(|e| Error::new(e.to_string()))?;
+    Ok((description, text))
+}
+
+impl Strips {
+    /// A shelf for strips that take `inputs` channels.
+    pub fn new(inputs: usize) -> Strips {
+        Strips { inputs, now: None }
+    }
+
+    /// How many channels the strip at `path` takes, gives and needs room for.
+    ///
+    /// # Errors
+    /// A sentence: the file, the line, the remedy.
+    pub fn shape(path: &Path, inputs: usize) -> Result<Shape> {
+        let (description, _) = parse(path)?;
+        description.shape(inputs).map_err(|e| Error::new(e.to_string()))
+    }
+}
+
+/// The text of a strip whose first stage of `kind` names another file.
+fn with(text: &str, kind: &str, file: &Path) -> Result<String> {
+    let mut table: toml::Table = text
+        .parse()
+        .map_err(|e| Error::new(format!("cannot read the strip that sounds again: {e}")))?;
+    let stages = table.get_mut("stage").and_then(toml::Value::as_array_mut);
+    let stage = stages
+        .into_iter()
+        .flatten()
+        .filter_map(toml::Value::as_table_mut)
+        .find(|stage| stage.get("kind").and_then(toml::Value::as_str) == Some(kind))
+        .ok_or_else(|| {
+            Error::new(format!("the strip has no stage of kind `{kind}` to swap; swap the strip"))
+        })?;
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    stage.insert("file".into(), file.to_string_lossy().into_owned().into());
+    Ok(table.to_string())
+}
+
+impl Shelf for Strips {
+    fn load(&mut self, wanted: &Wanted, setting: Setting) -> Result<Loaded> {
+        let nothing = || Error::new("no strip sounds that could be changed: swap a strip in first");
+        let (path, text) = match wanted {
+            Wanted::Strip(path) => (path.clone(), parse(path)?.1),
+            Wanted::Amp(file) => {
+                let (path, text) = self.now.as_ref().ok_or_else(nothing)?;
+                (path.clone(), with(text, "amp", file)?)
+            }
+            Wanted::Ir(file) => {
+                let (path, text) = self.now.as_ref().ok_or_else(nothing)?;
+                (path.clone(), with(text, "ir", file)?)
+            }
+        };
+        let description = Description::parse(&text, &path.display().to_string())
+            .map_err(|e| Error::new(e.to_string()))?;
+        let shape = description.shape(self.inputs).map_err(|e| Error::new(e.to_string()))?;
+        if shape.width > setting.channels {
+            return Err(Error::new(format!(
+                "{} needs {} channels within, and it plays with {}; start again with this strip",
+                path.display(),
+                shape.width,
+                setting.channels
+            )));
+        }
+        let beside = path.parent().map(Path::to_owned).unwrap_or_default();
+        let mut loader =
+            |name: &str| read(&beside.join(name), LARGEST_FILE).map_err(|e| e.to_string());
+        let strip = description
+            .prepare(self.inputs, setting.rate, setting.block, &mut loader)
+            .map_err(|e| Error::new(e.to_string()))?;
+        let params = strip
+            .params()
+            .iter()
+            .map(|param| Param {
+                name: param.name.clone(),
+                unit: format!("{:?}", param.unit).to_lowercase(),
+                low: param.low,
+                high: param.high,
+                value: param.value,
+            })
+            .collect();
+        let name = description
+            .name
+            .clone()
+            .or_else(|| Some(path.file_stem()?.to_string_lossy().into_owned()))
+            .unwrap_or_default();
+        let (notes, latency) = (strip.notes().to_vec(), strip.latency().0);
+        let width = strip.width();
+        let strip: crate::Strip = if width == setting.channels {
+            Box::new(strip)
+        } else {
+            Box::new(Narrow { strip, width })
+        };
+        self.now = Some((path, text));
+        Ok(Loaded { strip, name, params, notes, latency })
+    }
+
+    fn path(&self) -> Option<PathBuf> {
+        self.now.as_ref().map(|now| now.0.clone())
+    }
+}
+
+/// A strip of fewer channels than there is room for: it takes the first ones.
+struct Narrow {
+    strip: quiet_dsp::strip::Strip,
+    width: usize,
+}
+
+impl Stage for Narrow {
+    fn process(&mut self, block: &mut quiet_dsp::Block<'_>) {
+        let frames = block.frames();
+        let own = &mut block.samples()[..self.width * frames];
+        self.strip.process(&mut quiet_dsp::Block::new(own, self.width));
+    }
+
+    fn latency(&self) -> quiet_types::Frames {
+        self.strip.latency()
+    }
+
+    fn reset(&mut self) {
+        self.strip.reset();
+    }
+
+    fn set(&mut self, param: usize, value: f32) -> bool {
+        self.strip.set(param, value)
+    }
+}
