@@ -2,7 +2,8 @@
 
 use anyhow::{Context, bail};
 use quiet_linux::Root;
-use quiet_store::Store;
+use quiet_store::{Filter, Kept, Store};
+use quiet_types::Run;
 use std::{
     io::Read,
     path::{Path, PathBuf},
@@ -62,4 +63,39 @@ pub fn may_replace(path: &Path) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// The runs that are meant by conditions (`kernel=6.17*,label=x`), or by ids, beginnings with `*`
+/// and files, joined by commas.
+///
+/// # Errors
+/// When a condition is none, or one of the named cannot be found or read.
+pub fn runs(store: &Store, text: &str) -> anyhow::Result<Vec<Run>> {
+    let of_filter = |filter: &Filter| -> anyhow::Result<Vec<Run>> {
+        let mut runs = Vec::new();
+        for line in store.index()?.lines(filter, usize::MAX)? {
+            match store.find(&line.id)? {
+                Kept::Run(run) => runs.push(*run),
+                Kept::Proof(_) => {}
+            }
+        }
+        Ok(runs)
+    };
+    let is_file = |part: &str| part.contains('/') || part.ends_with(".json");
+    if text.split(',').all(|part| part.contains('=') && !is_file(part)) {
+        return of_filter(&Filter::parse(text)?);
+    }
+    let mut runs = Vec::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        match part.strip_suffix('*') {
+            Some(beginning) => runs.extend(of_filter(&Filter::ids(beginning))?),
+            None => match store.find(part)? {
+                Kept::Run(run) => runs.push(*run),
+                Kept::Proof(proof) => {
+                    bail!("cannot compare {}: it is a proof, which holds its own verdict", proof.id)
+                }
+            },
+        }
+    }
+    Ok(runs)
 }

@@ -8,20 +8,26 @@
 pub mod causes;
 mod changes;
 pub mod check;
+mod compare;
 pub mod example;
 pub mod foreign;
 mod html;
 mod judge;
+mod predict;
 pub mod stats;
 pub mod svg;
 mod text;
+mod trend;
 pub mod words;
 
 pub use causes::explain;
 pub use changes::changes;
+pub use compare::{compare_runs, compared_junit, compared_tap, compared_text};
 pub use html::{PAGE_MARK, proof_page, runs_page};
 pub use judge::{Judgement, judge_proof, judge_run};
+pub use predict::{Ask, predict, prediction_text};
 pub use text::{Column, Table, explained_text, findings_text, proof_text, run_text, wrap};
+pub use trend::{changes_over_time, history_text};
 
 pub mod machine;
 pub mod plan;

@@ -8,6 +8,14 @@
 //! the median ratio excludes 1, and the exact sign-flip test gives p <= 0.05. The test alone
 //! bounds the rate of false alarms; the interval keeps one wild pair from deciding.
 
+pub mod buffer;
+mod sets;
+pub mod tail;
+#[cfg(test)]
+mod tail_tests;
+
+pub use sets::{compare_sets, sets_suffice};
+
 use quiet_types::proof::{Estimate, Ratio, Verdict};
 
 /// Fewer pairs show nothing: with 5 pairs even 5 equal signs give p = 2/32 > 0.05.
@@ -294,6 +302,19 @@ fn verdict(
         return not(format!("chance alone gives as much in {:.0} % of cases", p_value * 100.0));
     }
     (if high < 0.0 { Verdict::Better } else { Verdict::Worse }, String::new())
+}
+
+/// The chance that a standard normal number is below `z`.
+///
+/// # Source
+/// Abramowitz and Stegun 7.1.26; its error is below 1.5e-7.
+pub fn normal_below(z: f64) -> f64 {
+    let x = z.abs() / std::f64::consts::SQRT_2;
+    let t = 1.0 / (1.0 + 0.327_591_1 * x);
+    let poly = [1.061_405_429, -1.453_152_027, 1.421_413_741, -0.284_496_736, 0.254_829_592];
+    let sum = poly.iter().fold(0.0, |sum, factor| (sum + factor) * t);
+    let upper = sum * (-x * x).exp() / 2.0;
+    if z > 0.0 { 1.0 - upper } else { upper }
 }
 
 /// Nine significant digits: what is written is read back bit for bit, and no digit is pretended.

@@ -11,6 +11,7 @@ pub struct Error {
     object: String,
     why: String,
     kind: Option<io::ErrorKind>,
+    broken: bool,
 }
 
 impl Error {
@@ -19,7 +20,7 @@ impl Error {
         // Without std's " (os error 5)".
         let end = text.find(" (os error").unwrap_or(text.len());
         let (object, why) = (path.display().to_string(), text[..end].to_owned());
-        Error { doing, object, why, kind: Some(source.kind()) }
+        Error { doing, object, why, kind: Some(source.kind()), broken: false }
     }
 
     pub(crate) fn text(
@@ -27,7 +28,7 @@ impl Error {
         object: impl Into<String>,
         why: impl Into<String>,
     ) -> Error {
-        Error { doing, object: object.into(), why: why.into(), kind: None }
+        Error { doing, object: object.into(), why: why.into(), kind: None, broken: false }
     }
 
     /// `bytes` are what was read: one that does not end like JSON was cut short, also where the
@@ -44,7 +45,18 @@ impl Error {
             Category::Syntax => format!("{place}: not JSON: {}", &text[..end]),
             _ => format!("{place}: {}", &text[..end]),
         };
-        Error::text("read", path.display().to_string(), why)
+        let broken = matches!(source.classify(), Category::Syntax | Category::Eof);
+        Error { broken, ..Error::text("read", path.display().to_string(), why) }
+    }
+
+    /// Whether the file is cut short or no JSON at all: nothing can be done with it.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Whether there is no such file.
+    pub fn is_gone(&self) -> bool {
+        self.kind == Some(io::ErrorKind::NotFound)
     }
 
     /// Whether the name is taken already.

@@ -1,13 +1,16 @@
 //! Runs and proofs kept as files: `runs/ID.json` and `proofs/ID/{proof.json,report.html}`.
 //!
 //! Every file is written aside, synced and renamed: a reader sees all of it or nothing, also
-//! after a power cut. What is read is bounded and its schema is checked before it is believed.
+//! after a power cut. An index in SQLite answers questions about many of them, and can be thrown
+//! away at any time. What is read is bounded and its schema is checked before it is believed.
 #![forbid(unsafe_code)]
 
 mod error;
+mod index;
 mod write;
 
 pub use error::Error;
+pub use index::{Filter, Index, line};
 pub use write::{Replace, write_whole};
 
 use quiet_types::{Proof, Run, printable, proof, run};

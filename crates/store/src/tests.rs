@@ -292,3 +292,147 @@ fn a_writer_killed_at_any_moment_leaves_only_whole_files() {
         fs::remove_dir_all(dir.path().join("proofs")).unwrap();
     }
 }
+
+#[test]
+fn the_index_follows_the_files_and_can_be_thrown_away() {
+    let (_dir, store) = store();
+    assert_eq!(store.index().unwrap().count(&Filter::default()).unwrap(), 0);
+    for at in 0..5 {
+        let mut one = run(&format!("2026-{at}"));
+        one.host.release = format!("6.1{at}.0");
+        one.started = format!("2026-11-2{at}T00:00:00.000Z");
+        store.save_run(&one).unwrap();
+    }
+    let all = |store: &Store| store.index().unwrap().lines(&Filter::default(), 100).unwrap();
+    let lines = all(&store);
+    assert_eq!(
+        lines.iter().map(|line| line.id.as_str()).collect::<Vec<_>>(),
+        ["2026-0", "2026-1", "2026-2", "2026-3", "2026-4"]
+    );
+    assert_eq!(
+        lines[2],
+        line(&Run {
+            host: run::Host { release: "6.12.0".into(), ..Default::default() },
+            started: "2026-11-22T00:00:00.000Z".into(),
+            ..run("2026-2")
+        })
+    );
+    let ids = |filter: &str, most| -> Vec<String> {
+        let filter = Filter::parse(filter).unwrap();
+        store
+            .index()
+            .unwrap()
+            .lines(&filter, most)
+            .unwrap()
+            .into_iter()
+            .map(|line| line.id)
+            .collect()
+    };
+    assert_eq!(ids("kernel=6.1[23]*", 9), ["2026-2", "2026-3"]);
+    assert_eq!(ids("since=2026-11-22, until=2026-11-24", 1), ["2026-3"]);
+    assert_eq!(ids("kernel='; drop table runs; --", 9), Vec::<String>::new());
+    assert!(Filter::parse("colour=red").unwrap_err().to_string().contains("is none of id, host"));
+    // A run that is taken away is no longer listed; a broken index is made anew.
+    fs::remove_file(store.dir().join("runs/2026-0.json")).unwrap();
+    assert_eq!(all(&store).len(), 4);
+    for wreck in [
+        b"not a database".to_vec(),
+        fs::read(store.index_path()).unwrap()[..4096].to_vec(),
+        vec![0; 9000],
+    ] {
+        fs::write(store.index_path(), wreck).unwrap();
+        assert_eq!(all(&store)[..], lines[1..]);
+    }
+    assert_eq!(
+        store.rebuild_index().unwrap().lines(&Filter::default(), 9).unwrap()[..],
+        lines[1..]
+    );
+}
+
+#[test]
+fn torn_files_are_set_aside_and_named_and_the_rest_goes_on() {
+    let (_dir, store) = store();
+    for id in ["a", "b", "c", "d"] {
+        store.save_run(&run(id)).unwrap();
+    }
+    let runs = store.dir().join("runs");
+    let whole = fs::read(runs.join("b.json")).unwrap();
+    fs::write(runs.join("b.json"), &whole[..whole.len() / 2]).unwrap();
+    fs::write(runs.join("c.json"), r#"{"schema":"quietcores.run/9"}"#).unwrap();
+    fs::copy(runs.join("a.json"), runs.join("e.json")).unwrap();
+    for round in 0..2 {
+        let index = store.index().unwrap();
+        let ids: Vec<String> =
+            index.lines(&Filter::default(), 9).unwrap().into_iter().map(|line| line.id).collect();
+        assert_eq!(ids, ["a", "d"]);
+        let said: Vec<(&str, bool)> =
+            index.aside().iter().map(|a| (a.name.as_str(), a.moved.is_empty())).collect();
+        let mut said = said;
+        said.sort_unstable();
+        // What is torn is moved once; what is newer, or misnamed, stays and is named each time.
+        let stays = [("c.json", true), ("e.json", true)];
+        let torn = [("b.json", false), stays[0], stays[1]];
+        assert_eq!(said, if round == 0 { &torn[..] } else { &stays[..] });
+    }
+    assert_eq!(fs::read(store.dir().join("aside/b.json")).unwrap(), whole[..whole.len() / 2]);
+}
+
+#[test]
+fn a_link_in_place_of_the_index_is_not_followed() {
+    let (dir, store) = store();
+    store.save_run(&run("one")).unwrap();
+    let victim = dir.path().join("victim");
+    fs::write(&victim, "precious").unwrap();
+    std::os::unix::fs::symlink(&victim, store.index_path()).unwrap();
+    assert_eq!(store.index().unwrap().count(&Filter::default()).unwrap(), 1);
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+}
+
+/// Writes runs, and says of each that it is kept; only when started by the test below.
+#[test]
+fn acknowledging_writer() {
+    use std::io::Write;
+    let Some(dir) = std::env::var_os("QUIETCORES_ACKNOWLEDGING_WRITER") else { return };
+    let store = Store::at(dir);
+    for count in 0u64.. {
+        let id = format!("kept-{}-{count}", std::process::id());
+        store.save_run(&Run { label: "x".repeat(50_000), ..run(&id) }).unwrap();
+        let mut out = io::stderr();
+        writeln!(out, "KEPT {id}").unwrap();
+        let _ = store.index();
+    }
+}
+
+#[test]
+fn a_kill_while_appending_loses_nothing_that_was_acknowledged() {
+    use std::io::{BufRead, BufReader};
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::at(dir.path());
+    let mut acknowledged = Vec::new();
+    for round in 0..6 {
+        let mut writer = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "tests::acknowledging_writer", "--nocapture"])
+            .env("QUIETCORES_ACKNOWLEDGING_WRITER", dir.path())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(writer.stderr.take().unwrap()).lines();
+        for _ in 0..5 + round {
+            let line = said.next().unwrap().unwrap();
+            acknowledged.extend(line.strip_prefix("KEPT ").map(str::to_owned));
+        }
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        acknowledged
+            .extend(said.filter_map(|line| Some(line.ok()?.strip_prefix("KEPT ")?.to_owned())));
+        let index = store.index().unwrap();
+        assert_eq!(index.aside(), []);
+        let lines = index.lines(&Filter::default(), 10_000).unwrap();
+        for id in &acknowledged {
+            assert!(lines.iter().any(|line| line.id == *id), "{id} is lost");
+            load(&dir.path().join(format!("runs/{id}.json"))).unwrap();
+        }
+    }
+    assert!(acknowledged.len() >= 30);
+}

@@ -20,17 +20,23 @@ pub mod chain;
 #[cfg(feature = "std")]
 pub mod check;
 #[cfg(feature = "std")]
+pub mod compared;
+#[cfg(feature = "std")]
 mod cpu_set;
 #[cfg(feature = "std")]
 pub mod explain;
 #[cfg(feature = "std")]
 pub mod finding;
 #[cfg(feature = "std")]
+pub mod history;
+#[cfg(feature = "std")]
 pub mod machine;
 #[cfg(feature = "std")]
 pub mod plan;
 #[cfg(feature = "std")]
 pub mod play;
+#[cfg(feature = "std")]
+pub mod prediction;
 #[cfg(feature = "std")]
 pub mod proof;
 #[cfg(feature = "std")]

@@ -78,3 +78,18 @@ fn the_committed_check_schema_is_that_of_the_type() {
 fn the_committed_explain_schema_is_that_of_the_type() {
     check::<quiet_types::explain::Explained>("explain");
 }
+
+#[test]
+fn the_committed_compared_schema_is_that_of_the_type() {
+    check::<quiet_types::compared::Compared>("compared");
+}
+
+#[test]
+fn the_committed_history_schema_is_that_of_the_type() {
+    check::<quiet_types::history::History>("history");
+}
+
+#[test]
+fn the_committed_prediction_schema_is_that_of_the_type() {
+    check::<quiet_types::prediction::Prediction>("prediction");
+}

@@ -1,0 +1,70 @@
+//! `runs`: the history.
+
+use crate::{face, keep};
+use quiet_store::Filter;
+use quiet_types::history::{History, SCHEMA};
+use std::{path::PathBuf, process::ExitCode};
+
+/// List the runs that are kept, and name what changed between kernels or settings
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  quietcores runs                              the newest 20
+  quietcores runs kernel='6.17*' stress=kernel --all
+  quietcores runs --trend                      \"p99.9 x1.8 since kernel 6.17\"; ends with 1 if something got worse
+  quietcores runs --rebuild                    the index anew, from the runs' own files
+
+Conditions: id, host, kernel, processor, probe, policy, cpus, stress, label, tool, settings, interval,
+since, until. Words may hold * and ?; all conditions hold.")]
+pub struct Args {
+    /// Which runs: NAME=VALUE, several joined by commas or as further words
+    #[arg(value_name = "CONDITION")]
+    filters: Vec<String>,
+    /// How many of the newest to show
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    last: usize,
+    /// Show all of them
+    #[arg(long, conflicts_with = "last")]
+    all: bool,
+    /// Look for changes within series of runs that asked the same
+    #[arg(long)]
+    trend: bool,
+    /// Make the index anew from the runs' own files
+    #[arg(long)]
+    rebuild: bool,
+    /// Keep runs here [default: $XDG_DATA_HOME/quietcores]
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
+    /// Print the result as JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let filter = Filter::parse(&args.filters.join(","))?;
+    let store = keep::store(args.store.as_deref())?;
+    let index = if args.rebuild { store.rebuild_index()? } else { store.index()? };
+    let most = if args.all { usize::MAX } else { args.last };
+    let changes = if args.trend {
+        quiet_report::changes_over_time(&index.lines(&filter, usize::MAX)?)
+    } else {
+        Vec::new()
+    };
+    let history = History {
+        schema: SCHEMA.to_owned(),
+        total: index.count(&filter)?,
+        runs: index.lines(&filter, most)?,
+        changes,
+        aside: index.aside().to_vec(),
+    };
+    if args.json {
+        face::print_json(&history)?;
+    } else {
+        face::print(&quiet_report::history_text(&history, face::width()))?;
+        if args.trend && history.changes.is_empty() {
+            face::say("no change of a series is shown");
+        }
+    }
+    let worse = history.changes.iter().any(|c| c.verdict == quiet_types::proof::Verdict::Worse);
+    Ok(if worse { ExitCode::from(face::FINDINGS) } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,194 @@
+//! Two sets of values that were not taken in pairs: the shift between them, its interval, an
+//! exact test, a verdict.
+//!
+//! The interval of Hodges and Lehmann and the test of Mann and Whitney are one statement seen
+//! from two sides: neither assumes a shape of the distribution, and both are exact for the few
+//! runs that a person makes.
+
+use super::{Comparison, LEVEL, Resolution, Value, estimate, median, tidy};
+use quiet_types::proof::{Estimate, Ratio, Verdict};
+
+/// Above it (runs of one times runs of the other) the normal approximation is used.
+const MOST_EXACT: usize = 10_000;
+
+/// Whether sets of these sizes can show anything: with 3 and 3 even complete separation happens
+/// by chance in one case of ten.
+pub fn sets_suffice(a: usize, b: usize) -> bool {
+    a > 0 && b > 0 && 2.0 * at_most(a, b, 0) <= LEVEL
+}
+
+/// The chance that Mann and Whitney's U of `m` and `n` values of one distribution is `u` or less.
+fn at_most(m: usize, n: usize, u: usize) -> f64 {
+    if m * n > MOST_EXACT {
+        return approximate(m, n, u);
+    }
+    // Coefficients of the Gaussian binomial: the product of (1 - x^(n+i)) / (1 - x^i), i to m.
+    let size = m * n + 1;
+    let mut ways = vec![0.0f64; size];
+    ways[0] = 1.0;
+    for i in 1..=m {
+        for at in (n + i..size).rev() {
+            ways[at] -= ways[at - n - i];
+        }
+        for at in i..size {
+            ways[at] += ways[at - i];
+        }
+    }
+    let all: f64 = ways.iter().sum();
+    (ways.iter().take(u + 1).sum::<f64>() / all).clamp(0.0, 1.0)
+}
+
+fn approximate(m: usize, n: usize, u: usize) -> f64 {
+    let (m, n) = (m as f64, n as f64);
+    let spread = (m * n * (m + n + 1.0) / 12.0).sqrt();
+    super::normal_below((u as f64 + 0.5 - m * n / 2.0) / spread)
+}
+
+/// The largest k for which [D(k), D(mn+1-k)] of the sorted differences holds the shift in 95 % of
+/// cases; 0 where there is none.
+fn cut(m: usize, n: usize) -> usize {
+    // P(U <= k - 1) rises with k.
+    let (mut low, mut high) = (0, m * n / 2);
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        if at_most(m, n, middle - 1) <= LEVEL / 2.0 { low = middle } else { high = middle - 1 }
+    }
+    low
+}
+
+/// Compares two sets of runs, a value each. Lower is better.
+pub fn compare_sets(a: &[Value], b: &[Value], resolution: Resolution) -> Comparison {
+    let (base, other) = (side(a), side(b));
+    let mut shifts: Vec<f64> = a
+        .iter()
+        .flat_map(|a| {
+            b.iter().map(|b| ((b.value + b.half).max(1e-300) / (a.value + a.half).max(1e-300)).ln())
+        })
+        .collect();
+    shifts.sort_unstable_by(f64::total_cmp);
+    let all = shifts.len();
+    let k = cut(a.len().max(1), b.len().max(1));
+    let (low, high) = match k {
+        0 => (shifts.first().copied().unwrap_or(0.0), shifts.last().copied().unwrap_or(0.0)),
+        k => (shifts[k - 1], shifts[all - k]),
+    };
+    let ratio =
+        Ratio { value: tidy(median(&shifts).exp()), low: tidy(low.exp()), high: tidy(high.exp()) };
+    // Ties count against what is to be shown.
+    let below = shifts.iter().filter(|shift| **shift < 0.0).count();
+    let above = shifts.iter().filter(|shift| **shift > 0.0).count();
+    let most = below.max(above);
+    let p = if all == 0 { 1.0 } else { (2.0 * at_most(a.len(), b.len(), all - most)).min(1.0) };
+    let p_value = tidy(p);
+    let not = |why: String| (Verdict::NotShown, why);
+    let finest = resolution.absolute.max(resolution.relative * base.median.max(other.median));
+    let (verdict, note) = if !sets_suffice(a.len(), b.len()) {
+        not(format!(
+            "{} and {} runs cannot tell a change from chance; 4 of each can",
+            a.len(),
+            b.len()
+        ))
+    } else if (base.median - other.median).abs() <= finest {
+        not("the difference is below what can be resolved".to_owned())
+    } else if p_value > LEVEL || (low <= 0.0 && high >= 0.0) {
+        not(format!("chance alone gives as much in {:.0} % of cases", p_value * 100.0))
+    } else {
+        (if high < 0.0 { Verdict::Better } else { Verdict::Worse }, String::new())
+    };
+    Comparison { base, other, ratio, p_value, verdict, note }
+}
+
+/// The median with its interval over all runs; beyond a few hundred runs the exact bootstrap is
+/// no longer worth its time, and order statistics say the same.
+fn side(values: &[Value]) -> Estimate {
+    let plain: Vec<f64> = values.iter().map(|value| value.value).collect();
+    if plain.len() <= 60 {
+        return estimate(&plain);
+    }
+    let mut sorted = plain.clone();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let n = sorted.len() as f64;
+    let half = 0.98 * n.sqrt();
+    let low = ((n / 2.0 - half).floor().max(0.0)) as usize;
+    let high = ((n / 2.0 + half).ceil() as usize).min(sorted.len() - 1);
+    Estimate {
+        median: tidy(median(&plain)),
+        low: tidy(sorted[low]),
+        high: tidy(sorted[high]),
+        runs: plain.into_iter().map(tidy).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Random;
+
+    fn normal(random: &mut Random) -> f64 {
+        let radius = (-2.0 * (1.0 - random.unit()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * random.unit()).cos()
+    }
+
+    fn values(all: &[f64]) -> Vec<Value> {
+        all.iter().map(|value| Value { value: *value, half: 0.5 }).collect()
+    }
+
+    #[test]
+    fn the_distribution_of_u_agrees_with_counting_by_hand() {
+        // 2 and 2: the six orders give U = 0, 1, 2, 2, 3, 4.
+        for (u, chance) in [(0, 1.0), (1, 2.0), (2, 4.0), (3, 5.0), (4, 6.0)] {
+            assert!((at_most(2, 2, u) - chance / 6.0).abs() < 1e-12, "{u}");
+        }
+        // Tables of Mann and Whitney: 5 and 5 have the critical value 2 at 5 %, 10 and 10 have 23.
+        assert_eq!((cut(5, 5), cut(10, 10), cut(8, 8)), (3, 24, 14));
+        assert!(sets_suffice(4, 4) && sets_suffice(3, 5) && !sets_suffice(3, 3));
+        let (exact, near) = (at_most(90, 100, 4000), approximate(90, 100, 4000));
+        assert!((exact - near).abs() < 1e-3, "{exact} and {near}");
+    }
+
+    #[test]
+    fn equal_sets_are_called_different_in_less_than_one_of_twenty() {
+        let mut random = Random::new(1);
+        for (a, b) in [(4, 4), (6, 6), (5, 9), (12, 12)] {
+            let alarms = (0..2000)
+                .filter(|_| {
+                    let mut draw = |n: usize| -> Vec<f64> {
+                        (0..n).map(|_| 2e4 * (0.8 * normal(&mut random)).exp()).collect()
+                    };
+                    let (a, b) = (values(&draw(a)), values(&draw(b)));
+                    compare_sets(&a, &b, Resolution::default()).verdict != Verdict::NotShown
+                })
+                .count();
+            println!("{a} and {b} runs: {alarms} false alarms in 2000");
+            assert!(alarms <= 100 + 2 * 10, "{a} and {b}: {alarms}");
+        }
+    }
+
+    #[test]
+    fn the_interval_covers_the_true_ratio_and_a_change_is_found() {
+        let mut random = Random::new(2);
+        let (mut held, mut found) = (0, 0);
+        for _ in 0..1000 {
+            let mut draw = |by: f64| -> Vec<f64> {
+                (0..6).map(|_| by * 2e4 * (0.4 * normal(&mut random)).exp()).collect()
+            };
+            let (a, b) = (values(&draw(1.0)), values(&draw(0.25)));
+            let got = compare_sets(&a, &b, Resolution::default());
+            held += usize::from((got.ratio.low..=got.ratio.high).contains(&0.25));
+            found += usize::from(got.verdict == Verdict::Better);
+        }
+        println!("held {held}, found {found} of 1000");
+        assert!((940..=985).contains(&held), "{held}");
+        assert!(found > 950, "{found}");
+    }
+
+    #[test]
+    fn one_run_each_shows_nothing_and_zeros_are_no_change() {
+        let one = compare_sets(&values(&[131e3]), &values(&[67e3]), Resolution::default());
+        assert_eq!(one.verdict, Verdict::NotShown);
+        assert_eq!(one.note, "1 and 1 runs cannot tell a change from chance; 4 of each can");
+        let none = compare_sets(&values(&[0.0; 8]), &values(&[0.0; 8]), Resolution::default());
+        assert_eq!((none.verdict, none.p_value), (Verdict::NotShown, 1.0));
+        assert_eq!(compare_sets(&[], &[], Resolution::default()).verdict, Verdict::NotShown);
+    }
+}

@@ -1,0 +1,131 @@
+//! Known answers for the tail.
+
+use super::{Random, tail::*};
+use quiet_types::{Histogram, Nanos};
+
+/// A body below 20 us and one reading in five above, with a GPD tail.
+fn body_and_tail(random: &mut Random, count: usize, shape: f64, scale: f64) -> Histogram {
+    Histogram::of((0..count).map(|_| {
+        let above = random.unit() < 0.2;
+        let ns = if above { 20e3 + draw(random, shape, scale) } else { 5e3 + 15e3 * random.unit() };
+        Nanos(ns as u64)
+    }))
+}
+
+#[test]
+fn known_shapes_and_scales_are_recovered() {
+    for (seed, shape) in [(1, -0.3), (2, 0.0), (3, 0.25), (4, 0.6)] {
+        let mut random = Random::new(seed);
+        let all = body_and_tail(&mut random, 60_000, shape, 30e3);
+        let Tail::Fitted(fit) = tail(&all) else { panic!("{shape}: {:?}", tail(&all)) };
+        assert!((fit.shape - shape).abs() < 3.0 * fit.shape_error + 0.02, "{shape}: {fit:?}");
+        // The scale grows with the threshold: back to 20 us.
+        let scale = fit.scale - fit.shape * (fit.threshold - 20e3);
+        assert!((scale / 30e3 - 1.0).abs() < 0.15, "{shape}: {scale}");
+        assert!(fit.shape_error < 0.1 && fit.goodness >= 0.05);
+        assert_eq!(fit.end().is_some(), shape < 0.0);
+    }
+}
+
+#[test]
+fn the_interval_of_a_level_holds_the_truth_about_as_often_as_it_says() {
+    let (mut held, mut fitted) = (0, 0);
+    let mut random = Random::new(11);
+    let (shape, scale) = (0.15, 30e3);
+    // One reading in a million: one of 200 000 in the tail.
+    let truth = 20e3 + scale * (2e5f64.powf(shape) - 1.0) / shape;
+    for _ in 0..60 {
+        let all = body_and_tail(&mut random, 12_000, shape, scale);
+        if let Tail::Fitted(fit) = tail(&all) {
+            fitted += 1;
+            let level = fit.level(1e6).unwrap();
+            assert!(level.low <= level.value && level.value <= level.high);
+            held += u32::from((level.low..=level.high).contains(&truth));
+        }
+    }
+    println!("{fitted} of 60 fitted, {held} intervals held the level");
+    assert!(fitted >= 45, "{fitted}");
+    assert!(f64::from(held) >= 0.88 * f64::from(fitted), "{held} of {fitted}");
+}
+
+#[test]
+fn a_mixture_has_no_fit_until_it_is_split_by_cause() {
+    let mut random = Random::new(5);
+    // Ticks of 5 us and a host that takes 4 ms now and then: nothing between.
+    let ticks =
+        Histogram::of((0..50_000).map(|_| Nanos((20e3 + draw(&mut random, -0.1, 2e3)) as u64)));
+    let host = Histogram::of((0..400).map(|_| Nanos((4e6 + draw(&mut random, 0.0, 1e6)) as u64)));
+    let mut all = ticks.clone();
+    all.merge(&host);
+    assert!(matches!(tail(&all), Tail::NoFit(_)), "{:?}", tail(&all));
+    let part = |name: &str, all: &Histogram, from: f64| match tail_from(all, from) {
+        // 100 s were measured.
+        Tail::Fitted(fit) => {
+            let (readings, a_second) = (all.clone(), all.count as f64 / 100.0);
+            Cause { name: name.to_owned(), fit: *fit, readings, a_second }
+        }
+        Tail::NoFit(why) => panic!("{name}: {why}"),
+    };
+    let mixture = Mixture { parts: vec![part("tick", &ticks, 0.9), part("host", &host, 0.0)] };
+    // The host alone reaches so far: 4 times a second, e^-x of a millisecond each.
+    let truth = 4e6 + 1e6 * (4.0f64 * 3600.0).ln();
+    let level = mixture.level(3600.0).unwrap();
+    assert!((level / truth - 1.0).abs() < 0.25, "{level} for {truth}");
+    let at_five = mixture.a_second(5e6);
+    assert!((at_five - 4.0 * (-1.0f64).exp()).abs() < 0.3, "{at_five}");
+}
+
+#[test]
+fn too_few_readings_and_too_coarse_ones_have_no_fit() {
+    let few = Histogram::of((0..400u64).map(Nanos));
+    let Tail::NoFit(why) = tail(&few) else { panic!() };
+    assert_eq!(why, "400 readings; a tail needs 500 or more");
+    let coarse = Histogram::of((0..5000u64).map(|n| Nanos(1000 * (n % 4))));
+    assert!(matches!(tail(&coarse), Tail::NoFit(_)));
+    assert!(matches!(tail(&Histogram::default()), Tail::NoFit(_)));
+}
+
+#[test]
+fn percentile_intervals_hold_the_truth_as_often_as_they_say() {
+    let mut random = Random::new(8);
+    for (q, count) in [(0.5, 500), (0.99, 2000), (0.999, 20_000)] {
+        let truth = -1e5 * (1.0f64 - q).ln();
+        let held = (0..300)
+            .filter(|_| {
+                let draws = (0..count).map(|_| Nanos(draw(&mut random, 0.0, 1e5) as u64));
+                let level = percentile(&Histogram::of(draws), q).unwrap();
+                (level.low..=level.high).contains(&truth)
+            })
+            .count();
+        println!("p{q} of {count}: {held} of 300 held");
+        // Bucket edges widen it a little.
+        assert!((273..=300).contains(&held), "{q}: {held}");
+    }
+    // 100 readings say nothing from above about the 999th of 1000.
+    let hundred = Histogram::of((1..=100u64).map(Nanos));
+    assert_eq!(percentile(&hundred, 0.999).unwrap().high, f64::INFINITY);
+}
+
+#[test]
+fn a_claim_holds_is_broken_or_tells_the_time_that_it_still_needs() {
+    // None seen: 3 times the claimed time.
+    assert!((most_likely_rate(0) - 2.9957).abs() < 1e-3);
+    assert!((most_likely_rate(3) - 7.7537).abs() < 1e-3);
+    assert_eq!(claim(0, 3.1 * 3600.0, 3600.0).verdict, Shown::Holds);
+    let Shown::Needs(more) = claim(0, 600.0, 3600.0).verdict else { panic!() };
+    assert!((more - (2.9957 * 3600.0 - 600.0)).abs() < 2.0, "{more}");
+    assert_eq!(claim(9, 3600.0, 3600.0).verdict, Shown::Broken);
+    assert!(matches!(claim(1, 3600.0, 3600.0).verdict, Shown::Needs(_)));
+}
+
+#[test]
+fn the_gamma_function_agrees_with_tables() {
+    for (a, x, truth) in [
+        (0.5, 1.920_729_4, 0.95),
+        (1.0, 1.0, 0.632_120_56),
+        (5.0, 2.0, 0.052_653),
+        (10.0, 12.0, 0.757_608),
+    ] {
+        assert!((gamma_below(a, x) - truth).abs() < 1e-5, "{a} {x}: {}", gamma_below(a, x));
+    }
+}

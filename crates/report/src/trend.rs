@@ -1,0 +1,267 @@
+//! The history of runs: what changed within a series when the kernel or a setting did.
+
+use crate::{
+    stats::{self, Resolution, Value},
+    text::{Column, Table, wrap},
+    words,
+};
+use quiet_types::{
+    Nanos,
+    history::{Change, History, Line},
+    printable,
+    proof::{Unit, Verdict},
+};
+use std::{collections::BTreeMap, fmt::Write};
+
+/// A history tests many stretches: one false alarm in a hundred each, not in twenty.
+const LEVEL: f64 = 0.01;
+/// Runs of a stretch that are looked at: those nearest to the change.
+const NEAREST: usize = 40;
+/// Width of a bucket, as a part of its value.
+const BUCKET: f64 = 1.0 / 64.0;
+
+type Take = fn(&Line) -> Option<Value>;
+
+/// The figures of a line that are followed.
+const FIGURES: [(&str, Unit, Take); 3] = [
+    ("p99", Unit::Nanoseconds, |line| time(line.p99)),
+    ("p99.9", Unit::Nanoseconds, |line| time(line.p99_9)),
+    ("beyond", Unit::Share, |line| {
+        let half = 0.5 / line.readings.max(1) as f64;
+        (line.readings > 0).then_some(Value { value: line.beyond, half })
+    }),
+];
+
+fn time(value: Option<Nanos>) -> Option<Value> {
+    value.map(|value| Value { value: value.0 as f64, half: 0.5 })
+}
+
+/// What the runs of one series have in common: the question, and the machine.
+fn series(line: &Line) -> String {
+    let interval =
+        if line.probe == "wakeup" { format!(" {}", line.interval) } else { String::new() };
+    let stress =
+        if line.stress == "none" { String::new() } else { format!(", stress {}", line.stress) };
+    let tool = if line.tool == "quietcores" { String::new() } else { format!(", {}", line.tool) };
+    format!(
+        "{} {}{interval}, CPU {}, {}{stress}{tool}",
+        line.host, line.probe, line.cpus, line.policy
+    )
+}
+
+/// The changes of every series, by the time of the first run after.
+///
+/// A series is cut where the kernel or the settings that were read back change; each stretch is
+/// compared with the one before it. Lines in the order of time.
+pub fn changes_over_time(lines: &[Line]) -> Vec<Change> {
+    let mut all: BTreeMap<String, Vec<&Line>> = BTreeMap::new();
+    for line in lines {
+        all.entry(series(line)).or_default().push(line);
+    }
+    let mut changes: Vec<(String, Change)> = Vec::new();
+    for (series, lines) in &all {
+        let state = |line: &&Line| (line.kernel.clone(), line.settings.clone());
+        let stretches: Vec<&[&Line]> = lines.chunk_by(|a, b| state(a) == state(b)).collect();
+        for two in stretches.windows(2) {
+            let (Some(before), Some(first)) = (two[0].last(), two[1].first()) else { continue };
+            let since = if before.kernel != first.kernel {
+                format!("kernel {}", first.kernel)
+            } else {
+                format!("settings {}", first.settings)
+            };
+            let old = &two[0][two[0].len().saturating_sub(NEAREST)..];
+            let new = &two[1][..two[1].len().min(NEAREST)];
+            for (figure, unit, take) in FIGURES {
+                if let Some(change) = change(series, &since, figure, unit, take, old, new) {
+                    changes.push((first.started.clone(), change));
+                }
+            }
+        }
+    }
+    changes.sort_by(|a, b| a.0.cmp(&b.0));
+    changes.into_iter().map(|(_, change)| change).collect()
+}
+
+fn change(
+    series: &str,
+    since: &str,
+    figure: &str,
+    unit: Unit,
+    take: Take,
+    old: &[&Line],
+    new: &[&Line],
+) -> Option<Change> {
+    let values = |lines: &[&Line]| lines.iter().map(|line| take(line)).collect::<Option<Vec<_>>>();
+    let (a, b) = (values(old)?, values(new)?);
+    let smallest = a.iter().chain(&b).map(|v| v.half).fold(0.0, f64::max) * 2.0;
+    let relative = if unit == Unit::Nanoseconds { BUCKET } else { 0.0 };
+    let found = stats::compare_sets(&a, &b, Resolution { absolute: smallest, relative });
+    if found.verdict == Verdict::NotShown || found.p_value > LEVEL {
+        return None;
+    }
+    let sentence = format!("{figure} {} since {since}", words::ratio(found.ratio.value));
+    Some(Change {
+        series: series.to_owned(),
+        figure: figure.to_owned(),
+        unit,
+        since: since.to_owned(),
+        first: new.first().map(|line| line.id.clone()).unwrap_or_default(),
+        before: found.base.median,
+        after: found.other.median,
+        ratio: found.ratio,
+        verdict: found.verdict,
+        p_value: found.p_value,
+        sentence,
+    })
+}
+
+/// The history as text, at most `width` columns wide.
+pub fn history_text(history: &History, width: usize) -> String {
+    let width = width.max(20);
+    let mut text = String::new();
+    let shown = |time: Option<Nanos>| time.map_or("-".to_owned(), |time| time.to_string());
+    let mut table = Table::new([
+        Column::Left("started"),
+        Column::Left("id"),
+        Column::Left("kernel"),
+        Column::Left("cpus"),
+        Column::Left("policy"),
+        Column::Left("stress"),
+        Column::Right("p50"),
+        Column::Right("p99"),
+        Column::Right("p99.9"),
+        Column::Right("max"),
+        Column::Right("missed"),
+    ]);
+    for line in &history.runs {
+        let label = if line.label.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", printable(&line.label, 20))
+        };
+        let started = line.started.get(..16).map_or("undated".to_owned(), |s| s.replace('T', " "));
+        table.row([
+            started,
+            format!(
+                "{}{label}",
+                printable(line.id.split_once('-').map_or(line.id.as_str(), |(_, rest)| rest), 30)
+            ),
+            printable(&line.kernel, 18),
+            line.cpus.clone(),
+            line.policy.clone(),
+            printable(&line.stress, 16),
+            shown(line.p50),
+            shown(line.p99),
+            shown(line.p99_9),
+            shown(line.max),
+            words::count(line.missed),
+        ]);
+    }
+    if history.runs.is_empty() {
+        text.push_str("no runs\n");
+    } else {
+        text.push_str(&table.text(width));
+    }
+    if (history.runs.len() as u64) < history.total {
+        let _ = writeln!(
+            text,
+            "the newest {} of {} runs",
+            history.runs.len(),
+            words::count(history.total)
+        );
+    }
+    if !history.changes.is_empty() {
+        text.push('\n');
+        for change in &history.changes {
+            let show = |value| words::value(change.unit, value);
+            let line = format!(
+                "{}: {} (from {} to {}, p {}; first {}; {})",
+                change.verdict,
+                change.sentence,
+                show(change.before),
+                show(change.after),
+                words::p_value(change.p_value),
+                change.first,
+                change.series
+            );
+            let _ = writeln!(text, "{}", wrap(&printable(&line, 600), width, 2));
+        }
+    }
+    for aside in &history.aside {
+        let what = if aside.moved.is_empty() {
+            format!("left out: {}: {}", aside.name, aside.why)
+        } else {
+            format!("set aside: {} -> {}: {}", aside.name, aside.moved, aside.why)
+        };
+        let _ = writeln!(text, "{}", wrap(&printable(&what, 600), width, 2));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Random;
+
+    fn lines(kernels: &[(&str, usize, f64)]) -> Vec<Line> {
+        let mut random = Random::new(9);
+        let mut all = Vec::new();
+        for (kernel, count, level) in kernels {
+            for _ in 0..*count {
+                let at = all.len();
+                let mut draw =
+                    |level: f64| Some(Nanos((level * (0.85 + 0.3 * random.unit())) as u64));
+                all.push(Line {
+                    id: format!("run-{at:04}"),
+                    started: format!("2026-11-21T{:02}:{:02}:00.000Z", at / 60, at % 60),
+                    host: "box".into(),
+                    kernel: (*kernel).into(),
+                    probe: "wakeup".into(),
+                    policy: "fifo 90".into(),
+                    cpus: "1".into(),
+                    stress: "none".into(),
+                    tool: "quietcores".into(),
+                    readings: 10_000,
+                    p50: draw(8e3),
+                    p99: draw(30e3),
+                    p99_9: draw(*level),
+                    ..Line::default()
+                });
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn a_regression_is_named_with_the_kernel_that_brought_it() {
+        let all = lines(&[("6.16", 12, 100e3), ("6.17", 12, 180e3), ("6.18", 12, 178e3)]);
+        let changes = changes_over_time(&all);
+        assert_eq!(changes.len(), 1, "{changes:?}");
+        let change = &changes[0];
+        assert_eq!((change.figure.as_str(), change.verdict), ("p99.9", Verdict::Worse));
+        assert!(
+            change.sentence.starts_with("p99.9 x1.")
+                && change.sentence.ends_with("since kernel 6.17")
+        );
+        assert_eq!(change.first, "run-0012");
+        let history = History { total: 36, runs: all, changes, ..History::default() };
+        assert!(history_text(&history, 120).contains("worse: p99.9 x1."));
+    }
+
+    #[test]
+    fn a_few_runs_name_nothing_and_back_again_is_a_change_too() {
+        assert_eq!(changes_over_time(&lines(&[("6.16", 4, 100e3), ("6.17", 4, 900e3)])), []);
+        let back = lines(&[("6.16", 8, 100e3), ("6.17", 8, 300e3), ("6.16", 8, 100e3)]);
+        let verdicts: Vec<Verdict> = changes_over_time(&back).iter().map(|c| c.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Worse, Verdict::Better]);
+    }
+
+    #[test]
+    fn other_questions_are_other_series() {
+        let mut all = lines(&[("6.16", 8, 100e3), ("6.17", 8, 300e3)]);
+        for line in &mut all[8..] {
+            line.stress = "kernel".into();
+        }
+        assert_eq!(changes_over_time(&all), []);
+    }
+}

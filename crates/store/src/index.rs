@@ -1,0 +1,487 @@
+//! An index of the runs, in SQLite. The runs' own files stay the truth: the index is brought up
+//! to date from them whenever it is opened, and can be thrown away at any time.
+
+use crate::{Error, Kept, Store, load};
+use quiet_types::{
+    Run,
+    history::{Aside, Line},
+    machine::Policy,
+    run::Probe,
+};
+use rusqlite::{Connection, OpenFlags, Row, ToSql, params, types::Value};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+/// Another layout is thrown away and built anew.
+const LAYOUT: i64 = 1;
+
+const TABLE: &str = "
+create table if not exists runs (
+    id text primary key, size integer, written integer,
+    started text, host text, kernel text, processor text, probe text, interval integer, policy text,
+    cpus text, stress text, label text, tool text, settings text, lasted integer, readings integer,
+    missed integer, p50 integer, p99 integer, p99_9 integer, max integer, beyond real
+) without rowid;
+create index if not exists by_start on runs (started, id);
+create table if not exists bad (
+    name text primary key, size integer, written integer, why text
+) without rowid;
+";
+
+/// The index of a store, up to date with its files.
+#[derive(Debug)]
+pub struct Index {
+    db: Connection,
+    aside: Vec<Aside>,
+}
+
+/// Which runs: conditions on the fields of [`Line`].
+///
+/// `kernel=6.17*`, `probe=wakeup`, `since=2026-11-01`; several are joined by commas and all hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    conditions: Vec<(&'static str, String)>,
+}
+
+/// Names of conditions, and the SQL of each.
+const CONDITIONS: [(&str, &str); 14] = [
+    ("id", "id glob ?"),
+    ("host", "host glob ?"),
+    ("kernel", "kernel glob ?"),
+    ("processor", "processor glob ?"),
+    ("probe", "probe glob ?"),
+    ("policy", "policy glob ?"),
+    ("cpus", "cpus = ?"),
+    ("stress", "stress glob ?"),
+    ("label", "label glob ?"),
+    ("tool", "tool glob ?"),
+    ("settings", "settings glob ?"),
+    ("since", "started >= ?"),
+    ("until", "started < ?"),
+    ("interval", "interval = ?"),
+];
+
+impl Filter {
+    /// Reads `kernel=6.17*,probe=wakeup`.
+    ///
+    /// # Errors
+    /// When a condition has no `=`, or a name that is none.
+    pub fn parse(text: &str) -> Result<Filter, Error> {
+        let mut filter = Filter::default();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let wrong = |why: String| Error::text("understand the filter", part, why);
+            let (name, value) =
+                part.split_once('=').ok_or_else(|| wrong("write NAME=VALUE".to_owned()))?;
+            let known = CONDITIONS.iter().find(|(known, _)| *known == name.trim());
+            let Some((_, sql)) = known else {
+                let names: Vec<&str> = CONDITIONS.iter().map(|(name, _)| *name).collect();
+                return Err(wrong(format!("`{name}` is none of {}", names.join(", "))));
+            };
+            let mut value = value.trim().to_owned();
+            if name.trim() == "interval" {
+                let time: quiet_types::Nanos = value
+                    .parse()
+                    .map_err(|e: quiet_types::ParseDurationError| wrong(e.to_string()))?;
+                value = time.0.to_string();
+            }
+            filter.conditions.push((sql, value));
+        }
+        Ok(filter)
+    }
+
+    /// With the runs whose ids begin so.
+    pub fn ids(beginning: &str) -> Filter {
+        Filter { conditions: vec![("id glob ?", format!("{beginning}*"))] }
+    }
+
+    fn sql(&self) -> (String, Vec<Value>) {
+        let parts: Vec<&str> = self.conditions.iter().map(|(sql, _)| *sql).collect();
+        let whole = if parts.is_empty() { "1".to_owned() } else { parts.join(" and ") };
+        let values = self.conditions.iter().map(|(sql, value)| match value.parse::<i64>() {
+            Ok(number) if sql.starts_with("interval") => Value::Integer(number),
+            _ => Value::Text(value.clone()),
+        });
+        (whole, values.collect())
+    }
+}
+
+impl Store {
+    /// Where the index lies.
+    pub fn index_path(&self) -> PathBuf {
+        self.dir.join("index.sqlite")
+    }
+
+    /// Opens the index and brings it up to date. Files that are cut short or no JSON are put into
+    /// `aside/` and named; all others go on. An index that is broken is built anew; where none can
+    /// be written, it is held in memory.
+    ///
+    /// # Errors
+    /// When the runs cannot be listed.
+    pub fn index(&self) -> Result<Index, Error> {
+        self.open(false)
+    }
+
+    /// The same, from the files alone.
+    ///
+    /// # Errors
+    /// When the runs cannot be listed.
+    pub fn rebuild_index(&self) -> Result<Index, Error> {
+        self.open(true)
+    }
+
+    fn open(&self, anew: bool) -> Result<Index, Error> {
+        let db = if anew { None } else { self.connect(false) };
+        let db = db.or_else(|| self.connect(true));
+        let db = match db {
+            Some(db) => db,
+            None => memory().map_err(|e| broken(&self.dir, &e))?,
+        };
+        let mut index = Index { db, aside: Vec::new() };
+        match index.bring_up_to_date(self) {
+            Ok(()) => Ok(index),
+            Err(Trouble::Store(error)) => Err(error),
+            // Damaged, locked by somebody who does not end, or on a full disk: do without.
+            Err(Trouble::Sql) => {
+                let mut index = Index {
+                    db: self
+                        .connect(true)
+                        .map_or_else(memory, Ok)
+                        .map_err(|e| broken(&self.dir, &e))?,
+                    aside: Vec::new(),
+                };
+                if let Err(Trouble::Store(error)) = index.bring_up_to_date(self) {
+                    return Err(error);
+                }
+                Ok(index)
+            }
+        }
+    }
+
+    fn connect(&self, anew: bool) -> Option<Connection> {
+        // No link is followed: a program of root's may index a user's store.
+        let dir = self.dir.canonicalize().ok()?;
+        let path = dir.join("index.sqlite");
+        if anew {
+            for name in
+                ["index.sqlite", "index.sqlite-wal", "index.sqlite-shm", "index.sqlite-journal"]
+            {
+                let _ = fs::remove_file(dir.join(name));
+            }
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let db = Connection::open_with_flags(path, flags).ok()?;
+        prepare(&db).ok()?;
+        Some(db)
+    }
+}
+
+fn broken(dir: &Path, error: &rusqlite::Error) -> Error {
+    Error::text("index", dir.display().to_string(), error.to_string())
+}
+
+fn memory() -> rusqlite::Result<Connection> {
+    let db = Connection::open_in_memory()?;
+    prepare(&db)?;
+    Ok(db)
+}
+
+/// It can be rebuilt, so it need not survive a power cut: `synchronous = off`.
+fn prepare(db: &Connection) -> rusqlite::Result<()> {
+    db.busy_timeout(std::time::Duration::from_secs(5))?;
+    db.execute_batch("pragma synchronous = off; pragma trusted_schema = off;")?;
+    let layout: i64 = db.query_row("pragma user_version", [], |row| row.get(0))?;
+    if layout != LAYOUT {
+        db.execute_batch("drop table if exists runs; drop table if exists bad;")?;
+        db.execute_batch(TABLE)?;
+        db.pragma_update(None, "user_version", LAYOUT)?;
+    }
+    // Reads a page of each: a file that is none, or cut short, says so here.
+    db.query_row("select count(*) from runs, bad where runs.id = bad.name", [], |_| Ok(()))
+}
+
+enum Trouble {
+    Sql,
+    Store(Error),
+}
+
+impl From<rusqlite::Error> for Trouble {
+    fn from(_: rusqlite::Error) -> Trouble {
+        Trouble::Sql
+    }
+}
+
+/// Size and time of the last write: whether a file is the one that was read.
+type Stamp = (i64, i64);
+
+impl Index {
+    fn bring_up_to_date(&mut self, store: &Store) -> Result<(), Trouble> {
+        let dir = store.dir.join("runs");
+        let mut known = self.stamps("select id, size, written from runs")?;
+        let mut bad = self.stamps("select name, size, written from bad")?;
+        let change = self.db.transaction()?;
+        for name in crate::names(&dir).map_err(Trouble::Store)? {
+            let Some(id) = name.strip_suffix(".json").filter(|id| crate::is_id(id)) else {
+                continue;
+            };
+            let path = dir.join(&name);
+            let Ok(meta) = fs::metadata(&path) else { continue };
+            let written = meta.mtime().wrapping_mul(1_000_000_000).wrapping_add(meta.mtime_nsec());
+            let stamp = (meta.size() as i64, written);
+            if known.remove(id) == Some(stamp) {
+                continue;
+            }
+            if bad.remove(id) == Some(stamp) {
+                let why: String =
+                    change
+                        .query_row("select why from bad where name = ?", [id], |row| row.get(0))?;
+                self.aside.push(Aside { name, why, moved: String::new() });
+                continue;
+            }
+            match load(&path) {
+                Ok(Kept::Run(run)) if run.id == id => insert(&change, stamp, &line(&run))?,
+                Ok(kept) => {
+                    let why = format!("it holds {}, which is another id", kept.id());
+                    note_bad(&change, &mut self.aside, id, &name, stamp, why)?;
+                }
+                Err(error) if error.is_broken() => {
+                    let why = error.to_string();
+                    match set_aside(&store.dir, &path, &name) {
+                        Some(moved) => self.aside.push(Aside { name, why, moved }),
+                        None => note_bad(&change, &mut self.aside, id, &name, stamp, why)?,
+                    }
+                }
+                // Gone meanwhile: whoever took it away knows.
+                Err(error) if error.is_gone() => {}
+                Err(error) => {
+                    note_bad(&change, &mut self.aside, id, &name, stamp, error.to_string())?
+                }
+            }
+        }
+        for id in known.keys() {
+            change.execute("delete from runs where id = ?", [id])?;
+        }
+        for name in bad.keys() {
+            change.execute("delete from bad where name = ?", [name])?;
+        }
+        change.commit()?;
+        Ok(())
+    }
+
+    fn stamps(&self, sql: &str) -> rusqlite::Result<HashMap<String, Stamp>> {
+        let mut query = self.db.prepare(sql)?;
+        let rows = query.query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?;
+        rows.collect()
+    }
+
+    /// Files that are no run (any more), found when the index was opened.
+    pub fn aside(&self) -> &[Aside] {
+        &self.aside
+    }
+
+    /// How many runs there are.
+    ///
+    /// # Errors
+    /// When the index cannot be read.
+    pub fn count(&self, filter: &Filter) -> Result<u64, Error> {
+        let (condition, values) = filter.sql();
+        let sql = format!("select count(*) from runs where {condition}");
+        let count =
+            self.db.query_row(&sql, rusqlite::params_from_iter(values), |row| row.get::<_, i64>(0));
+        count
+            .map(|count| count as u64)
+            .map_err(|e| Error::text("query", "the index", e.to_string()))
+    }
+
+    /// The newest runs, at most `most`, oldest first.
+    ///
+    /// # Errors
+    /// When the index cannot be read.
+    pub fn lines(&self, filter: &Filter, most: usize) -> Result<Vec<Line>, Error> {
+        let (condition, mut values) = filter.sql();
+        values.push(Value::Integer(i64::try_from(most).unwrap_or(i64::MAX)));
+        let sql = format!(
+            "select id, started, host, kernel, processor, probe, interval, policy, cpus, stress, \
+             label, tool, settings, lasted, readings, missed, p50, p99, p99_9, max, beyond \
+             from runs where {condition} order by started desc, id desc limit ?"
+        );
+        let read = || -> rusqlite::Result<Vec<Line>> {
+            let mut query = self.db.prepare(&sql)?;
+            let rows = query.query_map(rusqlite::params_from_iter(values.clone()), from_row)?;
+            let mut lines = rows.collect::<rusqlite::Result<Vec<Line>>>()?;
+            lines.reverse();
+            Ok(lines)
+        };
+        read().map_err(|e| Error::text("query", "the index", e.to_string()))
+    }
+}
+
+fn note_bad(
+    db: &Connection,
+    aside: &mut Vec<Aside>,
+    id: &str,
+    name: &str,
+    stamp: Stamp,
+    why: String,
+) -> rusqlite::Result<()> {
+    db.execute(
+        "insert or replace into bad values (?, ?, ?, ?)",
+        params![id, stamp.0, stamp.1, why],
+    )?;
+    aside.push(Aside { name: name.to_owned(), why, moved: String::new() });
+    Ok(())
+}
+
+/// Moves a broken file out of the way; `None` where it cannot be moved.
+fn set_aside(dir: &Path, path: &Path, name: &str) -> Option<String> {
+    let aside = dir.join("aside");
+    fs::create_dir_all(&aside).ok()?;
+    for count in 0..100 {
+        let to = aside.join(if count == 0 { name.to_owned() } else { format!("{name}.{count}") });
+        let flags = rustix::fs::RenameFlags::NOREPLACE;
+        match rustix::fs::renameat_with(rustix::fs::CWD, path, rustix::fs::CWD, &to, flags) {
+            Ok(()) => return Some(to.display().to_string()),
+            Err(rustix::io::Errno::EXIST) => {}
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+fn insert(db: &Connection, stamp: Stamp, line: &Line) -> rusqlite::Result<()> {
+    let ns = |time: Option<quiet_types::Nanos>| time.map(|time| time.0 as i64);
+    let values: [&dyn ToSql; 23] = [
+        &line.id,
+        &stamp.0,
+        &stamp.1,
+        &line.started,
+        &line.host,
+        &line.kernel,
+        &line.processor,
+        &line.probe,
+        &(line.interval.0 as i64),
+        &line.policy,
+        &line.cpus,
+        &line.stress,
+        &line.label,
+        &line.tool,
+        &line.settings,
+        &(line.lasted.0 as i64),
+        &(line.readings as i64),
+        &(line.missed as i64),
+        &ns(line.p50),
+        &ns(line.p99),
+        &ns(line.p99_9),
+        &ns(line.max),
+        &line.beyond,
+    ];
+    let mut query = db.prepare_cached(
+        "insert or replace into runs values (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+    )?;
+    query.execute(&values[..]).map(|_| ())
+}
+
+fn from_row(row: &Row<'_>) -> rusqlite::Result<Line> {
+    let ns = |at: usize| -> rusqlite::Result<Option<quiet_types::Nanos>> {
+        Ok(row.get::<_, Option<i64>>(at)?.map(|ns| quiet_types::Nanos(ns as u64)))
+    };
+    let count = |at: usize| row.get::<_, i64>(at).map(|count| count as u64);
+    Ok(Line {
+        id: row.get(0)?,
+        started: row.get(1)?,
+        host: row.get(2)?,
+        kernel: row.get(3)?,
+        processor: row.get(4)?,
+        probe: row.get(5)?,
+        interval: quiet_types::Nanos(count(6)?),
+        policy: row.get(7)?,
+        cpus: row.get(8)?,
+        stress: row.get(9)?,
+        label: row.get(10)?,
+        tool: row.get(11)?,
+        settings: row.get(12)?,
+        lasted: quiet_types::Nanos(count(13)?),
+        readings: count(14)?,
+        missed: count(15)?,
+        p50: ns(16)?,
+        p99: ns(17)?,
+        p99_9: ns(18)?,
+        max: ns(19)?,
+        beyond: row.get(20)?,
+    })
+}
+
+/// A run in a line.
+pub fn line(run: &Run) -> Line {
+    let all = run.readings();
+    let (probe, interval) = match run.spec.probe {
+        Probe::Wakeup { interval } => ("wakeup", interval),
+        Probe::Gap => ("gap", quiet_types::Nanos::ZERO),
+    };
+    let first = run.threads.first().map(|thread| thread.scheduling);
+    let policy =
+        match first.map_or((run.spec.policy, run.spec.priority), |s| (s.policy, s.priority)) {
+            (policy @ (Policy::Fifo | Policy::Rr), priority) => {
+                format!("{} {priority}", format!("{policy:?}").to_lowercase())
+            }
+            (policy, _) => format!("{policy:?}").to_lowercase(),
+        };
+    let expected: u64 = run.threads.iter().map(|thread| thread.expected).sum();
+    let beyond = if probe == "gap" {
+        let stolen: u64 = run.threads.iter().map(|thread| thread.stolen.0).sum();
+        stolen as f64 / (run.lasted.0.max(1) as f64 * run.threads.len().max(1) as f64)
+    } else {
+        all.above(run.spec.threshold) as f64 / expected.max(1) as f64
+    };
+    let stress = run.stress.as_ref().map(|stress| stress.names.join(","));
+    Line {
+        id: run.id.clone(),
+        started: run.started.clone(),
+        host: run.host.name.clone(),
+        kernel: run.host.release.clone(),
+        processor: run.host.processor.clone(),
+        probe: probe.to_owned(),
+        interval,
+        policy,
+        cpus: run.spec.cpus.to_string(),
+        stress: stress.filter(|names| !names.is_empty()).unwrap_or_else(|| "none".to_owned()),
+        label: run.label.clone(),
+        tool: run.origin.as_ref().map_or("quietcores", |o| o.format.as_str()).to_owned(),
+        settings: settings(run),
+        lasted: run.lasted,
+        readings: run.threads.iter().map(|thread| thread.obtained).sum(),
+        missed: run.missed(),
+        p50: all.percentile(0.5),
+        p99: all.percentile(0.99),
+        p99_9: all.percentile(0.999),
+        max: all.max,
+        beyond: if beyond.is_finite() { beyond } else { 0.0 },
+    }
+}
+
+/// FNV-1a over what was read back before the run, how the threads were scheduled, and whether
+/// they ran inside a shield.
+fn settings(run: &Run) -> String {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    let mut eat = |text: &str| {
+        for byte in text.bytes().chain([0]) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    };
+    let files: &BTreeMap<String, String> = &run.before.files;
+    for (path, value) in files {
+        eat(path);
+        eat(value);
+    }
+    eat(&format!("{:?} {}", run.spec.idle, run.entry.is_some()));
+    for thread in &run.threads {
+        eat(&format!("{:?} {}", thread.scheduling.policy, thread.scheduling.priority));
+    }
+    format!("{:08x}", (hash >> 32) as u32 ^ hash as u32)
+}

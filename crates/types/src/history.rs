@@ -1,0 +1,112 @@
+//! The history of runs: a line a run, series of runs that asked the same, and what changed.
+
+use crate::{
+    Nanos,
+    proof::{Ratio, Unit, Verdict},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The schema of [`History`] in JSON.
+pub const SCHEMA: &str = "quietcores.history/1";
+
+/// Runs that are kept, and what their order in time shows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct History {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// How many there are; `runs` may be the newest of them.
+    pub total: u64,
+    /// The runs, oldest first.
+    pub runs: Vec<Line>,
+    /// Changes between neighbouring stretches of a series, newest last.
+    pub changes: Vec<Change>,
+    /// Files that are no run any more, each with the reason and where it was put.
+    pub aside: Vec<Aside>,
+}
+
+/// One run in a line.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Line {
+    /// Its id.
+    pub id: String,
+    /// Start, UTC, RFC 3339.
+    pub started: String,
+    /// Name of the machine.
+    pub host: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The processor's name.
+    pub processor: String,
+    /// `wakeup` or `gap`.
+    pub probe: String,
+    /// Of wakeup.
+    pub interval: Nanos,
+    /// Policy and priority, as `fifo 90`.
+    pub policy: String,
+    /// CPUs that were measured.
+    pub cpus: String,
+    /// Names of the stress, joined by commas; `none`.
+    pub stress: String,
+    /// Free words.
+    pub label: String,
+    /// What made it: `quietcores`, or the format it was imported from.
+    pub tool: String,
+    /// A hash of the settings that were read back before the first reading: two equal ones make
+    /// two runs comparable.
+    pub settings: String,
+    /// How long it measured.
+    pub lasted: Nanos,
+    /// Readings taken.
+    pub readings: u64,
+    /// Periods missed.
+    pub missed: u64,
+    /// Median.
+    pub p50: Option<Nanos>,
+    /// 99 of 100 readings are at or below it.
+    pub p99: Option<Nanos>,
+    /// 999 of 1000.
+    pub p99_9: Option<Nanos>,
+    /// The largest.
+    pub max: Option<Nanos>,
+    /// Share beyond the threshold; of gap, share of time stolen.
+    pub beyond: f64,
+}
+
+/// A figure that changed within a series when something else did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Change {
+    /// What the runs of the series have in common.
+    pub series: String,
+    /// `p99`, `p99.9`, `beyond`.
+    pub figure: String,
+    /// What its numbers are.
+    pub unit: Unit,
+    /// `kernel 6.17`, `settings 3f9a`.
+    pub since: String,
+    /// The first run after.
+    pub first: String,
+    /// Median before.
+    pub before: f64,
+    /// Median after.
+    pub after: f64,
+    /// After by before.
+    pub ratio: Ratio,
+    /// Better or worse.
+    pub verdict: Verdict,
+    /// Of the exact test.
+    pub p_value: f64,
+    /// In one sentence: `p99.9 x1.8 since kernel 6.17`.
+    pub sentence: String,
+}
+
+/// A file that is no run any more.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Aside {
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub why: String,
+    /// Where it lies now; empty where it was left in its place.
+    pub moved: String,
+}
