@@ -22,8 +22,10 @@ enum Verb {
     Check(verbs::check::Args),
     Plan(verbs::plan::Args),
     Apply(verbs::apply::Args),
+    Confirm(verbs::confirm::Args),
     Status(verbs::status::Args),
     Revert(verbs::revert::Args),
+    Watch(verbs::watch::Args),
     Persist(verbs::persist::Args),
     Unpersist(verbs::unpersist::Args),
     Measure(verbs::measure::Args),
@@ -42,6 +44,8 @@ enum Verb {
     Worker(verbs::worker::Args),
     #[command(hide = true)]
     Hold(verbs::hold::Args),
+    #[command(hide = true)]
+    Guard(verbs::guard::Args),
 }
 
 fn main() -> ExitCode {
@@ -51,8 +55,10 @@ fn main() -> ExitCode {
         Verb::Check(args) => verbs::check::run(args),
         Verb::Plan(args) => verbs::plan::run(args),
         Verb::Apply(args) => verbs::apply::run(args),
+        Verb::Confirm(args) => verbs::confirm::run(args),
         Verb::Status(args) => verbs::status::run(args),
         Verb::Revert(args) => verbs::revert::run(args),
+        Verb::Watch(args) => verbs::watch::run(args),
         Verb::Persist(args) => verbs::persist::run(args),
         Verb::Unpersist(args) => verbs::unpersist::run(args),
         Verb::Measure(args) => verbs::measure::run(args),
@@ -69,6 +75,7 @@ fn main() -> ExitCode {
         Verb::Generate(args) => verbs::generate::run::<Cli>(args),
         Verb::Worker(args) => verbs::worker::run(args),
         Verb::Hold(args) => verbs::hold::run(args),
+        Verb::Guard(args) => verbs::guard::run(args),
     };
     done.unwrap_or_else(|error| {
         face::error(&error);

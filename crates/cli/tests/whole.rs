@@ -402,7 +402,8 @@ impl Bench {
 
     fn up(&self) -> quiet_shield::Result<Applied> {
         let interrupt = AtomicBool::new(false);
-        let setup = Setup { state: &self.state(), holder: None, interrupt: &interrupt };
+        let setup =
+            Setup { state: &self.state(), holder: None, interrupt: &interrupt, confirm: None };
         up(&self.kernel, &self.plan, &setup)
     }
 

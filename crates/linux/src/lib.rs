@@ -20,4 +20,4 @@ pub use capture::{Captured, capture};
 pub use error::{Error, Result};
 pub use kernel::{Kernel, System};
 pub use root::Root;
-pub use snapshot::{CommandLines, Options, identity, snapshot};
+pub use snapshot::{CommandLines, Options, glance, identity, snapshot};

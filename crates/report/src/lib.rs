@@ -31,3 +31,4 @@ pub use trend::{changes_over_time, history_text};
 
 pub mod machine;
 pub mod plan;
+pub mod watch;

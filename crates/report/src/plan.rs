@@ -3,8 +3,8 @@
 use quiet_types::{
     Finding, Plan, Severity,
     plan::{
-        Action, Applied, Need, Outcome, Resident, ResidentKind, Return, Reverted, Standing, Status,
-        Step,
+        Action, Applied, Awaited, Need, Outcome, Resident, ResidentKind, Return, Reverted,
+        Standing, Status, Step,
     },
     printable,
     shield::{Mechanism, Shield},
@@ -202,6 +202,21 @@ pub fn status_text(status: &Status) -> String {
     match status.holder {
         Some(pid) => line(&mut out, &format!("Process {pid} holds /dev/cpu_dma_latency at 0 us.")),
         None => line(&mut out, "Nobody holds /dev/cpu_dma_latency."),
+    }
+    match status.confirm {
+        Some(Awaited { seconds, guard: Some(guard) }) => line(
+            &mut out,
+            &format!(
+                "Process {guard} puts the machine back {seconds} s after it was put up: \
+                 `quietcores confirm` keeps it."
+            ),
+        ),
+        Some(Awaited { guard: None, .. }) => line(
+            &mut out,
+            "It was not confirmed, and the process that was to put the machine back is gone: run \
+             `quietcores revert`.",
+        ),
+        None => {}
     }
     if !status.drift.is_empty() {
         line(&mut out, "Changed since:");

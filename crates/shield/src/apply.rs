@@ -8,6 +8,7 @@ use crate::{
     },
     fault, hold, irqbalance,
     journal::{Journal, Record},
+    residents,
     state::State,
     tasks,
 };
@@ -61,7 +62,8 @@ impl Hand<'_> {
         Ok(taken)
     }
 
-    fn take(&mut self, step: &Step) -> Result<Outcome> {
+    /// Takes one step: notes it, does it, reads back.
+    pub fn take(&mut self, step: &Step) -> Result<Outcome> {
         match &step.action {
             Action::Write { path, request, value, form } => {
                 self.write(path, request.as_deref(), value, *form)
@@ -230,6 +232,9 @@ impl Hand<'_> {
 
     fn make_group(&mut self, path: &str, files: &[GroupFile]) -> Result<Outcome> {
         if self.kernel.list(path).is_ok() {
+            if self.journal.made(path) {
+                return Ok(self.group_again(path, files));
+            }
             return Ok(Outcome::Refused {
                 reason: format!(
                     "a group of that name is there, and no journal tells of it; move its tasks \
@@ -259,6 +264,29 @@ impl Hand<'_> {
             }
         }
         Ok(Outcome::Done { seen: seen.join(", ") })
+    }
+
+    /// A group of ours, that somebody has changed or the kernel found not valid since.
+    fn group_again(&mut self, path: &str, files: &[GroupFile]) -> Outcome {
+        let mut seen = Vec::new();
+        for file in files.iter().filter(|file| file.need == Need::Essential) {
+            let GroupValue::Is(value) = &file.value else { continue };
+            let now = self.kernel.read(&format!("{path}/{}", file.name)).unwrap_or_default();
+            if same(file.form, &now, value) {
+                continue;
+            }
+            match self.group_file(path, file) {
+                Outcome::Done { seen: now } => seen.push(format!("{} {now}", file.name)),
+                Outcome::Refused { reason } => {
+                    return Outcome::Refused { reason: format!("{}: {reason}", file.name) };
+                }
+                Outcome::Ignored { seen } => {
+                    return Outcome::Ignored { seen: format!("{}: {seen}", file.name) };
+                }
+                other => return other,
+            }
+        }
+        if seen.is_empty() { Outcome::Already } else { Outcome::Done { seen: seen.join(", ") } }
     }
 
     fn group_file(&mut self, path: &str, file: &GroupFile) -> Outcome {
@@ -415,7 +443,8 @@ impl Hand<'_> {
             return Ok(Outcome::Already);
         }
         let effective = self.cpus(&effective_file(number)).ok();
-        self.journal.note(Change::Irq { number, old, effective, new: cpus.clone() })?;
+        let name = residents::actions(self.kernel, number);
+        self.journal.note(Change::Irq { number, name, old, effective, new: cpus.clone() })?;
         match self.act(|kernel| kernel.write(&file, &cpus.to_string())) {
             Err(error) if is_gone(&error) => return Ok(Outcome::Absent),
             Err(error) => return Ok(Outcome::Refused { reason: irq_reason(&error) }),
@@ -518,6 +547,9 @@ impl Hand<'_> {
     }
 
     fn hold(&mut self) -> Result<Outcome> {
+        if hold::find(self.state).is_some() {
+            return Ok(Outcome::Already);
+        }
         let Some(program) = self.holder else { return Ok(Outcome::Absent) };
         self.journal.note(Change::Hold)?;
         let started = hold::start(program, self.state);

@@ -34,8 +34,16 @@ pub(crate) fn start(program: &Path, state: &State) -> Result<u32, String> {
     if !Path::new(DEVICE).exists() {
         return Err(format!("this kernel has no {DEVICE} (no CPU idle states to forbid)"));
     }
+    spawn(program, "hold", state, FILE).map_err(|why| match why.strip_prefix("it ended at once") {
+        Some(status) => format!("the holder could not take {DEVICE}{status}"),
+        None => format!("the holder: {why}"),
+    })
+}
+
+/// Starts `PROGRAM VERB --state DIR` and waits until it has taken its lock.
+pub(crate) fn spawn(program: &Path, verb: &str, state: &State, file: &str) -> Result<u32, String> {
     let mut child = Command::new(program)
-        .arg("hold")
+        .arg(verb)
         .arg("--state")
         .arg(state.path())
         .current_dir("/")
@@ -47,22 +55,27 @@ pub(crate) fn start(program: &Path, state: &State) -> Result<u32, String> {
         .map_err(|e| format!("cannot start {}: {}", program.display(), plain(&e)))?;
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
-        if find(state) == Some(child.id()) {
+        if locked(state, file) == Some(child.id()) {
             return Ok(child.id());
         }
         if let Ok(Some(status)) = child.try_wait() {
-            return Err(format!("the holder could not take {DEVICE} ({status})"));
+            return Err(format!("it ended at once ({status})"));
         }
         sleep(Duration::from_millis(1));
     }
     let _ = child.kill();
     let _ = child.wait();
-    Err(format!("the holder did not take {DEVICE} within {} s", PATIENCE.as_secs()))
+    Err(format!("it did not begin within {} s", PATIENCE.as_secs()))
 }
 
 /// The process that holds the lock now.
 pub(crate) fn find(state: &State) -> Option<u32> {
-    let file = state.open_file(FILE, OFlags::RDWR).ok()?;
+    locked(state, FILE)
+}
+
+/// The process that has locked a file of the state directory.
+pub(crate) fn locked(state: &State, file: &str) -> Option<u32> {
+    let file = state.open_file(file, OFlags::RDWR).ok()?;
     let whole = Flock::from(FlockType::WriteLock);
     let held = rustix::process::fcntl_getlk(&file, &whole).ok()??;
     u32::try_from(held.pid?.as_raw_nonzero().get()).ok()

@@ -39,6 +39,10 @@ pub(crate) enum Record {
     Up { at: String, irqs: Vec<(u32, u64)> },
     /// A change was put back.
     Back { seq: u64, outcome: Return },
+    /// Put back by itself unless confirmed: how many seconds after all steps are done.
+    Await { seconds: u64 },
+    /// It stays.
+    Confirmed { at: String },
 }
 
 /// A journal that is read.
@@ -53,6 +57,10 @@ pub(crate) struct Past {
     pub outcomes: Vec<(Step, Outcome)>,
     /// A revert has begun.
     pub reverting: bool,
+    /// Seconds after which it is put back unless confirmed.
+    pub awaits: Option<u64>,
+    /// When it was confirmed.
+    pub confirmed: Option<String>,
     /// Lines that make no sense, before the last one: `line 7: ...`.
     pub unread: Vec<String>,
 }
@@ -64,6 +72,9 @@ pub(crate) struct Journal {
     path: String,
     length: u64,
     next: u64,
+    /// Changes that stand in it already: taken again they need no second note, for a revert puts
+    /// back what was before the first one.
+    known: Vec<Change>,
 }
 
 impl Journal {
@@ -73,7 +84,7 @@ impl Journal {
         fault::point();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::APPEND;
         let file = state.open_file("journal.jsonl", flags).map_err(|e| unwritten(&path, &e))?;
-        let mut journal = Journal { file, path, length: 0, next: 1 };
+        let mut journal = Journal { file, path, length: 0, next: 1, known: Vec::new() };
         let begin = Record::Begin {
             schema: SCHEMA.into(),
             program: env!("CARGO_PKG_VERSION").into(),
@@ -94,7 +105,7 @@ impl Journal {
         let file = state.open_file("journal.jsonl", OFlags::WRONLY | OFlags::APPEND)?;
         let length = file.metadata()?.len();
         let path = state.journal().display().to_string();
-        let mut journal = Journal { file, path, length, next: 0 };
+        let mut journal = Journal { file, path, length, next: 0, known: Vec::new() };
         // A torn last line must not swallow what is written next.
         if length > 0 {
             journal.raw(b"\n")?;
@@ -102,8 +113,39 @@ impl Journal {
         Ok(journal)
     }
 
+    /// Goes on with the journal of a shield that is up.
+    pub fn resume(state: &State, past: &Past) -> Result<Journal> {
+        let journal = Journal::reopen(state)
+            .map_err(|e| unwritten(&state.journal().display().to_string(), &e))?;
+        Ok(journal.after(past))
+    }
+
+    /// As [`Journal::resume`], but what is written is forgotten.
+    pub fn rehearse(past: &Past) -> io::Result<Journal> {
+        let file = rustix::fs::memfd_create("rehearsal", rustix::fs::MemfdFlags::CLOEXEC)?;
+        let (path, known) = (String::new(), Vec::new());
+        Ok(Journal { file: File::from(file), path, length: 0, next: 0, known }.after(past))
+    }
+
+    fn after(mut self, past: &Past) -> Journal {
+        self.next = past.changes.iter().map(|(seq, _)| seq + 1).max().unwrap_or(1);
+        self.known = past.changes.iter().map(|(_, change)| change.clone()).collect();
+        self
+    }
+
+    /// Whether it tells that a group was made.
+    pub fn made(&self, group: &str) -> bool {
+        self.known.iter().any(|c| matches!(c, Change::Make { path } if path == group))
+    }
+
     /// Notes a change; on disk when this returns, so that it may be made.
     pub fn note(&mut self, change: Change) -> Result<()> {
+        if !self.known.is_empty() {
+            if change.is_noted(&self.known) {
+                return Ok(());
+            }
+            self.known.push(change.clone());
+        }
         let seq = self.next;
         self.next += 1;
         let noted = self.append(&Record::Note { seq, change }).and_then(|()| self.file.sync_data());
@@ -200,6 +242,8 @@ fn parse(text: &str) -> std::result::Result<Past, String> {
                 past.irqs = irqs;
             }
             Record::Back { .. } => past.reverting = true,
+            Record::Await { seconds } => past.awaits = Some(seconds),
+            Record::Confirmed { at } => past.confirmed = Some(at),
         }
     }
     Ok(past)

@@ -8,6 +8,7 @@
 
 mod apply;
 mod change;
+mod confirm;
 mod error;
 mod fault;
 mod hold;
@@ -21,11 +22,14 @@ mod state;
 mod status;
 mod tally;
 mod tasks;
+mod watch;
 
+pub use confirm::{LONGEST as LONGEST_WAIT, confirm, guard, overdue};
 pub use error::{Error, Kind, Result};
 pub use hold::hold;
 pub use state::DEFAULT_STATE;
 pub use status::{current, status};
+pub use watch::{Planned, Watch, watch};
 
 use journal::{Journal, Past, Record};
 use quiet_linux::Kernel;
@@ -46,6 +50,9 @@ pub struct Setup<'a> {
     pub holder: Option<&'a Path>,
     /// When raised, what was done so far is rolled back.
     pub interrupt: &'a AtomicBool,
+    /// Seconds after which a guard puts the machine back unless [`confirm`] is called; it is started
+    /// as `PROGRAM guard --state DIR` and calls [`guard`].
+    pub confirm: Option<u64>,
 }
 
 /// Puts a shield up.
@@ -67,6 +74,15 @@ pub fn up(kernel: &dyn Kernel, plan: &Plan, setup: &Setup<'_>) -> Result<Applied
         }
     }
     let mut journal = Journal::begin(&state, &boot_id(kernel), &plan.shield)?;
+    if let Some(seconds) = setup.confirm {
+        let guarded = journal.seal(&Record::Await { seconds }).and_then(|()| match setup.holder {
+            Some(program) => confirm::start(program, &state).map(|_| ()),
+            None => Ok(()),
+        });
+        if let Err(error) = guarded {
+            return Err(roll_back(kernel, &state, error));
+        }
+    }
     let mut hand = apply::Hand {
         kernel,
         journal: &mut journal,
@@ -100,7 +116,7 @@ pub fn up(kernel: &dyn Kernel, plan: &Plan, setup: &Setup<'_>) -> Result<Applied
 /// error: they are named in [`Reverted::items`], and the journal is kept.
 pub fn revert(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
     let Some(state) = State::open(state)? else { return Ok(None) };
-    let _lock = state.lock()?;
+    let _lock = state.lock_patiently()?;
     let Some(past) = journal::read(&state)? else { return Ok(None) };
     if past.boot_id.as_ref().is_some_and(|boot| *boot != boot_id(kernel)) {
         return Ok(Some(revert::put_back_files(kernel, &state, &past)));

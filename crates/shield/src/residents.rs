@@ -101,14 +101,17 @@ fn interrupts(kernel: &dyn Kernel, shield: &Shield, past: &Past) -> Vec<Resident
             _ => None,
         })
         .collect();
-    let ours: HashSet<u32> = past
+    // The last word counts: a number may serve another device by now.
+    let last: HashMap<u32, &CpuSet> = past
         .changes
         .iter()
         .filter_map(|(_, change)| match change {
-            Change::Irq { number, new, .. } if new.is_subset(&shield.cpus) => Some(*number),
+            Change::Irq { number, new, .. } => Some((*number, new)),
             _ => None,
         })
         .collect();
+    let ours: HashSet<u32> =
+        last.iter().filter(|(_, new)| new.is_subset(&shield.cpus)).map(|(n, _)| *n).collect();
     let names = kernel.list("/proc/irq").unwrap_or_default();
     let mut found = Vec::new();
     for number in names.iter().filter_map(|name| name.parse::<u32>().ok()) {
@@ -138,7 +141,8 @@ fn interrupts(kernel: &dyn Kernel, shield: &Shield, past: &Past) -> Vec<Resident
     found
 }
 
-fn actions(kernel: &dyn Kernel, number: u32) -> String {
+/// What an interrupt serves.
+pub(crate) fn actions(kernel: &dyn Kernel, number: u32) -> String {
     let text = kernel.read(&format!("/sys/kernel/irq/{number}/actions")).unwrap_or_default();
     printable(text.trim(), 60)
 }

@@ -6,6 +6,7 @@ use crate::{
     fault, hold, irqbalance,
     journal::{Journal, Past, Record},
     lives::{self, Life},
+    residents,
     state::State,
     tally::Tally,
     tasks,
@@ -25,6 +26,8 @@ use std::{
     time::Duration,
 };
 
+/// Where interrupts of new devices start.
+const DEFAULT_IRQS: &str = "/proc/irq/default_smp_affinity";
 /// As many passes as it may take until a group stays empty.
 const PASSES: usize = 30;
 /// A group whose last task is just ending refuses to go for some time: 2 s in all.
@@ -147,9 +150,16 @@ impl Hand<'_> {
                 Err(reason) => Return::Refused { reason },
             }),
             Change::Write { path, request, old, new, form } => {
-                one(self.write(path, request, old, new, *form))
+                let mut items = one(self.write(path, request, old, new, *form));
+                if path == DEFAULT_IRQS {
+                    items.extend(self.newborn_irqs(old, new));
+                }
+                items
             }
-            Change::Irq { number, old, effective, new } => {
+            Change::Irq { number, name, .. } if self.serves_another(*number, name) => {
+                one(Return::Gone)
+            }
+            Change::Irq { number, old, effective, new, .. } => {
                 one(self.irq(*number, old, effective.as_ref(), new))
             }
             Change::Scheduling { thread, old, new } => one(self.scheduling(thread, *old, *new)),
@@ -157,6 +167,7 @@ impl Hand<'_> {
             Change::Remember { threads } => {
                 let mut items = self.remembered(&what, threads);
                 items.extend(self.newborn(threads));
+                items.extend(self.newborn_scheduling(threads));
                 items
             }
             Change::Move { mount, from, to, threads } => {
@@ -242,6 +253,41 @@ impl Hand<'_> {
                 Err(error) => Return::Refused { reason: write_reason(&error) },
             },
         }
+    }
+
+    /// Interrupts of devices that came since were born with the CPUs that we had made the default.
+    fn newborn_irqs(&self, old: &str, new: &str) -> Vec<PutBack> {
+        let (Ok(old), Ok(new)) = (CpuSet::from_mask(old.trim()), CpuSet::from_mask(new.trim()))
+        else {
+            return Vec::new();
+        };
+        let mut items = Vec::new();
+        let numbers = self.kernel.list("/proc/irq").unwrap_or_default();
+        for number in numbers.iter().filter_map(|name| name.parse::<u32>().ok()) {
+            let file = irq_file(number);
+            let was_there = self.past.up.is_none()
+                || self.past.irqs.iter().any(|(known, _)| *known == number)
+                    && !self.past.changes.iter().any(|(_, change)| {
+                        matches!(change, Change::Irq { number: n, name, .. }
+                            if *n == number && self.serves_another(number, name))
+                    });
+            if was_there || !self.cpus(&file).is_ok_and(|now| now == new) {
+                continue;
+            }
+            // Refused or not, it works as it is: nothing of before is lost.
+            if self.act(|kernel| kernel.write(&file, &old.to_string())).is_ok() {
+                let what = came_since(number);
+                items.push(PutBack { what, outcome: Return::Restored });
+            }
+        }
+        items
+    }
+
+    /// Whether the number of an interrupt was given to another device since.
+    fn serves_another(&self, number: u32, name: &str) -> bool {
+        let now = residents::actions(self.kernel, number);
+        let mut served = name.split(',').filter(|one| !one.is_empty()).peekable();
+        served.peek().is_some() && !served.any(|one| now.split(',').any(|other| other == one))
     }
 
     /// The CPU that it was delivered to comes first: opening the mask alone would leave the
@@ -334,11 +380,16 @@ impl Hand<'_> {
         }
     }
 
-    /// Threads born since inherited the CPUs that we gave to their parents.
+    /// Threads born since inherited the CPUs that we gave to their parents, or were placed by a
+    /// watch: they get those that the parent had before all.
     fn newborn(&self, remembered: &[(Thread, CpuSet)]) -> Vec<PutBack> {
         let mut tally = Tally::new("CPUs of threads born since");
         let then: HashMap<u32, (u64, &CpuSet)> =
             remembered.iter().map(|(thread, old)| (thread.tid, (thread.start, old))).collect();
+        let mut known: HashMap<u32, Vec<&Life<'_>>> = HashMap::new();
+        for ((tid, _), life) in &self.lives {
+            known.entry(*tid).or_default().push(life);
+        }
         for found in tasks::all(self.kernel).unwrap_or_default() {
             let (tid, start) = (found.thread.tid, found.thread.start);
             if found.kernel || then.get(&tid).is_some_and(|then| then.0 == start) {
@@ -346,16 +397,55 @@ impl Hand<'_> {
             }
             let Ok(now) = self.kernel.affinity(tid) else { continue };
             let parents = tasks::parents(self.kernel, tid);
-            let Some((parent, (start, old))) =
-                parents.iter().find_map(|tid| Some((*tid, *then.get(tid)?)))
-            else {
-                continue;
-            };
-            let inherited = self.lives.get(&(parent, start)).is_some_and(|life| {
+            let Some(at) = parents.iter().position(|tid| then.contains_key(tid)) else { continue };
+            let old = then[&parents[at]].1;
+            let line = std::iter::once(&tid).chain(&parents[..=at]);
+            let inherited = line.filter_map(|tid| known.get(tid)).flatten().any(|life| {
                 life.given.contains(&&now) || life.before.iter().any(|had| **had == now)
             });
-            if now != *old && inherited {
+            let placed = self.lives.contains_key(&(tid, start)) && self.is_ours(&now, old);
+            if now != *old && (inherited || placed) {
                 tally.add(&found.thread, self.set_affinity(tid, old));
+            }
+        }
+        tally.items()
+    }
+
+    /// Threads born since inherited the priority that we gave to another one of their process.
+    fn newborn_scheduling(&self, remembered: &[(Thread, CpuSet)]) -> Vec<PutBack> {
+        let mut tally = Tally::new("scheduling of threads born since");
+        let mut given: HashMap<u32, Vec<(&Thread, Scheduling, Scheduling)>> = HashMap::new();
+        for (_, change) in &self.past.changes {
+            if let Change::Scheduling { thread, old, new } = change
+                && let Some(process) = tasks::process(self.kernel, thread.tid)
+                && tasks::lives(self.kernel, thread)
+            {
+                given.entry(process).or_default().push((thread, *old, *new));
+            }
+        }
+        for (process, given) in given {
+            let tids = self.kernel.list(&format!("/proc/{process}/task")).unwrap_or_default();
+            for tid in tids.iter().filter_map(|tid| tid.parse::<u32>().ok()) {
+                let Ok(found) = tasks::identity(self.kernel, tid) else { continue };
+                if given.iter().any(|(thread, ..)| thread.is(&found.thread))
+                    || remembered.iter().any(|(thread, _)| thread.is(&found.thread))
+                {
+                    continue;
+                }
+                let Ok(now) = self.kernel.scheduling(tid) else { continue };
+                let alike =
+                    |new: &Scheduling| (new.policy, new.priority) == (now.policy, now.priority);
+                if let Some((_, old, _)) = given.iter().find(|(_, _, new)| alike(new)) {
+                    let set = self.act(|kernel| kernel.set_scheduling(tid, *old));
+                    tally.add(
+                        &found.thread,
+                        match set {
+                            Ok(()) => Return::Restored,
+                            Err(error) if is_gone(&error) => Return::Gone,
+                            Err(error) => Return::Refused { reason: task_reason(&error) },
+                        },
+                    );
+                }
             }
         }
         tally.items()
@@ -523,6 +613,11 @@ impl Hand<'_> {
     /// A last look at every value that was put back, after all of them were.
     fn verify(&self, done: &mut Reverted) {
         for (_, change) in &self.past.changes {
+            if let Change::Irq { number, .. } = change
+                && done.items.iter().any(|item| item.what == came_since(*number))
+            {
+                continue;
+            }
             let (now, fine) = match change {
                 Change::Write { request, old, form, .. } if *form != Form::Word => {
                     let Ok(now) = self.kernel.read(request) else { continue };
@@ -555,4 +650,9 @@ impl Hand<'_> {
         fault::point();
         done
     }
+}
+
+/// What is said of an interrupt that got the CPUs it would have been born with.
+fn came_since(number: u32) -> String {
+    format!("IRQ {number}, of a device that came since")
 }

@@ -7,11 +7,14 @@ use std::{
     io,
     os::{fd::OwnedFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
-    time::SystemTime,
+    thread::sleep,
+    time::{Duration, Instant, SystemTime},
 };
 
 /// Where the journal is kept when nothing else is said.
 pub const DEFAULT_STATE: &str = "/var/lib/quietcores";
+/// How long a look of a watch may take.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Closed journals that are kept.
 const HISTORY: usize = 20;
 
@@ -95,6 +98,20 @@ impl State {
                 ),
             )),
             Err(error) => Err(unusable(&self.path, &plain(&error.into()), "try again")),
+        }
+    }
+
+    /// As [`State::lock`], but waits some seconds for whoever is at work: a watch looks often, and
+    /// is done soon.
+    pub fn lock_patiently(&self) -> Result<Lock> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.lock() {
+                Err(error) if error.kind() == Kind::Busy && Instant::now() < until => {
+                    sleep(Duration::from_millis(20));
+                }
+                other => return other,
+            }
         }
     }
 

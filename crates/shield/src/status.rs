@@ -3,7 +3,7 @@
 use crate::{
     Kernel, Result, boot_id,
     change::{Change, irq_file, same},
-    hold, irqbalance,
+    confirm, hold, irqbalance,
     journal::{self, Past},
     lives,
     residents::residents,
@@ -16,7 +16,7 @@ use quiet_types::{
     printable,
     shield::Shield,
 };
-use std::path::Path;
+use std::{collections::HashSet, path::Path};
 
 /// The shield that is up, and nothing else; `None` where there is none, or only leftovers.
 ///
@@ -42,6 +42,7 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
         residents: Vec::new(),
         holder: None,
         refused: Vec::new(),
+        confirm: None,
         boot: Vec::new(),
     };
     let Some(state) = State::open(state)? else { return Ok(status) };
@@ -49,16 +50,20 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
     status.state = standing(&past, &boot_id(kernel));
     status.since = past.up.clone().or(past.began.clone());
     status.shield = past.shield.clone();
+    let mut told = HashSet::new();
     status.refused = past
         .outcomes
         .iter()
-        .filter(|(_, outcome)| !outcome.holds())
+        .rev()
+        .filter(|(step, outcome)| told.insert(step.action.what()) && !outcome.holds())
         .map(|(step, outcome)| format!("{}: {}", step.action.what(), said(outcome)))
         .collect();
+    status.refused.reverse();
     if status.state == Standing::Rebooted {
         return Ok(status);
     }
     status.holder = hold::find(&state);
+    status.confirm = confirm::awaited(&state, &past);
     if let Some(shield) = &past.shield {
         status.residents = residents(kernel, shield, &past);
     }
@@ -68,7 +73,7 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
     Ok(status)
 }
 
-fn standing(past: &Past, boot: &str) -> Standing {
+pub(crate) fn standing(past: &Past, boot: &str) -> Standing {
     match (&past.boot_id, &past.up) {
         (Some(id), _) if id != boot => Standing::Rebooted,
         (_, Some(_)) if !past.reverting => Standing::Up,
@@ -82,19 +87,33 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
         past.outcomes.iter().filter(|(_, o)| o.holds()).map(|(step, _)| held(step)).collect();
     let mut found = groups(kernel, past);
     let lives = lives::of(past);
-    for (_, change) in &past.changes {
+    // What was changed again, by a watch, has its last word last.
+    let mut told = HashSet::new();
+    for (_, change) in past.changes.iter().rev() {
+        let again = match change {
+            Change::Write { .. } | Change::Irq { .. } | Change::Scheduling { .. } => {
+                !told.insert(change.what())
+            }
+            _ => false,
+        };
+        if again {
+            continue;
+        }
         let drifted = match change {
             Change::Write { path, .. } if !done.contains(path) => None,
             Change::Write { request, new, form, .. } => {
                 drifted(kernel.read(request).ok(), new, |now| same(*form, now, new))
             }
             Change::Irq { number, new, .. } => {
-                let refused = past.outcomes.iter().any(|(step, outcome)| {
-                    matches!(step.action, Action::Irq { number: n, .. } if n == *number)
-                        && !outcome.holds()
-                });
+                let last =
+                    past.outcomes.iter().rev().find_map(|(step, outcome)| match &step.action {
+                        Action::Irq { number: n, cpus, .. } if n == number => Some((cpus, outcome)),
+                        _ => None,
+                    });
+                let new = last.map_or(new, |(cpus, _)| cpus);
                 let now = kernel.read(&irq_file(*number)).ok();
-                if refused {
+                if last.is_some_and(|(_, outcome)| !outcome.holds()) || now.is_none() {
+                    // Refused; or its device is gone, and the interrupt with it.
                     None
                 } else {
                     drifted(now, &format!("CPU {new}"), |now| {

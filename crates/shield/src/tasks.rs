@@ -78,6 +78,12 @@ pub(crate) fn all(kernel: &dyn Kernel) -> io::Result<Vec<Identity>> {
     Ok(found)
 }
 
+/// The process that `tid` is a thread of.
+pub(crate) fn process(kernel: &dyn Kernel, tid: u32) -> Option<u32> {
+    let text = kernel.read(&format!("/proc/{tid}/status")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
 /// The process of `tid`, its parent, and so on up to the first process; nearest first.
 pub(crate) fn parents(kernel: &dyn Kernel, tid: u32) -> Vec<u32> {
     let mut chain = Vec::new();

@@ -136,7 +136,7 @@ fn apply(
     state: &Path,
 ) -> quiet_shield::Result<quiet_types::plan::Applied> {
     let interrupt = AtomicBool::new(false);
-    up(kernel, plan, &Setup { state, holder: None, interrupt: &interrupt })
+    up(kernel, plan, &Setup { state, holder: None, interrupt: &interrupt, confirm: None })
 }
 
 /// Runs until the end, or until the kernel stops: `None` then.
@@ -471,7 +471,7 @@ fn a_raised_flag_rolls_back() {
     let (before, shield) = small();
     let bench = Bench::new(&before, &shield);
     let interrupt = AtomicBool::new(true);
-    let setup = Setup { state: &bench.state(), holder: None, interrupt: &interrupt };
+    let setup = Setup { state: &bench.state(), holder: None, interrupt: &interrupt, confirm: None };
     let error = up(&bench.kernel, &bench.plan, &setup).unwrap_err();
     assert_eq!(error.kind(), Kind::Interrupted);
     assert!(error.rolled_back().unwrap().is_exact());

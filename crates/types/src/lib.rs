@@ -49,6 +49,8 @@ pub mod surroundings;
 mod text;
 #[cfg(feature = "std")]
 pub mod trace;
+#[cfg(feature = "std")]
+pub mod watch;
 
 #[cfg(feature = "std")]
 pub use {

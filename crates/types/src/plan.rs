@@ -228,6 +228,13 @@ pub struct Thread {
     pub comm: String,
 }
 
+impl Thread {
+    /// Whether both are the same thread, whatever it is called by now.
+    pub fn is(&self, other: &Thread) -> bool {
+        (self.tid, self.start) == (other.tid, other.start)
+    }
+}
+
 /// What became of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "is", rename_all = "snake_case")]
@@ -414,9 +421,22 @@ pub struct Status {
     pub holder: Option<u32>,
     /// Steps that were refused when the shield was put up.
     pub refused: Vec<String>,
+    /// What waits for `confirm`; `None` where nothing does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<Awaited>,
     /// Where this boot is not what `persist` asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub boot: Vec<Finding>,
+}
+
+/// A shield that is put back by itself unless it is confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Awaited {
+    /// The time that was given.
+    pub seconds: u64,
+    /// The process that waits; `None` where it was killed: the next `apply`, `confirm` or `watch`
+    /// puts the machine back.
+    pub guard: Option<u32>,
 }
 
 /// What `status` finds.
@@ -453,6 +473,7 @@ impl Status {
             || (as_booted
                 && self.state == Standing::Up
                 && self.drift.is_empty()
+                && self.confirm.is_none_or(|awaited| awaited.guard.is_some())
                 && !self.residents.iter().any(|r| r.kind.is_intruder()))
     }
 }

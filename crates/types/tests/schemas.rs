@@ -93,3 +93,8 @@ fn the_committed_history_schema_is_that_of_the_type() {
 fn the_committed_prediction_schema_is_that_of_the_type() {
     check::<quiet_types::prediction::Prediction>("prediction");
 }
+
+#[test]
+fn the_committed_watch_schema_is_that_of_the_type() {
+    check::<quiet_types::watch::Event>("watch");
+}

@@ -5,10 +5,10 @@ use crate::face;
 use anyhow::{Context, bail};
 use quiet_linux::{Root, System};
 use quiet_report::plan::{applied_text, plan_text};
-use quiet_shield::{DEFAULT_STATE, Setup};
+use quiet_shield::{DEFAULT_STATE, LONGEST_WAIT, Setup};
 use std::{
     io::{BufRead, IsTerminal, stdin},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -19,10 +19,14 @@ Examples:
   quietcores apply                        shows the plan for this machine, asks, then applies it
   quietcores apply --cpus 2-3 --yes       shields these CPUs without asking
   quietcores apply living-room.toml       places the links of a chain as well
+  quietcores apply room.toml --confirm 30 over ssh: put back after 30 s unless `quietcores confirm` is run
 Exit status: 0 every step holds, 1 the shield is up and some steps were refused, 2 nothing is changed.")]
 pub struct Args {
     #[command(flatten)]
     wish: Wish,
+    /// Put the machine back by itself after so many seconds, unless `quietcores confirm` is run
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=LONGEST_WAIT))]
+    confirm: Option<u64>,
     /// Do not ask
     #[arg(long, short)]
     yes: bool,
@@ -57,13 +61,35 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let interrupt = face::interrupt()?;
     let program = std::env::current_exe().context("cannot find the program itself")?;
-    let setup = Setup { state: &args.state, holder: Some(&program), interrupt: &interrupt };
+    let setup = Setup {
+        state: &args.state,
+        holder: Some(&program),
+        interrupt: &interrupt,
+        confirm: args.confirm,
+    };
+    put_back_overdue(&args.state)?;
     let applied = quiet_shield::up(&System, &plan, &setup)?;
     if args.json {
         face::print_json(&applied)?;
     } else {
         face::print(&applied_text(&applied))?;
     }
+    if let Some(seconds) = args.confirm {
+        face::say(&format!(
+            "In {seconds} s the machine is put back by itself, unless you run: quietcores confirm"
+        ));
+    }
     let whole = applied.steps.iter().all(|taken| taken.outcome.holds());
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) })
+}
+
+/// A shield that was to be confirmed, and whose guard was killed, is put back before anything else.
+pub fn put_back_overdue(state: &Path) -> anyhow::Result<()> {
+    if let Some(done) = quiet_shield::overdue(&System, state)? {
+        face::say(&format!(
+            "An earlier shield was not confirmed, and its guard was killed. {}",
+            quiet_report::plan::reverted_text(&done).trim_end()
+        ));
+    }
+    Ok(())
 }

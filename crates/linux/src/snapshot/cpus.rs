@@ -67,6 +67,7 @@ fn cpu(reader: &Reader<'_>, machine: &Machine, id: CpuId) -> Cpu {
         governor: scaling("scaling_governor").and_then(|path| reader.text(&path)),
         max_khz: scaling("cpuinfo_max_freq").and_then(|path| reader.number(&path)),
         current_khz: scaling("scaling_cur_freq")
+            .filter(|_| !reader.is_hushed())
             .and_then(|path| reader.text(&path))
             .and_then(|text| text.parse().ok()),
         resume_latency: reader.text(&format!("{dir}/power/pm_qos_resume_latency_us")),

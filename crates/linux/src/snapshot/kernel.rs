@@ -15,7 +15,11 @@ pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine) {
     let text = |path: &str| reader.text(path);
     let release = text("/proc/sys/kernel/osrelease").unwrap_or_default();
     let version = text("/proc/sys/kernel/version").unwrap_or_default();
-    let info = parse::cpu_info(&reader.whole_text("/proc/cpuinfo").unwrap_or_default());
+    let cpu_info = match reader.is_hushed() {
+        true => None,
+        false => reader.whole_text("/proc/cpuinfo"),
+    };
+    let info = parse::cpu_info(&cpu_info.unwrap_or_default());
     let config = config(reader, &release);
     machine.kernel = Kernel {
         preemption: preemption(reader, &version, config.as_ref()),

@@ -46,6 +46,18 @@ pub fn snapshot(root: &Root, options: Options) -> Result<Machine> {
     read(Reader::new(root)?, root, options).map(|(machine, _)| machine)
 }
 
+/// As [`snapshot`], without the files that some kernels answer by interrupting every CPU: the clock
+/// frequencies and `/proc/cpuinfo`. Nothing that a plan is made from.
+///
+/// # Errors
+/// As [`snapshot`].
+///
+/// # Source
+/// arch/x86/kernel/cpu/aperfmperf.c of the kernel, before 5.18.
+pub fn glance(root: &Root, options: Options) -> Result<Machine> {
+    read(Reader::new(root)?.hushed(), root, options).map(|(machine, _)| machine)
+}
+
 /// What machine this is, and nothing else: kernel, processor, board, clock sources, hypervisor.
 ///
 /// # Errors

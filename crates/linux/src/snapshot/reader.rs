@@ -54,16 +54,28 @@ pub(crate) struct Reader<'r> {
     told: Notes,
     record: Option<RefCell<Record>>,
     unread: RefCell<Vec<Finding>>,
+    hushed: bool,
 }
 
 impl<'r> Reader<'r> {
+    /// Leaves out what interrupts other CPUs when it is read.
+    pub(crate) fn hushed(mut self) -> Reader<'r> {
+        self.hushed = true;
+        self
+    }
+
+    /// Whether that is left out.
+    pub(crate) fn is_hushed(&self) -> bool {
+        self.hushed
+    }
+
     pub(crate) fn new(root: &'r Root) -> Result<Reader<'r>> {
         let told = match root.is_captured().then(|| root.read_bytes(NOTES)) {
             Some(Ok(bytes)) => Notes::parse(&String::from_utf8_lossy(&bytes))
                 .map_err(|w| Error::nonsense(root.shown(NOTES), Some(w.line), w.why))?,
             _ => Notes::default(),
         };
-        Ok(Reader { root, told, record: None, unread: RefCell::default() })
+        Ok(Reader { root, told, record: None, unread: RefCell::default(), hushed: false })
     }
 
     /// One that remembers all that it sees.

@@ -28,8 +28,12 @@ impl<'a> Ward<'a> {
     /// The shield that is wished, planned for the machine as it is at this moment.
     pub fn raise(&mut self) -> anyhow::Result<Applied> {
         let plan = make(&self.wish, &machine(&Root::system()?)?)?;
-        let setup =
-            Setup { state: self.state, holder: self.holder.as_deref(), interrupt: self.stop };
+        let setup = Setup {
+            state: self.state,
+            holder: self.holder.as_deref(),
+            interrupt: self.stop,
+            confirm: None,
+        };
         let applied = quiet_shield::up(self.kernel, &plan, &setup)?;
         self.up = true;
         Ok(applied)

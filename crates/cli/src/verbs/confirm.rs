@@ -1,0 +1,33 @@
+//! `confirm`
+
+use super::apply::put_back_overdue;
+use crate::face;
+use anyhow::bail;
+use quiet_linux::System;
+use quiet_shield::DEFAULT_STATE;
+use std::{path::PathBuf, process::ExitCode};
+
+/// Keep a shield that `apply --confirm` put up
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  quietcores apply room.toml --confirm 30 --yes
+  quietcores confirm                      within 30 s; else the machine is put back by itself
+Exit status: 0 the shield stays, 2 none is up: it was put back already.")]
+pub struct Args {
+    /// Directory of the journal
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_STATE)]
+    state: PathBuf,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if !face::is_root() {
+        bail!("cannot confirm a shield without root: sudo quietcores confirm");
+    }
+    put_back_overdue(&args.state)?;
+    face::print(match quiet_shield::confirm(&System, &args.state)? {
+        true => "Confirmed: the shield stays until `quietcores revert`.\n",
+        false => "The shield that is up does not wait for a confirmation: it stays.\n",
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

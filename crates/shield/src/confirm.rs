@@ -1,0 +1,140 @@
+//! A shield that is put back by itself unless it is confirmed, as when the network went with it.
+//!
+//! A process of its own, the guard, waits for the end of the time; it is started before the first
+//! change, in a session and a group of its own, so that the end of the terminal does not end it.
+//! Like the holder it is found by its lock, never by a number that was written down. Should it be
+//! killed, [`overdue`] tells, and the next command that may change the machine does its work.
+
+use crate::{
+    Kernel, Result, boot_id,
+    error::{Error, Kind, plain},
+    hold,
+    journal::{self, Journal, Past, Record},
+    state::{State, stamp},
+    status::standing,
+};
+use quiet_types::plan::{Awaited, Reverted, Standing};
+use rustix::fs::{FlockOperation, OFlags};
+use std::{
+    fs::OpenOptions,
+    io::Write,
+    path::Path,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+const FILE: &str = "guard";
+/// How often the guard looks.
+const LOOK: Duration = Duration::from_millis(200);
+/// No longer than a day: what nobody confirms by then is forgotten.
+pub const LONGEST: u64 = 86_400;
+
+/// Starts the guard and waits until it stands.
+pub(crate) fn start(program: &Path, state: &State) -> Result<u32> {
+    hold::spawn(program, "guard", state, FILE)
+        .map_err(|why| Error::new(Kind::State, format!("no guard could be started: {why}")))
+}
+
+/// What the guard does: waits, and puts the machine back unless the shield was confirmed or taken
+/// down in time. The time begins when all steps are done, or when `apply` was ended before that.
+///
+/// # Errors
+/// When there is nothing to guard, or another guard stands already.
+pub fn guard(kernel: &dyn Kernel, state: &Path) -> Result<()> {
+    let failed = |why: String| Error::new(Kind::State, why);
+    let _ = rustix::process::setsid();
+    let opened = State::open(state)?
+        .ok_or_else(|| failed(format!("there is no shield in {}", state.display())))?;
+    let lock = opened
+        .open_file(FILE, OFlags::RDWR | OFlags::CREATE)
+        .map_err(|e| failed(format!("cannot open {FILE}: {}", plain(&e))))?;
+    rustix::fs::fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|e| failed(format!("another guard stands: {}", plain(&e.into()))))?;
+    leave_session();
+    let mut since = None;
+    loop {
+        let Some(past) = journal::read(&opened)? else { return Ok(()) };
+        let Some(seconds) = past.awaits.filter(|_| past.confirmed.is_none()) else {
+            return Ok(());
+        };
+        // While somebody applies, it is not yet time; who ended before its end has left a part.
+        let at_work = past.up.is_none() && opened.lock().is_err();
+        if at_work {
+            since = None;
+        } else if since.get_or_insert_with(Instant::now).elapsed() >= Duration::from_secs(seconds) {
+            match crate::revert(kernel, state) {
+                Err(error) if error.kind() == Kind::Busy => {}
+                other => return other.map(|_| ()),
+            }
+        }
+        sleep(LOOK);
+    }
+}
+
+/// A login session that ends may end all processes of its group.
+fn leave_session() {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = rustix::process::getpid().as_raw_nonzero().get().to_string();
+    for (line, mount) in groups.lines().filter_map(|line| {
+        let (number, rest) = line.split_once(':')?;
+        let mount = match rest.split_once(':')?.0 {
+            "" if number == "0" => "/sys/fs/cgroup",
+            "name=systemd" => "/sys/fs/cgroup/systemd",
+            _ => return None,
+        };
+        Some((rest, mount))
+    }) {
+        if line.contains(".scope") || line.contains("/user.slice") {
+            let file = OpenOptions::new().write(true).open(format!("{mount}/cgroup.procs"));
+            let _ = file.and_then(|mut file| file.write_all(own.as_bytes()));
+        }
+    }
+}
+
+/// Confirms the shield that is up: it stays.
+///
+/// Returns whether it was waited for.
+///
+/// # Errors
+/// When none is up, the time is over, or the journal cannot be used.
+pub fn confirm(kernel: &dyn Kernel, state: &Path) -> Result<bool> {
+    let none = || Error::new(Kind::State, "no shield is up: there is nothing to confirm");
+    let opened = State::open(state)?.ok_or_else(none)?;
+    let _lock = opened.lock_patiently()?;
+    let past = journal::read(&opened)?.ok_or_else(none)?;
+    if standing(&past, &boot_id(kernel)) != Standing::Up {
+        return Err(Error::new(
+            Kind::Leftover,
+            "no whole shield is up: `quietcores revert` puts the machine back",
+        ));
+    }
+    if past.awaits.is_none() || past.confirmed.is_some() {
+        return Ok(false);
+    }
+    Journal::resume(&opened, &past)?.seal(&Record::Confirmed { at: stamp() })?;
+    Ok(true)
+}
+
+/// Whether the shield of a journal of this boot waits for a confirmation.
+pub(crate) fn awaited(state: &State, past: &Past) -> Option<Awaited> {
+    let seconds = past.awaits.filter(|_| past.confirmed.is_none())?;
+    Some(Awaited { seconds, guard: hold::locked(state, FILE) })
+}
+
+/// Puts the machine back where a shield waited for a confirmation and its guard was killed: nobody
+/// else would.
+///
+/// # Errors
+/// As [`crate::revert`].
+pub fn overdue(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
+    let Some(opened) = State::open(state)? else { return Ok(None) };
+    let Some(past) = journal::read(&opened)? else { return Ok(None) };
+    let earlier = standing(&past, &boot_id(kernel)) == Standing::Rebooted;
+    match awaited(&opened, &past) {
+        // An apply that is at work may not have started its guard yet.
+        Some(Awaited { guard: None, .. }) if !earlier && opened.lock().is_ok() => {
+            crate::revert(kernel, state)
+        }
+        _ => Ok(None),
+    }
+}

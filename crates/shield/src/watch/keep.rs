@@ -1,0 +1,139 @@
+//! One look: takes every step of a fresh plan again. Steps that hold already cost a read.
+
+use super::rehearsal::Rehearsal;
+use crate::{
+    Kernel, Result,
+    apply::Hand,
+    boot_id,
+    error::{Error, Kind, plain},
+    hold,
+    journal::{self, Journal, Past, Record},
+    state::State,
+    status::standing,
+};
+use quiet_types::{
+    Plan,
+    plan::{Action, Outcome, Standing, Step},
+};
+use std::{path::Path, sync::atomic::AtomicBool};
+
+/// What a look needs.
+pub(super) struct Look<'a> {
+    pub kernel: &'a dyn Kernel,
+    pub state: &'a Path,
+    pub holder: Option<&'a Path>,
+    /// Changes nothing.
+    pub report_only: bool,
+    /// Steps that are left alone for now.
+    pub paused: &'a dyn Fn(&Step) -> bool,
+}
+
+/// What a look found.
+pub(super) enum Seen {
+    /// No shield is up any more.
+    Down,
+    /// Steps that did not hold, and what became of them.
+    Up(Vec<(Step, Outcome)>),
+}
+
+impl Look<'_> {
+    /// Takes every step of `plan` that does not hold.
+    pub fn look(&self, plan: &Plan) -> Result<Seen> {
+        let Some(state) = State::open(self.state)? else { return Ok(Seen::Down) };
+        let _lock = if self.report_only { None } else { Some(state.lock()?) };
+        let Some(past) = journal::read(&state)? else { return Ok(Seen::Down) };
+        if standing(&past, &boot_id(self.kernel)) != Standing::Up {
+            return Ok(Seen::Down);
+        }
+        if self.report_only {
+            let rehearsal = Rehearsal::of(self.kernel);
+            let journal = Journal::rehearse(&past).map_err(|e| {
+                Error::new(Kind::Journal, format!("cannot rehearse in memory: {}", plain(&e)))
+            })?;
+            self.take(&rehearsal, journal, &state, &past, plan)
+        } else {
+            self.take(self.kernel, Journal::resume(&state, &past)?, &state, &past, plan)
+        }
+        .map(Seen::Up)
+    }
+
+    fn take(
+        &self,
+        kernel: &dyn Kernel,
+        mut journal: Journal,
+        state: &State,
+        past: &Past,
+        plan: &Plan,
+    ) -> Result<Vec<(Step, Outcome)>> {
+        let interrupt = AtomicBool::new(false);
+        let mut found = Vec::new();
+        for step in &plan.steps {
+            let last = last(past, step);
+            if (self.paused)(step) || is_settled(step, last) {
+                continue;
+            }
+            if self.report_only && !can_be_rehearsed(&step.action) {
+                if matches!(step.action, Action::HoldLatency) && hold::find(state).is_none() {
+                    found.push((step.clone(), Outcome::Absent));
+                }
+                continue;
+            }
+            let mut hand = Hand {
+                kernel,
+                journal: &mut journal,
+                state,
+                shield: &plan.shield,
+                holder: self.holder.filter(|_| !self.report_only),
+                interrupt: &interrupt,
+            };
+            let outcome = hand.take(step)?;
+            // It went while this looked.
+            if outcome == Outcome::Absent {
+                continue;
+            }
+            let again = last.is_some_and(|(old, was)| {
+                old.action == step.action && was.holds() == outcome.holds()
+            });
+            if !again && (last.is_some() || outcome != Outcome::Already) {
+                journal.tell(&Record::Outcome { step: step.clone(), outcome: outcome.clone() })?;
+            }
+            let is_news = match &outcome {
+                Outcome::Already => false,
+                Outcome::Done { .. } | Outcome::Pending { .. } => true,
+                other => last.is_none_or(|(old, was)| old.action != step.action || was != other),
+            };
+            if is_news {
+                found.push((step.clone(), outcome));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The last word of the journal on what `step` changes.
+fn last<'a>(past: &'a Past, step: &Step) -> Option<&'a (Step, Outcome)> {
+    past.outcomes.iter().rev().find(|(old, _)| is_same(&old.action, &step.action))
+}
+
+fn is_same(a: &Action, b: &Action) -> bool {
+    match (a, b) {
+        (Action::Irq { number: a, .. }, Action::Irq { number: b, .. }) => a == b,
+        (Action::Pin { thread: a, .. }, Action::Pin { thread: b, .. })
+        | (Action::Enter { thread: a, .. }, Action::Enter { thread: b, .. })
+        | (Action::Schedule { thread: a, .. }, Action::Schedule { thread: b, .. }) => a.is(b),
+        _ => std::mem::discriminant(a) == std::mem::discriminant(b) && a.what() == b.what(),
+    }
+}
+
+/// What the kernel refused stays refused: asking again would say the same every time.
+fn is_settled(step: &Step, last: Option<&(Step, Outcome)>) -> bool {
+    let Some((old, outcome)) = last else { return false };
+    let for_good = matches!(outcome, Outcome::Refused { .. } | Outcome::Ignored { .. });
+    for_good && old.action == step.action && !matches!(step.action, Action::Group { .. })
+}
+
+/// Moving tasks out of a group is repeated until it is empty: without moving it never is. A daemon
+/// is not told what is not meant.
+fn can_be_rehearsed(action: &Action) -> bool {
+    !matches!(action, Action::MoveTasks { .. } | Action::HoldLatency | Action::Ban { .. })
+}

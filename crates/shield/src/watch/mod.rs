@@ -1,0 +1,461 @@
+//! Keeps a shield as it was made: looks again when the kernel tells of something, and at times.
+//!
+//! What the kernel tells at once: a partition that changed its state (poll on its file), devices and
+//! CPUs (uevents), programs and threads (the process connector). What it tells nobody (masks of
+//! interrupts, governors) is seen at the regular look. A look takes every step of a fresh plan
+//! again; what is put right stands in the journal first, or stood there already.
+
+mod keep;
+mod netlink;
+mod rehearsal;
+
+use crate::{
+    Kernel, Result,
+    error::{Error, Kind, plain},
+    state::stamp,
+    status::current,
+    tasks,
+};
+use keep::{Look, Seen};
+use netlink::{Message, Socket};
+use quiet_types::{
+    Finding, Plan,
+    plan::{Action, Outcome, Step},
+    shield::{Mechanism, Shield},
+    watch::{Cause, Event, Happened, WATCH_SCHEMA},
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    time::{ClockId, clock_gettime},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    fs::File,
+    io::{self, Read, Seek},
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+/// Threads take their names a moment after they are born, devices come in several messages.
+const SETTLE: Duration = Duration::from_millis(50);
+/// However much happens, no look waits longer for it to settle.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// After so many times within [`QUARREL`] the same thing is left alone for a while.
+const TIMES: u32 = 5;
+const QUARREL: Duration = Duration::from_secs(120);
+/// The first pause; each further one is twice as long, up to the last.
+const FIRST_PAUSE: Duration = Duration::from_secs(60);
+const LAST_PAUSE: Duration = Duration::from_secs(960);
+/// More things that others change are not counted one by one.
+const CONTESTED: usize = 1024;
+
+/// What is wanted, on the machine as it is now.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// The plan for the shield that is up.
+    pub plan: Plan,
+    /// Names of the processes of the links, as the kernel cuts them.
+    pub names: Vec<String>,
+}
+
+/// A watch over a shield.
+pub struct Watch<'a> {
+    /// The machine.
+    pub kernel: &'a dyn Kernel,
+    /// The state directory.
+    pub state: &'a Path,
+    /// As in [`crate::Setup`].
+    pub holder: Option<&'a Path>,
+    /// Ends the watch when raised.
+    pub interrupt: &'a AtomicBool,
+    /// The regular look.
+    pub every: Duration,
+    /// Tells of drift and changes nothing.
+    pub report_only: bool,
+    /// Makes a fresh plan for the shield, or says why none can be made.
+    pub plan: &'a mut dyn FnMut(&Shield) -> std::result::Result<Planned, String>,
+    /// Takes the events; an error ends the watch.
+    pub tell: &'a mut dyn FnMut(&Event) -> io::Result<()>,
+}
+
+/// Watches until the shield is taken down, `interrupt` is raised or nobody takes the events.
+///
+/// # Errors
+/// When no shield is up, or the state directory or the journal cannot be used.
+pub fn watch(watch: Watch<'_>) -> Result<()> {
+    let Some(shield) = current(watch.kernel, watch.state)? else {
+        return Err(Error::new(
+            Kind::State,
+            format!(
+                "no shield is up to watch over ({}); put one up with `quietcores apply`",
+                watch.state.display()
+            ),
+        ));
+    };
+    // Its own work belongs on the other CPUs; a partition has seen to it already.
+    let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+    let _ = watch.kernel.set_affinity(own, &shield.housekeeping);
+    let mut missing = Vec::new();
+    let ears = Ears::open(&shield, &mut missing);
+    let mut sentry = Sentry {
+        watch,
+        shield,
+        names: HashSet::new(),
+        processes: HashSet::new(),
+        reported: BTreeSet::new(),
+        findings: BTreeMap::new(),
+        contests: HashMap::new(),
+        unplanned: None,
+    };
+    let started = Happened::Started {
+        shield: sentry.shield.clone(),
+        report_only: sentry.watch.report_only,
+        missing,
+    };
+    let ended = match sentry.tell(started) {
+        Ok(()) => sentry.run(ears)?,
+        Err(error) => error.to_string(),
+    };
+    let _ = sentry.tell(Happened::Ended { why: ended });
+    Ok(())
+}
+
+/// What is listened to.
+struct Ears {
+    devices: Option<Socket>,
+    processes: Option<Socket>,
+    partition: Option<File>,
+}
+
+impl Ears {
+    fn open(shield: &Shield, missing: &mut Vec<String>) -> Ears {
+        let mut heard = |what: &str, socket: io::Result<Socket>| match socket {
+            Ok(socket) => Some(socket),
+            Err(error) => {
+                missing.push(format!("{what}: {}", plain(&error)));
+                None
+            }
+        };
+        let devices = heard("devices", netlink::devices());
+        let processes = heard("programs and threads", netlink::processes());
+        let partition = partition_file(shield).and_then(|file| match File::open(&file) {
+            Ok(file) => Some(file),
+            Err(error) => {
+                missing.push(format!("{file}: {}", plain(&error)));
+                None
+            }
+        });
+        let mut ears = Ears { devices, processes, partition };
+        ears.read_partition();
+        ears
+    }
+
+    /// The kernel tells of the next change once this one is read.
+    fn read_partition(&mut self) {
+        if let Some(file) = &mut self.partition {
+            let mut text = String::new();
+            let _ = file.rewind();
+            let _ = file.take(4096).read_to_string(&mut text);
+        }
+    }
+}
+
+fn partition_file(shield: &Shield) -> Option<String> {
+    let entry = shield.entry.as_ref().filter(|_| shield.mechanism == Mechanism::PartitionV2)?;
+    Some(entry.file.replace("cgroup.procs", "cpuset.cpus.partition"))
+}
+
+/// How often something was put right lately.
+#[derive(Default)]
+struct Contest {
+    times: u32,
+    since: Option<Instant>,
+    pause: Option<Duration>,
+    until: Option<Instant>,
+}
+
+struct Sentry<'a> {
+    watch: Watch<'a>,
+    shield: Shield,
+    /// Names of the links' processes.
+    names: HashSet<String>,
+    /// Numbers of the links' processes.
+    processes: HashSet<u32>,
+    /// What a watch that only reports has told and still is so.
+    reported: BTreeSet<String>,
+    findings: BTreeMap<String, Finding>,
+    contests: HashMap<String, Contest>,
+    unplanned: Option<String>,
+}
+
+impl Sentry<'_> {
+    /// Looks until there is a reason to end, which is returned.
+    fn run(&mut self, mut ears: Ears) -> Result<String> {
+        let mut cause = Cause::Start;
+        let mut slept = asleep();
+        loop {
+            let busy = match self.look(cause) {
+                Ok(Some(why)) => return Ok(why),
+                Ok(None) => false,
+                Err(Failure::Telling(error)) => return Ok(format!("nobody listens: {error}")),
+                // An apply or revert is at work: it goes first.
+                Err(Failure::Looking(error)) if error.kind() == Kind::Busy => true,
+                Err(Failure::Looking(error)) => return Err(error),
+            };
+            let pause = if busy { Duration::from_millis(200) } else { self.watch.every };
+            cause = match self.wait(&mut ears, pause) {
+                Some(cause) => cause,
+                None => return Ok("stopped by a signal".into()),
+            };
+            let now = asleep();
+            if now.abs_diff(slept) > Duration::from_secs(1) {
+                cause = Cause::Resume;
+            }
+            slept = now;
+        }
+    }
+
+    /// Waits for something that is worth a look, at most `pause`; `None` when it is to end.
+    fn wait(&mut self, ears: &mut Ears, pause: Duration) -> Option<Cause> {
+        let regular = Instant::now() + pause;
+        let mut found: Option<(Cause, Instant, Instant)> = None;
+        loop {
+            if self.watch.interrupt.load(Ordering::Relaxed) {
+                return None;
+            }
+            let now = Instant::now();
+            let until = match found {
+                Some((cause, settled, latest)) if now >= settled.min(latest) => return Some(cause),
+                Some((_, settled, latest)) => settled.min(latest),
+                None if now >= regular => return Some(Cause::Regular),
+                None => regular,
+            };
+            if let Some(cause) = self.listen(ears, until - now) {
+                let now = Instant::now();
+                let latest = found.map_or(now + PATIENCE, |(_, _, latest)| latest);
+                let cause = found.map_or(cause, |(first, _, _)| first);
+                found = Some((cause, now + SETTLE, latest));
+            }
+        }
+    }
+
+    fn listen(&mut self, ears: &mut Ears, pause: Duration) -> Option<Cause> {
+        let mut fds = Vec::with_capacity(3);
+        let sockets = [&ears.devices, &ears.processes];
+        for socket in sockets.into_iter().flatten() {
+            fds.push(PollFd::new(socket.fd(), PollFlags::IN));
+        }
+        let changed = ears.partition.as_ref().map(|file| {
+            fds.push(PollFd::new(file, PollFlags::PRI));
+            fds.len() - 1
+        });
+        let timeout = Timespec {
+            tv_sec: pause.as_secs().min(3600) as i64,
+            tv_nsec: pause.subsec_nanos().into(),
+        };
+        if !matches!(poll(&mut fds, Some(&timeout)), Ok(1..)) {
+            return None;
+        }
+        let told = |events: PollFlags| events.intersects(PollFlags::PRI | PollFlags::ERR);
+        let changed = changed.is_some_and(|at| told(fds[at].revents()));
+        drop(fds);
+        let mut cause = None;
+        if changed {
+            ears.read_partition();
+            cause = Some(Cause::Partition);
+        }
+        for socket in [&ears.devices, &ears.processes].into_iter().flatten() {
+            while let Some(message) = socket.next() {
+                cause = cause.or(self.weigh(&message));
+            }
+        }
+        cause
+    }
+
+    /// Whether a message is worth a look.
+    fn weigh(&self, message: &Message) -> Option<Cause> {
+        match message {
+            Message::Device { action, subsystem } => {
+                // Interrupts come and go with drivers; the others are what chains consist of.
+                let matters = ["sound", "net", "cpu", "usb", "pci"].contains(&subsystem.as_str())
+                    || matches!(action.as_str(), "bind" | "unbind");
+                matters.then_some(Cause::Device)
+            }
+            Message::Fork { parent, process } => {
+                let ours = self.processes.contains(parent) || self.processes.contains(process);
+                ours.then_some(Cause::Process)
+            }
+            Message::Exec { process } => {
+                if self.names.is_empty() {
+                    return None;
+                }
+                let comm = self.watch.kernel.read(&format!("/proc/{process}/comm")).ok()?;
+                self.names.contains(comm.trim_end()).then_some(Cause::Process)
+            }
+            Message::Name { process, comm } => {
+                let ours = self.processes.contains(process) || self.names.contains(comm);
+                ours.then_some(Cause::Process)
+            }
+            Message::Lost => Some(Cause::Regular),
+        }
+    }
+
+    /// One look; the reason to end, where there is one.
+    fn look(&mut self, cause: Cause) -> std::result::Result<Option<String>, Failure> {
+        let Some(shield) = current(self.watch.kernel, self.watch.state)? else {
+            return Ok(Some("the shield was taken down".into()));
+        };
+        if shield != self.shield {
+            return Ok(Some("another shield was put up".into()));
+        }
+        let planned = match (self.watch.plan)(&shield) {
+            Ok(planned) => planned,
+            Err(why) => {
+                if self.unplanned.as_ref() != Some(&why) {
+                    self.unplanned = Some(why.clone());
+                    self.tell(Happened::Unplanned { why })?;
+                }
+                return Ok(None);
+            }
+        };
+        self.unplanned = None;
+        let now = Instant::now();
+        let contests = &self.contests;
+        let paused = |step: &Step| {
+            let contest = contests.get(&step.action.what());
+            contest.and_then(|contest| contest.until).is_some_and(|until| now < until)
+        };
+        let look = Look {
+            kernel: self.watch.kernel,
+            state: self.watch.state,
+            holder: self.watch.holder,
+            report_only: self.watch.report_only,
+            paused: &paused,
+        };
+        let found = match look.look(&planned.plan)? {
+            Seen::Down => return Ok(Some("the shield was taken down".into())),
+            Seen::Up(found) => found,
+        };
+        self.remember(&planned);
+        self.findings(planned.plan.findings)?;
+        if self.watch.report_only {
+            self.report(cause, found)?;
+        } else {
+            for (step, outcome) in found {
+                self.put_right(cause, step, outcome)?;
+            }
+        }
+        Ok(None)
+    }
+
+    fn remember(&mut self, planned: &Planned) {
+        self.names = planned.names.iter().cloned().collect();
+        self.processes.clear();
+        for step in &planned.plan.steps {
+            if let Action::Pin { thread, .. } | Action::Enter { thread, .. } = &step.action {
+                self.processes.extend(tasks::process(self.watch.kernel, thread.tid));
+            }
+        }
+    }
+
+    /// Tells of drift once, for as long as it lasts.
+    fn report(&mut self, cause: Cause, found: Vec<(Step, Outcome)>) -> io::Result<()> {
+        let mut now = BTreeSet::new();
+        for (step, _) in found {
+            let key = format!("{} {}", step.action.what(), step.action.new_value());
+            if !self.reported.contains(&key) {
+                self.tell(Happened::Drift { cause, step, outcome: None })?;
+            }
+            now.insert(key);
+        }
+        self.reported = now;
+        Ok(())
+    }
+
+    fn put_right(&mut self, cause: Cause, step: Step, outcome: Outcome) -> io::Result<()> {
+        let what = step.action.what();
+        let holds = outcome.holds();
+        self.tell(Happened::Drift { cause, step, outcome: Some(outcome) })?;
+        if !holds {
+            return Ok(());
+        }
+        let now = Instant::now();
+        if self.contests.len() >= CONTESTED {
+            let recent = |c: &Contest| c.since.is_some_and(|since| now - since < LAST_PAUSE * 2);
+            self.contests.retain(|_, contest| recent(contest));
+        }
+        if self.contests.len() >= CONTESTED {
+            return Ok(());
+        }
+        let contest = self.contests.entry(what.clone()).or_default();
+        let calm = LAST_PAUSE * 2;
+        if contest.until.is_some_and(|until| now > until + calm) {
+            *contest = Contest::default();
+        }
+        if contest.since.is_none_or(|since| now - since > QUARREL) && contest.pause.is_none() {
+            *contest = Contest { since: Some(now), ..Contest::default() };
+        }
+        contest.times += 1;
+        // Once it was paused, each further time lengthens the pause.
+        if contest.times < TIMES && contest.pause.is_none() {
+            return Ok(());
+        }
+        let pause = contest.pause.map_or(FIRST_PAUSE, |pause| (pause * 2).min(LAST_PAUSE));
+        contest.pause = Some(pause);
+        contest.since = Some(now);
+        contest.until = Some(now + pause);
+        let times = contest.times;
+        self.tell(Happened::Contested { what, times, pause: pause.as_secs() })
+    }
+
+    /// Tells of findings that are new, and of those that are over.
+    fn findings(&mut self, found: Vec<Finding>) -> io::Result<()> {
+        let key = |finding: &Finding| format!("{}: {}", finding.id, finding.title);
+        let now: BTreeMap<String, Finding> = found.into_iter().map(|f| (key(&f), f)).collect();
+        let before = std::mem::replace(&mut self.findings, now);
+        for finding in before.keys().filter(|key| !self.findings.contains_key(*key)).cloned() {
+            (self.watch.tell)(&event(Happened::Over { finding }))?;
+        }
+        for (key, finding) in &self.findings {
+            if !before.contains_key(key) {
+                (self.watch.tell)(&event(Happened::Finding { finding: finding.clone() }))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, what: Happened) -> io::Result<()> {
+        (self.watch.tell)(&event(what))
+    }
+}
+
+enum Failure {
+    Telling(io::Error),
+    Looking(Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Telling(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Looking(error)
+    }
+}
+
+fn event(what: Happened) -> Event {
+    Event { schema: WATCH_SCHEMA.into(), at: stamp(), what }
+}
+
+/// How long the machine has slept since it was started.
+fn asleep() -> Duration {
+    let read = |clock| {
+        let time = clock_gettime(clock);
+        Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+    };
+    read(ClockId::Boottime).saturating_sub(read(ClockId::Monotonic))
+}
