@@ -246,3 +246,42 @@ pub(crate) fn task_reason(error: &io::Error) -> String {
         _ => plain(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_of_an_invalid_partition_has_its_remedy() {
+        // `perr_strings` of kernel/cgroup/cpuset.c.
+        for reason in [
+            "Invalid cpu list in cpuset.cpus.exclusive",
+            "Parent is an invalid partition root",
+            "Parent is not a partition root",
+            "Cpu list in cpuset.cpus not exclusive",
+            "Parent unable to distribute cpu downstream",
+            "No cpu available due to hotplug",
+            "cpuset.cpus is empty",
+            "partition config conflicts with housekeeping setup",
+        ] {
+            let said = partition_reason(&format!("isolated invalid ({reason})"));
+            assert!(said.contains(reason) && said.contains("`: "), "{said}");
+        }
+        assert!(!partition_reason("isolated invalid (something new)").contains("`: "));
+    }
+
+    #[test]
+    fn refusals_that_have_meanings_of_their_own_are_told_apart() {
+        let said = |path: &str, code| file_reason(path, &io::Error::from_raw_os_error(code));
+        let epp = "/sys/devices/system/cpu/cpu0/cpufreq/energy_performance_preference";
+        assert!(said(epp, errno::EBUSY).contains("governor `performance`"));
+        assert!(said("/x/cpu.rt_runtime_us", errno::EINVAL).contains("claimed the time"));
+        assert!(said("/x/cgroup.subtree_control", errno::EBUSY).contains("without tasks"));
+        assert!(said("cpuset.cpus", errno::EINVAL).contains("a group beside it"));
+        assert!(said("cpuset.cpus", errno::ENOSPC).contains("ENOSPC"));
+        assert!(said("/x/tasks", errno::EROFS).contains("read-only"));
+        let eperm = io::Error::from_raw_os_error(errno::EPERM);
+        assert!(schedule_reason(&eperm, Some("/audio")).contains("group /audio"));
+        assert!(schedule_reason(&eperm, None).contains("not permitted"));
+    }
+}

@@ -13,7 +13,7 @@ use quiet_types::{
     CpuId, CpuSet, Plan,
     machine::{Policy, Scheduling},
     plan::{
-        Action, Form, GroupFile, GroupValue, Need, Outcome, PLAN_SCHEMA, Resident, Return,
+        Action, Form, GroupFile, GroupValue, Narrow, Need, Outcome, PLAN_SCHEMA, Resident, Return,
         Standing, Step, Thread, Who,
     },
     shield::{Entry, Mechanism, Shield},
@@ -476,4 +476,130 @@ fn a_raised_flag_rolls_back() {
     assert_eq!(error.kind(), Kind::Interrupted);
     assert!(error.rolled_back().unwrap().is_exact());
     bench.returns("after the signal");
+}
+
+#[test]
+fn the_reasons_of_refused_interrupts_are_told_apart() {
+    const EAGAIN: i32 = 11;
+    const EOVERFLOW: i32 = 75;
+    let told = [
+        (EPERM, "managed interrupt"),
+        (EIO, "managed interrupt"),
+        (EINVAL, "interrupt controller cannot deliver it there"),
+        (ENOSPC, "vectors of these CPUs are used up"),
+        (EBUSY, "being moved just now"),
+        (EAGAIN, "being moved just now"),
+        (EOVERFLOW, "does not run"),
+    ];
+    let tempers = told.map(|(code, _)| Temper::Refuses(code));
+    let bench = Bench::new(&world(Hierarchy::V2, 4, &tempers, &[15]), &"3".parse().unwrap());
+    let applied = apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+    let irqs = applied.steps.iter().filter(|t| matches!(t.step.action, Action::Irq { .. }));
+    for (taken, (code, says)) in irqs.zip(told) {
+        let Outcome::Refused { reason } = &taken.outcome else { panic!("{code}: {taken:?}") };
+        assert!(reason.contains(says), "{code}: {reason}");
+    }
+    bench.returns("after refusals");
+}
+
+/// A plan whose partition stands beside a group that names the same CPUs.
+fn beside(claims: bool) -> (World, Plan) {
+    let mut before = world(Hierarchy::V2, 4, &[], &[15]);
+    before.claims = claims;
+    let mut plan = plan(&before, "2-3".parse().unwrap());
+    plan.steps.retain(|step| !step.action.what().contains("boxes"));
+    for step in &mut plan.steps {
+        if let Action::Group { narrow, .. } = &mut step.action {
+            let path = format!("{MOUNT}/boxes/cpuset.cpus");
+            narrow.push(Narrow { path, value: "0-1".into(), old: "0-3".into() });
+        }
+    }
+    (before, plan)
+}
+
+#[test]
+fn others_are_narrowed_only_where_the_kernel_refuses_the_claim() {
+    for claims in [true, false] {
+        let (before, plan) = beside(claims);
+        let mut bench = Bench::new(&before, &"2-3".parse().unwrap());
+        bench.plan = plan;
+        apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+        let boxes = bench.kernel.world.borrow().groups["/boxes"].cpus.to_string();
+        assert_eq!(boxes, if claims { "0-3" } else { "0-1" });
+        assert_eq!(bench.kernel.world.borrow().groups["/shield"].partition, "isolated");
+        assert_eq!(status(&bench.kernel, &bench.state()).unwrap().drift, []);
+        bench.returns("after a claim");
+    }
+    let acts = {
+        let (before, plan) = beside(false);
+        let kernel = Fake::new(before);
+        apply(&kernel, &plan, &tempfile::tempdir().unwrap().path().join("state")).unwrap();
+        kernel.acts.get()
+    };
+    for act in 1..=acts {
+        let (before, plan) = beside(false);
+        let mut bench = Bench::new(&before, &"2-3".parse().unwrap());
+        bench.plan = plan;
+        bench.kernel.stop.set(Some(act));
+        assert!(until_stopped(|| apply(&bench.kernel, &bench.plan, &bench.state())).is_none());
+        bench.returns("stopped while others are narrowed");
+    }
+}
+
+#[test]
+fn what_outlives_a_reboot_is_put_back_after_it_and_apply_goes_on() {
+    let path = "/etc/default/irqbalance";
+    let old = "# bans\nIRQBALANCE_ARGS=-d\n";
+    for by_apply in [false, true] {
+        let (mut before, shield) = small();
+        before.texts.insert(path.into(), old.into());
+        let mut bench = Bench::new(&before, &shield);
+        let (name, value) = ("IRQBALANCE_BANNED_CPULIST".into(), "1".into());
+        let assign = Action::Assign { path: path.into(), name, value };
+        bench.plan.steps.insert(0, step(Need::BestEffort, assign));
+        apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+        let after = bench.kernel.world.borrow().texts.clone();
+        assert_eq!(after[path], format!("{old}IRQBALANCE_BANNED_CPULIST=1\n"));
+        // Power is lost: the machine is fresh, the disk is not.
+        let mut fresh = before.clone();
+        fresh.texts = after;
+        fresh.files.insert("/proc/sys/kernel/random/boot_id".into(), "b1".into());
+        let fresh = Fake::new(fresh);
+        if by_apply {
+            let bare = Plan { steps: Vec::new(), ..bench.plan.clone() };
+            apply(&fresh, &bare, &bench.state()).unwrap();
+        } else {
+            let done = revert(&fresh, &bench.state()).unwrap().unwrap();
+            assert!(done.rebooted && done.is_exact(), "{done:?}");
+        }
+        assert_eq!(fresh.world.borrow().texts[path], old);
+    }
+}
+
+#[test]
+fn a_daemon_that_was_restarted_and_a_file_that_others_changed_are_left() {
+    let path = "/etc/default/irqbalance";
+    let (mut before, shield) = small();
+    before.texts.insert(path.into(), "A=1\n".into());
+    let init = before.tasks[&1].clone();
+    before.tasks.insert(90, init);
+    before.irqbalance = Some((90, "0".parse().unwrap(), CpuSet::new()));
+    let mut bench = Bench::new(&before, &shield);
+    let daemon = Thread { tid: 90, start: before.tasks[&90].start, comm: "irqbalance".into() };
+    let ban = Action::Ban { daemon, cpus: shield.clone() };
+    let assign = Action::Assign { path: path.into(), name: "B".into(), value: "1".into() };
+    bench.plan.steps.insert(0, step(Need::BestEffort, ban));
+    bench.plan.steps.insert(0, step(Need::BestEffort, assign));
+    apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+    {
+        let mut world = bench.kernel.world.borrow_mut();
+        assert_eq!(world.irqbalance.as_ref().unwrap().1.to_string(), "0-1");
+        world.texts.insert(path.into(), "A=1\nB=1\nC=1\n".into());
+        world.tasks.remove(&90);
+        world.irqbalance = None;
+    }
+    let done = revert(&bench.kernel, &bench.state()).unwrap().unwrap();
+    let of = |what: &str| &done.items.iter().find(|item| item.what.contains(what)).unwrap().outcome;
+    assert!(matches!(of("/etc/default"), Return::Left { .. }), "{done:?}");
+    assert_eq!(of("bans of"), &Return::Gone);
 }
