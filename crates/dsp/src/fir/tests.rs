@@ -196,3 +196,53 @@ fn what_cannot_be_convolved_is_refused_with_its_place() {
     let twice = [route(0, 1, &[1.0]), route(0, 1, &[1.0])];
     assert_eq!(prepare(&twice), Error::Twice { route: 1 });
 }
+
+/// The whole promise: every block size, and the longest IRs, against the direct sum.
+#[test]
+#[ignore = "takes minutes"]
+fn every_block_size_and_length_class_is_true() {
+    for &len in LENGTHS.iter().chain(&[65_536, 262_144, MAX_TAPS]) {
+        let (x, h) = (noise(2 * len + 3000, 8), ir(len, 9));
+        let whole = play(&mut mono(Level::here(), &h), &x, std::iter::repeat(1024));
+        let step = (x.len() / 300).max(1) | 1;
+        assert_true(&whole, &x, &h, (0..x.len()).step_by(step), &format!("{len} taps"));
+        let blocks = if len <= 8192 { 1..=1024 } else { 1000..=1024 };
+        for block in blocks {
+            let y = play(&mut mono(Level::here(), &h), &x, std::iter::repeat(block));
+            assert!(
+                y.iter().zip(&whole).all(|(a, b)| a.to_bits() == b.to_bits()),
+                "{len} @{block}"
+            );
+        }
+    }
+}
+
+/// What a step costs by the plan's own estimate: the share, and at most a unit more.
+#[test]
+fn no_step_is_given_more_than_its_share_and_a_unit() {
+    for len in [1000, 8192, 65_536, 262_144] {
+        let mut fir = mono(Level::here(), &ir(len, 50));
+        let unit = |p: &Periodic| p.units.iter().map(|u| i64::from(u.cost)).max().unwrap_or(0);
+        let largest = fir.tail.iter().map(unit).max().unwrap_or(0);
+        let most = (fir.share >> SHARE_BITS) + largest + 1;
+        let left = |fir: &Fir| -> Vec<usize> { fir.tail.iter().map(|p| p.next).collect() };
+        let cost = |p: &Periodic, from: usize, to: usize| -> i64 {
+            p.units[from..to].iter().map(|u| i64::from(u.cost)).sum()
+        };
+        for _ in 0..6000 {
+            let before = left(&fir);
+            fir.process(&mut Block::new(&mut [0.0; STEP], 1));
+            let now = fir.position;
+            let mut spent = 0;
+            for (p, before) in fir.tail.iter().zip(before) {
+                let part = p.segment.part() as u64;
+                spent += if (now + part - p.phase).is_multiple_of(part) {
+                    cost(p, before, p.units.len()) + cost(p, 0, p.next)
+                } else {
+                    cost(p, before, p.next)
+                };
+            }
+            assert!(spent <= most, "{len} taps: {spent} cycles at {now}, at most {most}");
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! The head of a FIR: its first taps, summed directly.
 
+#![allow(clippy::needless_range_loop, reason = "vectors in step with each other")]
+
 use super::{
     Level,
     fir_lanes::{Lanes, Plain},
@@ -95,7 +97,7 @@ fn tile<L: Lanes, const V: usize, const R: usize>(
     for first in (0..16).step_by(R) {
         let mut sum = [[zero; V]; R];
         for row in (0..rows).step_by(4) {
-            for (j, sum) in sum.iter_mut().enumerate() {
+            for j in 0..R {
                 let r = first + j;
                 let base = 16 * (rows - 3 - row) - r + from;
                 let x = &x[base..base + L::WIDTH * (V + 3 * per_row)];
@@ -107,7 +109,7 @@ fn tile<L: Lanes, const V: usize, const R: usize>(
                 for k in 0..4 {
                     let tap = L::splat(taps[k]);
                     for v in 0..V {
-                        sum[v] = window[v + (3 - k) * per_row].mul_add(tap, sum[v]);
+                        sum[j][v] = window[v + (3 - k) * per_row].mul_add(tap, sum[j][v]);
                     }
                 }
             }

@@ -1,5 +1,7 @@
 //! The vectors that the FIR kernels are written for.
 
+#![allow(clippy::needless_range_loop, reason = "vectors in step with each other")]
+
 /// A vector of `WIDTH` samples. All operations go lane by lane, so that every width gives the same
 /// bits wherever multiply-add is fused.
 pub(super) trait Lanes: Copy {
@@ -218,12 +220,15 @@ mod x86 {
         fn transpose(rows: [Self; 16]) -> [Self; 16] {
             let mut to = rows;
             for group in [0, 8] {
-                let r = |i: usize| rows[group + i].0;
+                let mut r = [rows[group].0; 8];
+                for i in 0..8 {
+                    r[i] = rows[group + i].0;
+                }
                 // Pairs of rows, then fours, then the halves of the registers.
-                let mut pairs = [r(0); 8];
+                let mut pairs = [r[0]; 8];
                 for i in 0..4 {
-                    pairs[2 * i] = op!(_mm256_unpacklo_ps(r(2 * i), r(2 * i + 1)));
-                    pairs[2 * i + 1] = op!(_mm256_unpackhi_ps(r(2 * i), r(2 * i + 1)));
+                    pairs[2 * i] = op!(_mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]));
+                    pairs[2 * i + 1] = op!(_mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]));
                 }
                 let mut fours = pairs;
                 for half in [0, 4] {
@@ -297,7 +302,10 @@ mod x86 {
 
         #[inline(always)]
         fn transpose(rows: [Self; 16]) -> [Self; 16] {
-            let r = rows.map(|row| row.0);
+            let mut r = [rows[0].0; 16];
+            for i in 0..16 {
+                r[i] = rows[i].0;
+            }
             // Pairs of rows, then fours: 4 x 4 within each quarter of the registers.
             let mut pairs = r;
             for i in 0..8 {

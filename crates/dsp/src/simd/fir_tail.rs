@@ -529,36 +529,36 @@ fn join<L: Lanes>(o: [Complex<L>; 4], w: Twiddles<L>) -> [Complex<L>; 4] {
 #[inline(always)]
 fn take<L: Lanes>(s: &mut Segment, ring: &[Row], from: u32, to: u32) {
     let (chunks, mask, start) = (s.part / 16, ring.len() - 1, s.start);
-    // The part before the last one is real, the last one imaginary.
-    let at = |i: usize, v: usize| Complex::<L> {
-        re: L::load(&ring[(start + i) & mask].0[v * L::WIDTH..]),
-        im: L::load(&ring[(start + chunks + i) & mask].0[v * L::WIDTH..]),
-    };
-    let r = ROOTS_OF_I;
-    if s.halves {
-        let (low, high) = s.work.split_at_mut(chunks / 2);
-        let sigma = Complex::splat(r[0], r[1]);
-        for i in from as usize..to as usize {
-            for v in 0..16 / L::WIDTH {
-                let (a, c) = (at(i, v), at(i + chunks / 2, v));
-                let sum = a.add_product(sigma, c);
-                sum.store(&mut low[i], v);
-                a.mirror(sum).store(&mut high[i], v);
-            }
-        }
-        return;
-    }
-    let quarter = chunks / 4;
-    let w = Twiddles::splat(&r);
+    let w = Twiddles::splat(&ROOTS_OF_I);
+    let step = if s.halves { chunks / 2 } else { chunks / 4 };
     for i in from as usize..to as usize {
         for v in 0..16 / L::WIDTH {
-            let q = [0, 1, 2, 3].map(|k| at(i + k * quarter, v));
-            let o = split(q, w);
-            for k in 0..4 {
-                o[k].store(&mut s.work[i + k * quarter], v);
+            let a = input::<L>(ring, (start + i) & mask, (start + chunks + i) & mask, v);
+            let i1 = start + i + step;
+            let b = input::<L>(ring, i1 & mask, (i1 + chunks) & mask, v);
+            if s.halves {
+                let sum = a.add_product(w.sigma, b);
+                sum.store(&mut s.work[i], v);
+                a.mirror(sum).store(&mut s.work[i + step], v);
+            } else {
+                let (i2, i3) = (i1 + step, i1 + 2 * step);
+                let c = input::<L>(ring, i2 & mask, (i2 + chunks) & mask, v);
+                let d = input::<L>(ring, i3 & mask, (i3 + chunks) & mask, v);
+                let [a, b, c, d] = split([a, b, c, d], w);
+                a.store(&mut s.work[i], v);
+                b.store(&mut s.work[i + step], v);
+                c.store(&mut s.work[i + 2 * step], v);
+                d.store(&mut s.work[i + 3 * step], v);
             }
         }
     }
+}
+
+/// Of the last two parts of input: the earlier one is real, the later one imaginary.
+#[inline(always)]
+fn input<L: Lanes>(ring: &[Row], earlier: usize, later: usize, v: usize) -> Complex<L> {
+    let at = v * L::WIDTH;
+    Complex { re: L::load(&ring[earlier].0[at..]), im: L::load(&ring[later].0[at..]) }
 }
 
 /// The roots that split the whole.
@@ -571,78 +571,77 @@ const ROOTS_OF_I: Roots = [
     0.923_879_5,
 ];
 
-/// Calls `f` for each block's four quarters, its columns and its index.
-#[inline(always)]
-fn each_block(
-    work: &mut [Chunk],
-    quarter: usize,
-    from: u32,
-    to: u32,
-    mut f: impl FnMut([&mut [Chunk]; 4], usize),
-) {
-    let (mut at, to) = (from as usize, to as usize);
-    while at < to {
-        let (block, column) = (at / quarter, at % quarter);
-        let count = (quarter - column).min(to - at);
-        let block_of = &mut work[4 * block * quarter..][..4 * quarter];
-        let (low, high) = block_of.split_at_mut(2 * quarter);
-        let (q0, q1) = low.split_at_mut(quarter);
-        let (q2, q3) = high.split_at_mut(quarter);
-        let part = column..column + count;
-        f(
-            [&mut q0[part.clone()], &mut q1[part.clone()], &mut q2[part.clone()], &mut q3[part]],
-            block,
-        );
-        at += count;
-    }
-}
-
+/// A column lies in all four quarters of a block, and the blocks follow each other.
 #[inline(always)]
 fn down<L: Lanes>(s: &mut Segment, pass: u32, from: u32, to: u32) {
     let Segment { passes, work, .. } = s;
     let pass = &passes[pass as usize];
-    each_block(work, pass.quarter, from, to, |[q0, q1, q2, q3], block| {
+    let quarter = pass.quarter;
+    let (mut at, to) = (from as usize, to as usize);
+    while at < to {
+        let (block, column) = (at / quarter, at % quarter);
+        let count = (quarter - column).min(to - at);
         let w = Twiddles::<L>::splat(&pass.roots[block]);
-        for (((q0, q1), q2), q3) in q0.iter_mut().zip(q1).zip(q2).zip(q3) {
+        let (low, high) = work[4 * block * quarter..][..4 * quarter].split_at_mut(2 * quarter);
+        let (q0, q1) = low.split_at_mut(quarter);
+        let (q2, q3) = high.split_at_mut(quarter);
+        let q0 = &mut q0[column..][..count];
+        let q1 = &mut q1[column..][..count];
+        let q2 = &mut q2[column..][..count];
+        let q3 = &mut q3[column..][..count];
+        for i in 0..count {
             for v in 0..16 / L::WIDTH {
                 let q = [
-                    Complex::load(q0, v),
-                    Complex::load(q1, v),
-                    Complex::load(q2, v),
-                    Complex::load(q3, v),
+                    Complex::load(&q0[i], v),
+                    Complex::load(&q1[i], v),
+                    Complex::load(&q2[i], v),
+                    Complex::load(&q3[i], v),
                 ];
                 let [a, b, c, d] = split(q, w);
-                a.store(q0, v);
-                b.store(q1, v);
-                c.store(q2, v);
-                d.store(q3, v);
+                a.store(&mut q0[i], v);
+                b.store(&mut q1[i], v);
+                c.store(&mut q2[i], v);
+                d.store(&mut q3[i], v);
             }
         }
-    });
+        at += count;
+    }
 }
 
 #[inline(always)]
 fn up<L: Lanes>(s: &mut Segment, pass: u32, from: u32, to: u32) {
     let Segment { passes, work, .. } = s;
     let pass = &passes[pass as usize];
-    each_block(work, pass.quarter, from, to, |[q0, q1, q2, q3], block| {
+    let quarter = pass.quarter;
+    let (mut at, to) = (from as usize, to as usize);
+    while at < to {
+        let (block, column) = (at / quarter, at % quarter);
+        let count = (quarter - column).min(to - at);
         let w = Twiddles::<L>::splat(&pass.roots[block]);
-        for (((q0, q1), q2), q3) in q0.iter_mut().zip(q1).zip(q2).zip(q3) {
+        let (low, high) = work[4 * block * quarter..][..4 * quarter].split_at_mut(2 * quarter);
+        let (q0, q1) = low.split_at_mut(quarter);
+        let (q2, q3) = high.split_at_mut(quarter);
+        let q0 = &mut q0[column..][..count];
+        let q1 = &mut q1[column..][..count];
+        let q2 = &mut q2[column..][..count];
+        let q3 = &mut q3[column..][..count];
+        for i in 0..count {
             for v in 0..16 / L::WIDTH {
-                let o = [
-                    Complex::load(q0, v),
-                    Complex::load(q1, v),
-                    Complex::load(q2, v),
-                    Complex::load(q3, v),
+                let q = [
+                    Complex::load(&q0[i], v),
+                    Complex::load(&q1[i], v),
+                    Complex::load(&q2[i], v),
+                    Complex::load(&q3[i], v),
                 ];
-                let [a, b, c, d] = join(o, w);
-                a.store(q0, v);
-                b.store(q1, v);
-                c.store(q2, v);
-                d.store(q3, v);
+                let [a, b, c, d] = join(q, w);
+                a.store(&mut q0[i], v);
+                b.store(&mut q1[i], v);
+                c.store(&mut q2[i], v);
+                d.store(&mut q3[i], v);
             }
         }
-    });
+        at += count;
+    }
 }
 
 /// Where vector `e` of a tile's points is kept: the chunk in the tile, and the vector in it. A tile of
@@ -745,13 +744,18 @@ fn give<L: Lanes>(s: &mut Segment, output: usize, from: u32, to: u32) {
     }
     let quarter = chunks / 4;
     let w = Twiddles::splat(&r);
+    let work = &s.work;
     for i in from as usize..to as usize {
         for v in 0..16 / L::WIDTH {
-            let o = [0, 1, 2, 3].map(|k| Complex::<L>::load(&s.work[i + k * quarter], v));
-            let q = join(o, w);
-            for k in 0..4 {
-                q[k].im.store(&mut out[i + k * quarter].0[v * L::WIDTH..]);
-            }
+            let (a, b) = (Complex::<L>::load(&work[i], v), Complex::load(&work[i + quarter], v));
+            let c = Complex::load(&work[i + 2 * quarter], v);
+            let d = Complex::load(&work[i + 3 * quarter], v);
+            let [a, b, c, d] = join([a, b, c, d], w);
+            let at = v * L::WIDTH;
+            a.im.store(&mut out[i].0[at..]);
+            b.im.store(&mut out[i + quarter].0[at..]);
+            c.im.store(&mut out[i + 2 * quarter].0[at..]);
+            d.im.store(&mut out[i + 3 * quarter].0[at..]);
         }
     }
 }
@@ -800,10 +804,13 @@ fn band_of<L: Lanes, const V: usize>(
     let zero = L::splat(0.0);
     let (mut rr, mut ii, mut ri, mut ir) = ([zero; V], [zero; V], [zero; V], [zero; V]);
     for (x, h) in runs {
-        for (x, h) in x.chunks_exact(2).zip(h.chunks_exact(2)) {
+        let (h, _) = h.as_chunks::<2>();
+        let x = &x.as_chunks::<2>().0[..h.len()];
+        for j in 0..h.len() {
             for k in 0..V {
                 let (chunk, v) = if L::WIDTH == 16 { (k, 0) } else { (c, k) };
-                let (x, h) = (Complex::<L>::load(&x[chunk], v), Complex::load(&h[chunk], v));
+                let x = Complex::<L>::load(&x[j][chunk], v);
+                let h = Complex::load(&h[j][chunk], v);
                 rr[k] = x.re.mul_add(h.re, rr[k]);
                 ii[k] = x.im.mul_add(h.im, ii[k]);
                 ri[k] = x.re.mul_add(h.im, ri[k]);

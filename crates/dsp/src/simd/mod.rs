@@ -11,7 +11,10 @@ pub(crate) mod fir_head;
 mod fir_lanes;
 pub(crate) mod fir_tail;
 
+mod fir_peak;
+
 pub use denormals::Denormals;
+pub use fir_peak::gigaflops;
 
 /// What the processor's vector unit can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
