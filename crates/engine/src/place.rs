@@ -47,8 +47,6 @@ pub(crate) struct Facts {
     pub rttime: Option<u64>,
     /// sched_rt_runtime_us; -1: no throttle.
     pub rt_runtime: Option<i64>,
-    /// Kernel 6.12 or later: a fair server in the place of the throttle.
-    pub fair_server: bool,
     /// Whether this thread may become FIFO.
     pub fifo: bool,
 }
@@ -62,9 +60,6 @@ impl Facts {
             .read("/sys/devices/system/cpu/online")?
             .parse()
             .map_err(|e| Error::new(format!("cannot understand which CPUs are online: {e}")))?;
-        let release = root.read("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|p| p.parse::<u32>().ok());
-        let version = (parts.next().flatten(), parts.next().flatten());
         // By trying, not by reading limits: there are several ways to the right.
         let fifo = std::thread::spawn(move || {
             let to = Scheduling { policy: Policy::Fifo, priority, nice: 0 };
@@ -74,7 +69,6 @@ impl Facts {
             online,
             rttime: rustix::process::getrlimit(rustix::process::Resource::Rttime).current,
             rt_runtime: number("/proc/sys/kernel/sched_rt_runtime_us"),
-            fair_server: version >= (Some(6), Some(12)),
             fifo: fifo.join().unwrap_or(false),
         })
     }
@@ -226,7 +220,9 @@ fn spinning_policy(facts: &Facts, inside: bool, findings: &mut Vec<Finding>) -> 
         return Policy::Other;
     }
     match facts.rt_runtime {
-        Some(runtime @ 0..) if !facts.fair_server => {
+        // Also on kernels since 6.12: those with CONFIG_RT_GROUP_SCHED throttle as before, the
+        // others have a fair server, which stops a FIFO thread for whoever waits on its CPU.
+        Some(runtime @ 0..) => {
             findings.push(other(
                 "The throttle would stop a FIFO thread that never sleeps",
                 format!("sched_rt_runtime_us is {runtime}"),
@@ -384,13 +380,7 @@ mod tests {
     }
 
     fn facts(online: &str) -> Facts {
-        Facts {
-            online: set(online),
-            rttime: None,
-            rt_runtime: Some(950_000),
-            fair_server: true,
-            fifo: true,
-        }
+        Facts { online: set(online), rttime: None, rt_runtime: Some(-1), fifo: true }
     }
 
     fn shield(cpus: &str, whole_process: bool) -> Option<Shield> {
@@ -451,11 +441,7 @@ mod tests {
         let other = (Mode::NeverSleep, Policy::Other, 1);
         assert_eq!(ask(&|f| f.rttime = Some(200_000)), other);
         assert_eq!(ask(&|f| f.fifo = false), other);
-        assert_eq!(ask(&|f| f.fair_server = false), other, "throttled");
-        assert_eq!(
-            ask(&|f| (f.fair_server, f.rt_runtime) = (false, Some(-1))),
-            (Mode::NeverSleep, Policy::Fifo, 0)
-        );
+        assert_eq!(ask(&|f| f.rt_runtime = Some(950_000)), other, "throttled");
     }
 
     #[test]
