@@ -267,6 +267,18 @@ impl Drop for Tracer {
     }
 }
 
+/// Trace instances of this program that are there, of running and of killed ones.
+///
+/// # Errors
+/// When tracefs is not there or may not be used.
+pub fn instances() -> Result<Vec<String>> {
+    let base = Base::find()?;
+    let all = fs::read_dir(base.path.join("instances"))
+        .map_err(|e| Error::io("list", "the trace instances", e))?;
+    let names = all.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    Ok(names.filter(|name| name.starts_with(PREFIX)).collect())
+}
+
 fn keep(trace: &mut Trace, event: Event) {
     if trace.events.len() < MOST {
         trace.events.push(event);

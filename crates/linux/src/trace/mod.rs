@@ -9,4 +9,4 @@ mod instance;
 pub mod page;
 pub mod symbols;
 
-pub use instance::Tracer;
+pub use instance::{Tracer, instances};

@@ -1,0 +1,369 @@
+//! `explain` from the outside, on the kernel that the test runs on: causes are injected and must be
+//! found by name, with at least half of the length that the injector measured itself. (The other
+//! half is for what interrupts the injector in turn.) Nothing here depends on speed.
+//!
+//! Each test says why it is skipped where it cannot be made: without root, with one CPU, or on a
+//! kernel whose trace is closed.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use quiet_linux::{
+    sys::{process, sched},
+    trace,
+};
+use quiet_probe::Watch;
+use quiet_types::{
+    CpuId, CpuSet, Nanos, Run,
+    explain::{Cause, Explained, Share, Source},
+    machine::{Policy, Scheduling},
+    trace::{Span, Victim},
+};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// One at a time: each needs the machine's last CPU to itself.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+/// The last CPU to explain and the others, or why not.
+fn machine() -> Option<(CpuId, CpuSet, MutexGuard<'static, ()>)> {
+    let guard = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let all: CpuSet =
+        fs::read_to_string("/sys/devices/system/cpu/online").unwrap().parse().unwrap();
+    let last = all.iter().last().unwrap();
+    let others = all.difference(&CpuSet::from_iter([last]));
+    let may = trace::instances();
+    if others.is_empty() {
+        eprintln!("skipped: one CPU alone cannot be watched from another");
+        return None;
+    }
+    if let Err(why) = may {
+        eprintln!("skipped: {why}");
+        return None;
+    }
+    Some((last, others, guard))
+}
+
+fn quietcores(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quietcores"));
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Explains `cpu` while `inject` runs, which gets the child and a flag that is up once it is over.
+fn explained(cpu: CpuId, arguments: &[&str], inject: impl FnOnce(&Child) + Send) -> Explained {
+    let cpu = cpu.to_string();
+    let mut child = quietcores(&["explain", "--json", "--cpu", &cpu]).args(arguments).spawn().unwrap();
+    let out = child.stdout.take().unwrap();
+    let reader = thread::spawn(move || std::io::read_to_string(out).unwrap());
+    inject(&child);
+    let text = reader.join().unwrap();
+    assert!(child.wait().unwrap().success());
+    let explained: Explained = serde_json::from_str(&text).unwrap();
+    assert_eq!(explained.source, Source::Trace);
+    adds_up(&explained);
+    explained
+}
+
+/// Causes add up to the readings, and parts to each of the worst.
+fn adds_up(explained: &Explained) {
+    for cpu in &explained.cpus {
+        let sum: u64 = cpu.causes.iter().map(|share| share.total.unwrap().0).sum();
+        assert_eq!(sum, cpu.total.0);
+        assert_eq!(cpu.named.0 + cpu.host.0 + cpu.unexplained.0, cpu.total.0);
+        for late in &cpu.worst {
+            let parts: u64 = late.parts.iter().map(|part| part.length.0).sum();
+            assert_eq!(parts + late.rest.0, late.value.0);
+            assert_eq!(late.sums.iter().map(|sum| sum.length.0).sum::<u64>(), late.value.0);
+        }
+    }
+}
+
+fn found(explained: &Explained, is: impl Fn(&Cause) -> bool) -> Option<&Share> {
+    explained.cpus[0].causes.iter().find(|share| is(&share.cause))
+}
+
+fn titles(explained: &Explained) -> Vec<&str> {
+    explained.cpus[0].causes.iter().map(|share| share.title.as_str()).collect()
+}
+
+fn only(cpu: CpuId) -> CpuSet {
+    CpuSet::from_iter([cpu])
+}
+
+fn monotonic() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// A thread named `name` on `cpu` that spins in bursts until it is told to end; the longest burst
+/// by its own clock.
+fn hog(name: &str, cpu: CpuId, fifo: u8, burst: Duration, pause: Duration) -> Hog {
+    let stop = std::sync::Arc::new(AtomicBool::new(false));
+    let told = stop.clone();
+    let thread = thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || {
+            sched::set_affinity(0, &only(cpu)).unwrap();
+            if fifo > 0 {
+                let to = Scheduling { policy: Policy::Fifo, priority: fifo, nice: 0 };
+                sched::set_scheduling(0, to).unwrap();
+            }
+            while !told.load(Relaxed) {
+                let began = Instant::now();
+                while began.elapsed() < burst {}
+                thread::sleep(pause);
+            }
+        })
+        .unwrap();
+    Hog { stop, thread: Some(thread) }
+}
+
+struct Hog {
+    stop: std::sync::Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The measuring process of a child, once it has started its thread.
+fn worker(of: &Child) -> u32 {
+    until("a measuring process", || {
+        let pids = fs::read_dir("/proc").unwrap().flatten();
+        pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(|pid: &u32| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let parent = stat.rsplit_once(')').and_then(|(_, s)| s.split_whitespace().nth(1));
+            let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+            parent == Some(&of.id().to_string()) && threads > 1
+        })
+    })
+}
+
+#[test]
+fn a_fifo_hog_is_found_by_name_and_length() {
+    let Some((cpu, _, _guard)) = machine() else { return };
+    let hog = hog("qc-hog", cpu, 95, Duration::from_millis(5), Duration::from_millis(60));
+    let explained = explained(cpu, &["--policy", "fifo", "--for", "1s"], |_| {});
+    drop(hog);
+    let name = "qc-hog".to_owned();
+    let share = found(&explained, |cause| *cause == Cause::Task { name: name.clone(), priority: 95 });
+    let share = share.unwrap_or_else(|| panic!("{:?}", titles(&explained)));
+    assert!(share.longest >= Nanos::from_micros(2_500), "{share:?}");
+}
+
+#[test]
+fn a_stopped_process_is_told_as_stopped() {
+    let Some((cpu, _, _guard)) = machine() else { return };
+    let mut lasted = 0;
+    let explained = explained(cpu, &["--policy", "fifo", "--for", "2s"], |child| {
+        let pid = Pid::from_raw(worker(child) as i32).unwrap();
+        thread::sleep(Duration::from_millis(500));
+        kill_process(pid, Signal::STOP).unwrap();
+        let began = monotonic();
+        thread::sleep(Duration::from_millis(40));
+        lasted = monotonic() - began;
+        kill_process(pid, Signal::CONT).unwrap();
+    });
+    let share = found(&explained, |cause| *cause == Cause::Stopped);
+    let share = share.unwrap_or_else(|| panic!("{:?}", titles(&explained)));
+    assert!(share.longest.0 * 2 >= lasted, "{share:?} of {lasted}");
+}
+
+#[test]
+fn a_spinning_fifo_loop_is_throttled_for_an_ordinary_task() {
+    let Some((cpu, _, _guard)) = machine() else { return };
+    let server = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let version: Vec<u32> = server.split(['.', '-']).map_while(|n| n.parse().ok()).collect();
+    if version.as_slice() < [6, 12].as_slice() {
+        eprintln!("skipped: Linux {server} has no fair server");
+        return;
+    }
+    let hog = hog("qc-ordinary", cpu, 0, Duration::from_millis(100), Duration::ZERO);
+    let explained = explained(cpu, &["--policy", "fifo", "--for", "4s"], |_| {});
+    drop(hog);
+    let fair = found(&explained, |cause| matches!(cause, Cause::FairServer { .. }));
+    let share = fair.unwrap_or_else(|| panic!("{:?}", titles(&explained)));
+    assert!(share.longest >= Nanos::from_millis(1), "{share:?}");
+}
+
+#[test]
+fn a_work_item_is_told_by_its_function() {
+    let Some((cpu, others, _guard)) = machine() else { return };
+    let path = "/proc/sys/vm/stat_refresh";
+    if fs::write(path, "1").is_err() {
+        eprintln!("skipped: this kernel has no {path}");
+        return;
+    }
+    let here = sched::affinity(0).unwrap();
+    sched::set_affinity(0, &others).unwrap();
+    let explained = explained(cpu, &["--for", "2s", "--threshold", "2us"], |child| {
+        worker(child);
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(2) {
+            fs::write(path, "1").unwrap();
+            thread::sleep(Duration::from_millis(5));
+        }
+    });
+    sched::set_affinity(0, &here).unwrap();
+    let work = Cause::Work { function: "refresh_vm_stats".to_owned() };
+    let share = found(&explained, |cause| *cause == work);
+    let share = share.unwrap_or_else(|| panic!("{:?}", titles(&explained)));
+    assert!(share.times > 1 && share.total.unwrap() > Nanos::ZERO, "{share:?}");
+}
+
+#[test]
+fn a_devices_interrupt_is_told_by_its_number() {
+    let Some((cpu, others, _guard)) = machine() else { return };
+    let count = || -> Vec<(u32, u64)> {
+        let text = fs::read_to_string("/proc/interrupts").unwrap();
+        let (table, _) = quiet_linux::parse::interrupts(&text);
+        let of = |irq: &quiet_linux::parse::IrqRow| {
+            irq.counts.iter().find(|(c, _)| *c == cpu).map_or(0, |(_, n)| *n)
+        };
+        table.irqs.iter().map(|irq| (irq.number, of(irq))).collect()
+    };
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let here = sched::affinity(0).unwrap();
+    sched::set_affinity(0, &others).unwrap();
+    let mut grown = Vec::new();
+    let arguments = ["--policy", "fifo", "--for", "2s", "--threshold", "1us"];
+    let explained = explained(cpu, &arguments, |child| {
+        worker(child);
+        thread::sleep(Duration::from_millis(300));
+        let before = count();
+        for turn in 0..100u32 {
+            let mut file = fs::File::create(dir.path().join("file")).unwrap();
+            std::io::Write::write_all(&mut file, &turn.to_ne_bytes()).unwrap();
+            file.sync_data().unwrap();
+        }
+        let after = count();
+        let more = before.iter().zip(&after).filter(|(a, b)| b.1 >= a.1 + 20);
+        grown = more.map(|(a, _)| a.0).collect();
+    });
+    sched::set_affinity(0, &here).unwrap();
+    if grown.is_empty() {
+        eprintln!("skipped: no device interrupts CPU {cpu} when a file is written");
+    }
+    for irq in grown {
+        let told = |cause: &Cause| matches!(cause, Cause::Irq { number, .. } if *number == irq);
+        assert!(found(&explained, told).is_some(), "IRQ {irq}: {:?}", titles(&explained));
+    }
+}
+
+/// The victim is a thread of this very process: a memory barrier interrupts no other's.
+#[test]
+fn a_storm_of_memory_barriers_is_told_with_its_sender_and_place() {
+    let Some((cpu, others, _guard)) = machine() else { return };
+    if let Err(why) = process::membarrier() {
+        eprintln!("skipped: no membarrier: {why}");
+        return;
+    }
+    let arguments = ["measure", "gap", "--for", "50ms", "--policy", "other", "--json", "--cpus"];
+    let dir = tempfile::tempdir().unwrap();
+    let store = ["--store", dir.path().to_str().unwrap()];
+    let output = quietcores(&arguments).arg(cpu.to_string()).args(store).output().unwrap();
+    let mut run: Run = serde_json::from_slice(&output.stdout).unwrap();
+    let online: CpuSet =
+        fs::read_to_string("/sys/devices/system/cpu/online").unwrap().parse().unwrap();
+    let watch = Watch::start(&only(cpu), &online).unwrap();
+    let (stop, task) = (AtomicBool::new(false), AtomicU32::new(0));
+    let threshold = 1_000;
+    let late = thread::scope(|scope| {
+        let victim = scope.spawn(|| {
+            sched::set_affinity(0, &only(cpu)).unwrap();
+            task.store(rustix::thread::gettid().as_raw_nonzero().get() as u32, Relaxed);
+            let (mut late, mut last) = (Vec::with_capacity(100_000), monotonic());
+            while !stop.load(Relaxed) && late.len() < late.capacity() {
+                let now = monotonic();
+                if now - last > threshold {
+                    late.push(Span { from: Nanos(last), to: Nanos(now) });
+                }
+                last = now;
+            }
+            late
+        });
+        let sender = thread::Builder::new().name("qc-sender".to_owned());
+        let sender = sender.spawn_scoped(scope, || {
+            sched::set_affinity(0, &others).unwrap();
+            for _ in 0..2_000 {
+                process::membarrier().unwrap();
+                thread::sleep(Duration::from_micros(100));
+            }
+        });
+        sender.unwrap().join().unwrap();
+        stop.store(true, Relaxed);
+        victim.join().unwrap()
+    });
+    let seen = watch.stop().unwrap();
+    let (task, beyond) = (task.load(Relaxed), late.len() as u64);
+    run.monotonic = late.first().map_or(Nanos::ZERO, |span| span.from);
+    let victim = Victim { cpu, task, beyond, late };
+    let explained = quiet_report::explain(&run, Some(&seen), &[victim]);
+    adds_up(&explained);
+    let share = found(&explained, |cause| {
+        matches!(cause, Cause::Call { function, sender, site }
+            if function == "ipi_mb" && sender == "qc-sender" && site.contains("membarrier"))
+    });
+    let share = share.unwrap_or_else(|| panic!("{:?}", titles(&explained)));
+    assert!(share.readings >= 10, "{share:?}");
+}
+
+#[test]
+fn what_a_killed_one_left_goes_when_the_next_one_starts() {
+    let Some((cpu, _, _guard)) = machine() else { return };
+    let cpu = cpu.to_string();
+    let mut child = quietcores(&["explain", "--cpu", &cpu, "--for", "60s"]).spawn().unwrap();
+    let of = |pid: u32| {
+        let all = trace::instances().unwrap();
+        all.into_iter().any(|name| name.starts_with(&format!("quietcores-{pid}-")))
+    };
+    until("its instance", || of(child.id()).then_some(()));
+    worker(&child);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(of(child.id()), "a killed program cannot tidy up");
+    let next = quietcores(&["explain", "--cpu", &cpu, "--for", "50ms"]).spawn().unwrap();
+    let pid = next.id();
+    assert!(next.wait_with_output().unwrap().status.success());
+    assert!(!of(child.id()), "the next one does");
+    assert!(!of(pid), "and leaves nothing itself");
+}
+
+#[test]
+fn counters_tell_how_often_where_nothing_may_be_watched() {
+    let Some((cpu, _, _guard)) = machine() else { return };
+    let cpu = cpu.to_string();
+    let arguments = ["explain", "--cpu", &cpu, "--for", "500ms", "--counters", "--json"];
+    let output = quietcores(&arguments).output().unwrap();
+    let explained: Explained = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(explained.source, Source::Counters);
+    let timer = Cause::Timer { function: "?".to_owned() };
+    if Path::new("/sys/kernel/debug/x86").exists() || cfg!(target_arch = "x86_64") {
+        assert!(found(&explained, |cause| *cause == timer).is_some(), "{:?}", titles(&explained));
+    }
+    assert!(explained.cpus[0].causes.iter().all(|share| share.total.is_none()));
+}
