@@ -57,6 +57,12 @@ pub fn interrupt() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(raised)
 }
 
+/// Says on a terminal what is being done, where its length is not known.
+pub fn spinner() -> indicatif::ProgressBar {
+    let target = indicatif::ProgressDrawTarget::stderr_with_hz(10);
+    indicatif::ProgressBar::with_draw_target(None, target)
+}
+
 /// Whether `flag` was raised.
 pub fn raised(flag: &AtomicBool) -> bool {
     flag.load(Ordering::Relaxed)

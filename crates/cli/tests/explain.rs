@@ -61,7 +61,8 @@ fn quietcores(arguments: &[&str]) -> Command {
 /// Explains `cpu` while `inject` runs, which gets the child and a flag that is up once it is over.
 fn explained(cpu: CpuId, arguments: &[&str], inject: impl FnOnce(&Child) + Send) -> Explained {
     let cpu = cpu.to_string();
-    let mut child = quietcores(&["explain", "--json", "--cpu", &cpu]).args(arguments).spawn().unwrap();
+    let mut child =
+        quietcores(&["explain", "--json", "--cpu", &cpu]).args(arguments).spawn().unwrap();
     let out = child.stdout.take().unwrap();
     let reader = thread::spawn(move || std::io::read_to_string(out).unwrap());
     inject(&child);
@@ -170,7 +171,8 @@ fn a_fifo_hog_is_found_by_name_and_length() {
     let explained = explained(cpu, &["--policy", "fifo", "--for", "1s"], |_| {});
     drop(hog);
     let name = "qc-hog".to_owned();
-    let share = found(&explained, |cause| *cause == Cause::Task { name: name.clone(), priority: 95 });
+    let share =
+        found(&explained, |cause| *cause == Cause::Task { name: name.clone(), priority: 95 });
     let share = share.unwrap_or_else(|| panic!("{:?}", titles(&explained)));
     assert!(share.longest >= Nanos::from_micros(2_500), "{share:?}");
 }
@@ -366,4 +368,24 @@ fn counters_tell_how_often_where_nothing_may_be_watched() {
         assert!(found(&explained, |cause| *cause == timer).is_some(), "{:?}", titles(&explained));
     }
     assert!(explained.cpus[0].causes.iter().all(|share| share.total.is_none()));
+}
+
+#[test]
+fn an_act_that_reaches_every_cpu_is_seen_to() {
+    let Some((cpu, _, _guard)) = machine() else { return };
+    let cpu = cpu.to_string();
+    let output =
+        quietcores(&["reach", "--cpus", &cpu, "--each", "200ms", "--json"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
+    let reach: quiet_types::reach::Reach = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(reach.acts[0].name, "nothing");
+    let act = reach.acts.iter().find(|act| act.name == "vmstat").unwrap();
+    if !act.refused.is_empty() {
+        eprintln!("skipped: {}", act.refused);
+        return;
+    }
+    assert!(act.hits.iter().any(|hit| hit.what.contains("refresh_vm_stats")), "{act:?}");
+    let output = quietcores(&["reach", "--cpus", "8000"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
 }

@@ -197,6 +197,13 @@ impl Drop for Stress {
     }
 }
 
+/// A private directory for files that come and go; it goes with the value.
+pub(crate) fn temp_dir() -> std::io::Result<TempDir> {
+    let base = std::env::temp_dir();
+    temp::clean(&base);
+    TempDir::make(&base)
+}
+
 fn yaml(dir: &TempDir) -> PathBuf {
     dir.path().join("metrics.yaml")
 }

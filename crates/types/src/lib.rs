@@ -40,6 +40,8 @@ pub mod prediction;
 #[cfg(feature = "std")]
 pub mod proof;
 #[cfg(feature = "std")]
+pub mod reach;
+#[cfg(feature = "std")]
 pub mod run;
 #[cfg(feature = "std")]
 pub mod shield;

@@ -98,3 +98,8 @@ fn the_committed_prediction_schema_is_that_of_the_type() {
 fn the_committed_watch_schema_is_that_of_the_type() {
     check::<quiet_types::watch::Event>("watch");
 }
+
+#[test]
+fn the_committed_reach_schema_is_that_of_the_type() {
+    check::<quiet_types::reach::Reach>("reach");
+}

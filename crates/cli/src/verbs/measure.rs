@@ -63,7 +63,7 @@ struct Common {
     /// Count readings above this one by one [default: 100us, for gap 5us]
     #[arg(long, value_name = "TIME")]
     threshold: Option<Nanos>,
-    /// Suites (kernel, classic, reach) or stressors to run meanwhile; see `quietcores stress --list`
+    /// Suites (kernel, classic, reach, switch, cache, network) or stressors to run meanwhile; see `quietcores stress --list`
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     stress: Vec<String>,
     /// CPUs that the stress may use [default: all]

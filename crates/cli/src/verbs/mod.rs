@@ -18,6 +18,7 @@ pub mod plan;
 pub mod play;
 pub mod predict;
 pub mod prove;
+pub mod reach;
 pub mod report;
 pub mod revert;
 pub mod runs;

@@ -26,7 +26,7 @@ enum Workers {
 
 use Workers::{EachCpu, EachSecondCpu, InAll};
 
-const SUITES: [Suite; 3] = [
+const SUITES: [Suite; 6] = [
     Suite {
         name: "kernel",
         about: "Long work inside the kernel, which even a FIFO thread must wait for: directory \
@@ -62,6 +62,27 @@ const SUITES: [Suite; 3] = [
             ("futex", EachSecondCpu),
             ("cache", InAll(1)),
         ],
+        options: &[],
+    },
+    Suite {
+        name: "switch",
+        about: "Context switches as fast as they go, with floating-point and vector registers to \
+                save at each, as hectic does: what a switch costs, and what it evicts.",
+        workers: &[("switch", EachCpu), ("fp", EachCpu), ("vecfp", EachSecondCpu)],
+        options: &[],
+    },
+    Suite {
+        name: "cache",
+        about: "The shared cache and the memory bus wiped over and over: what a loop loses that no \
+                other task ever interrupts.",
+        workers: &[("cache", EachCpu), ("l1cache", EachSecondCpu), ("flushcache", InAll(1))],
+        options: &[],
+    },
+    Suite {
+        name: "network",
+        about: "A flood of datagrams and streams over the loopback device: softirqs, timers and \
+                wake-ups without a network card.",
+        workers: &[("udp", EachCpu), ("sock", EachSecondCpu)],
         options: &[],
     },
 ];

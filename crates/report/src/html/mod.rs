@@ -3,6 +3,7 @@
 //! maud escapes every text; what is not escaped ([`maud::PreEscaped`]) is drawn by
 //! [`crate::svg`], which escapes itself, or is the page's own style and script.
 
+mod causes;
 mod charts;
 mod parts;
 mod sections;
@@ -81,6 +82,9 @@ pub fn runs_page(runs: &[Run]) -> String {
                 (sections::threads(&these, &names))
                 (sections::distributions(&series(&these, &names), run.spec.threshold))
             }
+        }
+        @for run in runs {
+            @if let Some(explained) = &run.explained { (causes::causes(explained)) }
         }
         @for (run, name) in runs.iter().zip(names(&runs.iter().collect::<Vec<_>>())) {
             @let found = text::findings(run);

@@ -6,6 +6,7 @@ mod run;
 mod table;
 
 pub use explain::explained_text;
+pub(crate) use explain::part;
 pub use proof::proof_text;
 pub(crate) use proof::restored;
 pub use run::run_text;

@@ -1,0 +1,237 @@
+//! Does ordinary acts on some CPUs and watches whether others notice.
+
+use crate::{Error, Result, Watch, host::host, host::stamp, request};
+use quiet_linux::{
+    Root,
+    sys::{process, sched},
+};
+use quiet_types::{
+    CpuSet, Nanos,
+    reach::{Act, Hit, Reach, SCHEMA},
+    trace::{Place, Trace, What},
+};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    io::Write,
+    net::UdpSocket,
+    path::Path,
+    process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Name of the thread that acts: so its interrupts are known from others'.
+const NAME: &str = "reach";
+
+/// An act: done again and again on the other CPUs.
+struct Ordinary {
+    name: &'static str,
+    about: &'static str,
+    act: fn(&Path) -> io::Result<()>,
+}
+
+/// None of them changes the machine.
+const ACTS: [Ordinary; 9] = [
+    Ordinary { name: "nothing", about: "sleep", act: |_| Ok(()) },
+    Ordinary {
+        name: "fork",
+        about: "start a process and wait for its end",
+        act: |_| {
+            let mut command = Command::new("/proc/self/exe");
+            command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null());
+            command.stderr(Stdio::null()).status().map(drop)
+        },
+    },
+    Ordinary {
+        name: "unmap",
+        about: "map, touch and unmap 8 MiB in a process of several threads (TLB shoot-down)",
+        act: |_| {
+            let mut memory = vec![0u8; 8 << 20];
+            memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+            std::hint::black_box(&memory);
+            Ok(())
+        },
+    },
+    Ordinary {
+        name: "membarrier",
+        about: "a memory barrier in all threads of a process (membarrier(2))",
+        act: |_| process::membarrier(),
+    },
+    Ordinary {
+        name: "flush",
+        about: "write a file and flush it to the disk",
+        act: |dir| {
+            let mut file = fs::File::create(dir.join("flushed"))?;
+            file.write_all(&[7; 4096])?;
+            file.sync_all()
+        },
+    },
+    Ordinary {
+        name: "loopback",
+        about: "100 datagrams to this machine itself",
+        act: |_| {
+            let (to, from) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+            let address = to.local_addr()?;
+            (0..100).try_for_each(|_| from.send_to(&[0; 512], address).map(drop))
+        },
+    },
+    Ordinary {
+        name: "proc",
+        about: "read the state of every process, as top does",
+        act: |_| {
+            for entry in fs::read_dir("/proc")?.flatten() {
+                if entry.file_name().as_encoded_bytes()[0].is_ascii_digit() {
+                    let _ = fs::read(entry.path().join("stat"));
+                }
+            }
+            Ok(())
+        },
+    },
+    Ordinary {
+        name: "cpuinfo",
+        about: "read /proc/cpuinfo, which asks each CPU for its frequency on some machines",
+        act: |_| fs::read("/proc/cpuinfo").map(drop),
+    },
+    Ordinary {
+        name: "vmstat",
+        about: "have the kernel add up its statistics (/proc/sys/vm/stat_refresh; root)",
+        act: |_| fs::write("/proc/sys/vm/stat_refresh", "1"),
+    },
+];
+
+/// Does each act for `length` on all other CPUs, while `cpus` are watched; `progress` is told which.
+///
+/// # Errors
+/// When the kernel's trace may not be used, or no CPU is left to act on.
+pub fn reach(
+    cpus: &CpuSet,
+    length: Duration,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Reach> {
+    let root = Root::system()?;
+    let online = request::online(&root)?;
+    let from = sched::affinity(0)
+        .map_err(|e| Error::new(format!("cannot read where this thread may run: {e}")))?
+        .difference(cpus);
+    if cpus.is_empty() || !cpus.is_subset(&online) {
+        return Err(Error::new(format!(
+            "CPU {cpus} cannot be watched; online are {online}: give --cpus a list of those"
+        )));
+    }
+    if from.is_empty() {
+        return Err(Error::new(format!(
+            "nothing can be done beside CPU {cpus}: no other CPU is left for this program"
+        )));
+    }
+    let dir = crate::stress::temp_dir()
+        .map_err(|e| Error::new(format!("cannot make a directory for files to flush: {e}")))?;
+    let (started, _) = stamp(&root, NAME);
+    let mut acts = Vec::new();
+    for ordinary in &ACTS {
+        if stop.load(Relaxed) {
+            break;
+        }
+        progress(ordinary.name);
+        acts.push(one(ordinary, cpus, &online, &from, length, dir.path(), stop)?);
+    }
+    Ok(Reach {
+        schema: SCHEMA.to_owned(),
+        started,
+        host: host(&root)?,
+        cpus: cpus.clone(),
+        from,
+        acts,
+        findings: Vec::new(),
+    })
+}
+
+fn one(
+    ordinary: &Ordinary,
+    cpus: &CpuSet,
+    online: &CpuSet,
+    from: &CpuSet,
+    length: Duration,
+    dir: &Path,
+    stop: &AtomicBool,
+) -> Result<Act> {
+    let watch = Watch::start(cpus, online)?;
+    let began = Instant::now();
+    let (mut times, mut refused) = (0, String::new());
+    let done = thread::scope(|scope| {
+        // A second thread of the process: what concerns all threads concerns another CPU too.
+        scope.spawn(|| {
+            let _ = sched::set_affinity(0, from);
+            thread::sleep(length);
+        });
+        let acting = thread::Builder::new().name(NAME.to_owned()).spawn_scoped(scope, || {
+            sched::set_affinity(0, from)?;
+            let mut times = 0u64;
+            while began.elapsed() < length && !stop.load(Relaxed) {
+                (ordinary.act)(dir)?;
+                times += 1;
+                // The machine is not to be brought down by it.
+                thread::sleep(Duration::from_millis(1));
+            }
+            Ok::<u64, io::Error>(times)
+        })?;
+        acting.join().unwrap_or_else(|_| Err(io::Error::other("it ended at once")))
+    });
+    let lasted = Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    match done {
+        Ok(n) => times = n,
+        Err(error) => refused = error.to_string(),
+    }
+    let trace = watch.stop()?;
+    let (sent, others, hits) = hits(&trace, cpus);
+    Ok(Act {
+        name: ordinary.name.to_owned(),
+        about: ordinary.about.to_owned(),
+        refused,
+        times,
+        lasted,
+        sent,
+        others,
+        hits,
+    })
+}
+
+/// What the act sent, what else began, and each by name.
+fn hits(trace: &Trace, cpus: &CpuSet) -> (u64, u64, Vec<Hit>) {
+    let mut each: BTreeMap<(bool, String), u64> = BTreeMap::new();
+    for event in &trace.events {
+        let (sent, what) = match event.what {
+            What::Sent { to, site, function } if cpus.contains(to) && !cpus.contains(event.cpu) => {
+                let by = trace.task(event.task);
+                // The processes that it starts are named after their file, `exe`.
+                if by != NAME && by != "exe" {
+                    continue;
+                }
+                let what = match function {
+                    Some(function) => trace.name(function),
+                    None => "reschedule",
+                };
+                (true, format!("IPI {what}, sent in {}", trace.name(site)))
+            }
+            _ if !cpus.contains(event.cpu) => continue,
+            What::Enter(Place::Irq { number, name }) => {
+                (false, format!("IRQ {number} ({})", trace.name(name)))
+            }
+            What::Enter(Place::Vector(name)) => (false, format!("interrupt {}", trace.name(name))),
+            What::Enter(Place::Work(name)) => (false, format!("work item {}", trace.name(name))),
+            What::Enter(Place::Softirq(name)) => (false, format!("softirq {}", trace.name(name))),
+            What::Switch { to, .. } if to != 0 => (false, format!("task {}", trace.task(to))),
+            _ => continue,
+        };
+        *each.entry((sent, what)).or_default() += 1;
+    }
+    let sum = |of: bool| each.iter().filter(|((sent, _), _)| *sent == of).map(|(_, n)| n).sum();
+    let (sent, others) = (sum(true), sum(false));
+    let mut hits: Vec<Hit> =
+        each.into_iter().map(|((sent, what), times)| Hit { what, sent, times }).collect();
+    hits.sort_by_key(|hit| (!hit.sent, std::cmp::Reverse(hit.times)));
+    hits.truncate(40);
+    (sent, others, hits)
+}
