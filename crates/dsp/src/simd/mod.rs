@@ -5,12 +5,15 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod amp_lanes;
+pub(crate) mod amp_lstm;
+mod amp_peak;
 pub(crate) mod amp_wave;
 mod denormals;
 pub(crate) mod fir_head;
 mod fir_lanes;
 pub(crate) mod fir_tail;
 
+pub use amp_peak::peak;
 pub use denormals::Denormals;
 
 /// What the processor's vector unit can do.
