@@ -130,11 +130,11 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Value, Error> {
     let value = Seed(&left).deserialize(&mut from).and_then(|value| from.end().map(|()| value));
     value.map_err(|error| {
         let line = bytes.split(|b| *b == b'\n').nth(error.line().saturating_sub(1));
-        let at = line.and_then(|l| l.get(error.column().saturating_sub(2)..)).unwrap_or_default();
-        let at = at.strip_prefix(b"-").unwrap_or(at);
-        let word = ["NaN", "aN", "Infinity", "nfinity", "-Infinity"]
-            .iter()
-            .find(|word| at.starts_with(word.as_bytes()));
+        let column = error.column();
+        let near =
+            line.map(|l| &l[column.saturating_sub(10).min(l.len())..(column + 9).min(l.len())]);
+        let near = String::from_utf8_lossy(near.unwrap_or_default()).into_owned();
+        let word = ["NaN", "Infinity"].iter().find(|word| near.contains(**word));
         match word {
             Some(_) => Error::file(format!(
                 "holds a number that is none (NaN or infinity) in line {}, column {}",

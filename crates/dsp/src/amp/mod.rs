@@ -231,6 +231,17 @@ impl Amp {
         self.sizes.last().and_then(|size| size.net.receptive())
     }
 
+    /// Multiplications and additions for each frame (an activation counts as none): with the time
+    /// they take, what share of the processor's peak the net reaches.
+    pub fn flops(&self, options: &Options) -> u64 {
+        self.size(options).map_or(0, |size| size.net.flops())
+    }
+
+    fn size(&self, options: &Options) -> Option<&Size> {
+        let slim = options.slim.unwrap_or(1.0);
+        self.sizes.iter().find(|size| slim < size.below).or(self.sizes.last())
+    }
+
     /// Makes a stage of it.
     ///
     /// # Errors
@@ -259,8 +270,7 @@ impl Amp {
                 why: "slim is given, but the amp has one size".to_owned(),
             });
         }
-        let size = self.sizes.iter().find(|size| slim < size.below).or(self.sizes.last());
-        let Some(size) = size else {
+        let Some(size) = self.size(options) else {
             return Err(Error::file("has no net".to_owned()));
         };
         let (before, after) = self.gains(size, options)?;

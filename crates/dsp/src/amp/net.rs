@@ -193,6 +193,38 @@ impl Net {
         }
     }
 
+    /// Multiplications and additions for each frame.
+    pub fn flops(&self) -> u64 {
+        let macs = |conv: &Conv| 2 * conv.weights.len() as u64;
+        match self {
+            Net::Chain(chain) => chain.layers.iter().map(|(c, _)| macs(c) + c.outputs as u64).sum(),
+            Net::Recurrent(net) => {
+                let cells = net.cells.iter().map(|cell| {
+                    let all = cell.weights.len() + cell.recurrent.len();
+                    2 * all as u64 + (cell.bias.len() + 4 * cell.hidden) as u64
+                });
+                cells.chain(net.dense.iter().map(|(c, _)| macs(c) + c.outputs as u64)).sum()
+            }
+            Net::Wave(wave) => {
+                let layer = |layer: &Layer| {
+                    let films = layer.films.iter().flatten().map(|film| macs(&film.conv));
+                    let ones = [&layer.one, &layer.head_one].into_iter().flatten();
+                    let more: u64 = ones.map(|c| macs(c) + c.outputs as u64).chain(films).sum();
+                    // Biases, the head's sum, the residual.
+                    let adds = 2 * layer.conv.outputs + layer.conv.inputs;
+                    macs(&layer.conv) + macs(&layer.mixin) + more + adds as u64
+                };
+                let array = |array: &Array| {
+                    let ends = macs(&array.rechannel) + macs(&array.head);
+                    ends + array.layers.iter().map(layer).sum::<u64>()
+                };
+                let head: u64 = wave.head.iter().map(|(_, conv)| macs(conv)).sum();
+                let given = wave.condition.as_ref().map_or(0, |net| net.flops());
+                given + head + wave.arrays.iter().map(array).sum::<u64>()
+            }
+        }
+    }
+
     /// Frames of silence that bring it to rest.
     pub fn prewarm(&self) -> usize {
         match self {

@@ -9,6 +9,7 @@ use crate::{
     simd::{
         Denormals, Level,
         amp_lanes::Kernel,
+        amp_lstm::{self, Lstm},
         amp_wave::{self as wave, Act, Mac, Out, Rows, STEP},
     },
 };
@@ -846,6 +847,8 @@ fn apply(film: &Film, by: &Planes, planes: &mut Planes, rows: usize, frames: usi
 struct RecurrentRun {
     kernel: Kernel,
     net: Recurrent,
+    /// The layers in a kernel's hands, with the head's weights and room, where all is usual.
+    fast: Option<(Vec<Lstm>, Vec<f32>, Vec<f32>)>,
     states: Vec<(Vec<f32>, Vec<f32>)>,
     gates: Vec<f32>,
     more: Vec<f32>,
@@ -863,9 +866,20 @@ impl RecurrentRun {
             .chain(net.dense.iter().map(|(conv, _)| conv.outputs))
             .max()
             .unwrap_or(1);
+        let hidden = net.cells.iter().map(|c| c.hidden).max().unwrap_or(0);
+        let usual = net.cells.iter().all(|cell| !cell.gru)
+            && matches!(&net.dense[..], [(conv, Activation::Identity)] if conv.outputs == 1);
+        let fast = usual.then(|| {
+            let layers = net.cells.iter().map(|cell| Lstm::new(cell, hidden, kernel)).collect();
+            let room = hidden.next_multiple_of(STEP);
+            let mut head = net.dense.first().map_or(Vec::new(), |(conv, _)| conv.weights.clone());
+            head.resize(room, 0.0);
+            (layers, head, vec![0.0; room])
+        });
         RecurrentRun {
             kernel,
             net: net.clone(),
+            fast,
             states: net.cells.iter().map(|c| (c.state.clone(), c.cell.clone())).collect(),
             gates: vec![0.0; rows.next_multiple_of(STEP)],
             more: vec![0.0; rows.next_multiple_of(STEP)],
@@ -877,6 +891,23 @@ impl RecurrentRun {
     fn run(&mut self, input: &[f32]) -> &Planes {
         let frames = input.len();
         let steps = frames.next_multiple_of(STEP);
+        if let Some((layers, head, spare)) = &mut self.fast {
+            let bias = self.net.dense.first().and_then(|(conv, _)| conv.bias.first());
+            amp_lstm::run(
+                self.kernel,
+                amp_lstm::Run {
+                    layers,
+                    input,
+                    gain: self.net.gains.0,
+                    head,
+                    bias: bias.copied().unwrap_or(0.0),
+                    output: &mut self.planes.row_mut(0)[..frames],
+                    spare,
+                },
+            );
+            self.finish(input);
+            return &self.planes;
+        }
         for (t, x) in input.iter().enumerate() {
             let x = [x * self.net.gains.0];
             for n in 0..self.net.cells.len() {
@@ -929,18 +960,25 @@ impl RecurrentRun {
             activate(self.kernel, act, &mut self.out, conv.outputs, steps);
             std::mem::swap(&mut self.planes, &mut self.out);
         }
-        let out = &mut self.planes;
-        for (y, x) in out.row_mut(0)[..frames].iter_mut().zip(input) {
+        self.finish(input);
+        &self.planes
+    }
+
+    /// The way around the net, and the gain behind it.
+    fn finish(&mut self, input: &[f32]) {
+        for (y, x) in self.planes.row_mut(0).iter_mut().zip(input) {
             let skip = if self.net.skip { x * self.net.gains.0 } else { 0.0 };
             *y = (*y + skip) * self.net.gains.1;
         }
-        out
     }
 
     fn reset(&mut self) {
         for ((h, c), cell) in self.states.iter_mut().zip(&self.net.cells) {
             h.copy_from_slice(&cell.state);
             c.copy_from_slice(&cell.cell);
+        }
+        for layer in self.fast.iter_mut().flat_map(|(layers, ..)| layers) {
+            layer.reset();
         }
         self.planes.clear();
         self.out.clear();

@@ -177,6 +177,7 @@ dispatch!(layer, layer_lanes, Layer<'_>);
 /// # Safety
 /// `mac` has been checked for `outputs` and for frames beyond `t + FV * WIDTH`; `o + OT <= outputs`.
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "constant bounds are unrolled, iterators are not")]
 unsafe fn accumulate<L: Lanes, const FV: usize, const OT: usize>(
     l: L,
     mac: &Mac<'_>,
@@ -185,6 +186,8 @@ unsafe fn accumulate<L: Lanes, const FV: usize, const OT: usize>(
     t: usize,
     acc: &mut [[L::V; FV]; OT],
 ) {
+    // A copy of its own stays in registers, whatever is done to the tile before and after.
+    let mut sum = *acc;
     let mut w = mac.weights.as_ptr().wrapping_add(o);
     for start in mac.starts {
         let mut x = mac.src.data.as_ptr().wrapping_add(start + t);
@@ -194,17 +197,18 @@ unsafe fn accumulate<L: Lanes, const FV: usize, const OT: usize>(
                 // SAFETY: within the rows that were checked.
                 *v = unsafe { l.load(x.wrapping_add(f * L::WIDTH)) };
             }
-            for (o, acc) in acc.iter_mut().enumerate() {
+            for o in 0..OT {
                 // SAFETY: within the weights that were checked.
                 let w = l.splat(unsafe { *w.wrapping_add(o) });
-                for (f, acc) in acc.iter_mut().enumerate() {
-                    *acc = l.fma(w, v[f], *acc);
+                for f in 0..FV {
+                    sum[o][f] = l.fma(w, v[f], sum[o][f]);
                 }
             }
             x = x.wrapping_add(mac.src.stride);
             w = w.wrapping_add(outputs);
         }
     }
+    *acc = sum;
 }
 
 #[inline(always)]

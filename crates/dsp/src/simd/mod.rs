@@ -5,6 +5,8 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod amp_lanes;
+pub(crate) mod amp_lstm;
+mod amp_peak;
 pub(crate) mod amp_wave;
 mod denormals;
 pub(crate) mod fir_head;
@@ -13,6 +15,7 @@ pub(crate) mod fir_tail;
 
 mod fir_peak;
 
+pub use amp_peak::peak;
 pub use denormals::Denormals;
 pub use fir_peak::gigaflops;
 

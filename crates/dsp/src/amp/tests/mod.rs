@@ -1,0 +1,259 @@
+//! Amps against references: vectors of the known engines, and models in f64 of our own.
+
+mod oracle;
+
+use super::*;
+use crate::Block;
+use oracle::{Chance, Rows};
+use proptest::prelude::*;
+use quiet_types::Frames;
+use std::{fs, path::PathBuf};
+
+fn fixtures() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/amps"))
+}
+
+fn samples(name: &str) -> Vec<f32> {
+    let bytes = fs::read(fixtures().join(name)).unwrap();
+    bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+fn load(name: &str) -> Amp {
+    Amp::parse(&fs::read(fixtures().join(name)).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+fn setting(amp: &Amp, block: u32) -> Setting {
+    Setting { rate: amp.rate(), channels: 1, block: Frames(block) }
+}
+
+/// Plays `input` in blocks of the lengths in `split`, over and over.
+fn play(stage: &mut dyn Stage, input: &[f32], split: &[usize]) -> Vec<f32> {
+    let mut out = input.to_vec();
+    let (mut at, mut turn) = (0, 0);
+    while at < out.len() {
+        let n = split[turn % split.len()].min(out.len() - at);
+        stage.process(&mut Block::new(&mut out[at..at + n], 1));
+        (at, turn) = (at + n, turn + 1);
+    }
+    out
+}
+
+/// Energy of the error over that of the signal, and the largest error.
+fn error(got: &[f32], wanted: &[f64]) -> (f64, f64) {
+    assert_eq!(got.len(), wanted.len());
+    let (mut e, mut s, mut most) = (0.0, 0.0, 0.0f64);
+    for (g, w) in got.iter().zip(wanted) {
+        let d = f64::from(*g) - w;
+        (e, s, most) = (e + d * d, s + w * w, most.max(d.abs()));
+    }
+    (e / s.max(1e-30), most)
+}
+
+const VECTORS: &[(&str, Option<f64>, &str, f64)] = &[
+    ("BossWN-standard.nam", None, "BossWN-standard", 2e-6),
+    ("BossWN-feather.nam", None, "BossWN-feather", 2e-6),
+    ("BossWN-nano.nam", None, "BossWN-nano", 2e-6),
+    ("BossWN-a2.nam", None, "BossWN-a2", 2e-6),
+    ("BossWN-a2.nam", Some(0.0), "BossWN-a2.slim0", 2e-6),
+    ("BossLSTM-1x16.nam", None, "BossLSTM-1x16", 3e-5),
+    ("BossLSTM-2x8.nam", None, "BossLSTM-2x8", 3e-5),
+    ("lstm.nam", None, "lstm", 2e-6),
+    ("wavenet.nam", None, "wavenet", 2e-6),
+    ("wavenet_a2_max.nam", None, "wavenet_a2_max", 2e-6),
+    ("wavenet_condition_dsp.nam", None, "wavenet_condition_dsp", 2e-6),
+    ("slimmable_wavenet.nam", None, "slimmable_wavenet", 2e-6),
+    ("slimmable_container.nam", None, "slimmable_container", 2e-6),
+    ("slimmable_container.nam", Some(0.1), "slimmable_container.slim0.1", 2e-6),
+    ("slimmable_container.nam", Some(0.5), "slimmable_container.slim0.5", 2e-6),
+    ("syn_wavenet_lite.nam", None, "syn_wavenet_lite", 2e-6),
+    ("syn_wavenet_gated.nam", None, "syn_wavenet_gated", 2e-6),
+    ("syn_convnet.nam", None, "syn_convnet", 2e-6),
+    ("syn_linear.nam", None, "syn_linear", 2e-6),
+    ("syn_aida_lstm12.json", None, "syn_aida_lstm12", 2e-6),
+    ("syn_aida_gru8.json", None, "syn_aida_gru8", 2e-6),
+    // At 44.1 kHz by custom; its reference was made from the same samples.
+    ("syn_proteus_lstm40.json", None, "syn_proteus_lstm40", 2e-6),
+];
+
+#[test]
+fn the_known_engines_reference_outputs_are_met() {
+    let input = samples("input_8192.f32");
+    let mut bad = Vec::new();
+    for (file, slim, reference, tolerance) in VECTORS {
+        let amp = load(file);
+        let wanted: Vec<f64> =
+            samples(&format!("{reference}.ref.f32")).into_iter().map(f64::from).collect();
+        let peak = wanted.iter().fold(1.0f64, |m, y| m.max(y.abs()));
+        for level in Level::all() {
+            let options = Options { slim: *slim, ..Options::default() };
+            let mut stage = amp.prepare_for(&setting(&amp, 64), &options, level).unwrap();
+            let got = play(&mut *stage, &input, &[64]);
+            let (esr, most) = error(&got, &wanted);
+            // The reference of this one is itself 4e-11 away from f64.
+            let esr_most = if *reference == "BossLSTM-1x16" { 1.5e-10 } else { 1e-10 };
+            if !(esr <= esr_most && most <= tolerance * peak) {
+                bad.push(format!("{reference} {level:?}: ESR {esr:e}, at most {most:e}"));
+            }
+        }
+    }
+    assert!(bad.is_empty(), "{bad:#?}");
+}
+
+/// Silence, then noise in which louder and softer stretches follow each other.
+fn noise(seed: u64, silence: usize, frames: usize) -> Vec<f64> {
+    let mut chance = Chance(seed);
+    let mut all = vec![0.0; silence];
+    all.extend((0..frames).map(|t| {
+        let loud = if (t / 50) % 3 == 0 { 0.8 } else { 0.1 };
+        f64::from((chance.unit() * loud) as f32)
+    }));
+    all
+}
+
+/// The amp's output for `x`, on every level and in two splits, all alike; against the oracle's.
+fn compare(file: &serde_json::Value, x: &[f64], wanted: &[f64], options: &Options) {
+    let amp =
+        Amp::parse(&serde_json::to_vec(file).unwrap()).unwrap_or_else(|e| panic!("{e}: {file}"));
+    let input: Vec<f32> = x.iter().map(|x| *x as f32).collect();
+    for level in Level::all() {
+        let mut stage = amp.prepare_for(&setting(&amp, 48), options, level).unwrap();
+        let whole = play(&mut *stage, &input, &[48]);
+        let (esr, most) = error(&whole, wanted);
+        assert!(esr <= 1e-10, "{level:?}: ESR {esr:e}, at most {most:e}: {file}");
+        stage.reset();
+        let pieces = play(&mut *stage, &input, &[1, 17, 5, 40, 3, 16]);
+        assert_eq!(bits(&whole), bits(&pieces), "{level:?}: {file}");
+    }
+}
+
+fn bits(samples: &[f32]) -> Vec<u32> {
+    samples.iter().map(|s| s.to_bits()).collect()
+}
+
+/// Longer than any of the oracle's nets reaches.
+const REACH: usize = 2600;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 30, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn wavenets_of_every_kind_are_played_as_described(seed: u64) {
+        let x: Rows = vec![noise(seed, REACH, 400)];
+        let (file, y) = oracle::wavenet(seed, &x, 1, 1);
+        compare(&file, &x[0][REACH..], &y[0][REACH..], &Options::default());
+    }
+
+    #[test]
+    fn convnets_and_linears_are_played_as_described(seed: u64) {
+        let x: Rows = vec![noise(seed, REACH, 400)];
+        let (file, y) = oracle::convnet(seed, &x);
+        compare(&file, &x[0][REACH..], &y[0][REACH..], &Options::default());
+        let (file, y) = oracle::linear(seed, &x);
+        compare(&file, &x[0][REACH..], &y[0][REACH..], &Options::default());
+    }
+}
+
+proptest! {
+    // Half a second of silence in f64 takes its time.
+    #![proptest_config(ProptestConfig { cases: 10, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn recurrent_nets_are_played_as_described(seed: u64, knob in 0f32..1.0) {
+        let x = noise(seed, 0, 400);
+        let (file, y) = oracle::lstm(seed, &x, 24_000);
+        compare(&file, &x, &y, &Options::default());
+        let knobs: Vec<f32> = (0..seed % 3).map(|n| knob / (n + 1) as f32).collect();
+        let at: Vec<f64> = knobs.iter().map(|k| f64::from(*k)).collect();
+        let (file, y) = oracle::keras(seed, &x, &at);
+        compare(&file, &x, &y, &Options { knobs, ..Options::default() });
+    }
+}
+
+/// A small amp to be spoilt.
+fn small() -> serde_json::Value {
+    serde_json::json!({"version": "0.5.4", "architecture": "LSTM", "sample_rate": 48000,
+        "config": {"input_size": 1, "hidden_size": 1, "num_layers": 1},
+        "weights": vec![0.25; 16]})
+}
+
+fn refusal(bytes: &[u8]) -> String {
+    Amp::parse(bytes).expect_err("not understood").to_string()
+}
+
+#[test]
+fn what_is_not_understood_gets_a_sentence() {
+    let spoil = |key: &str, value: serde_json::Value| {
+        let mut file = small();
+        *file.pointer_mut(key).unwrap() = value;
+        refusal(&serde_json::to_vec(&file).unwrap())
+    };
+    assert!(Amp::parse(&serde_json::to_vec(&small()).unwrap()).is_ok());
+    assert!(refusal(&vec![b' '; 33 << 20]).contains("MiB"));
+    assert!(refusal(b"[1, 2").contains("not JSON"));
+    assert!(refusal(b"[1, 2]").contains("not a JSON object"));
+    assert!(refusal(b"{}").contains("architecture"));
+    let text = serde_json::to_string(&small()).unwrap();
+    assert!(refusal(text.replacen("0.25", "NaN", 1).as_bytes()).contains("NaN or infinity"));
+    assert!(refusal(text.replacen("0.25", "1e300", 1).as_bytes()).contains("weights holds"));
+    assert!(
+        refusal(text.replacen("\"num_layers\":1", "\"num_layers\":1,\"x\":1", 1).as_bytes())
+            .starts_with("config.x is not a known key")
+    );
+    assert!(spoil("/weights", serde_json::json!([1.0, 2.0])).contains("too few"));
+    assert!(spoil("/weights", serde_json::json!(vec![0.0; 17])).contains("uses only 16"));
+    assert!(spoil("/version", serde_json::json!("1.0.0")).starts_with("version is"));
+    assert!(spoil("/config/hidden_size", serde_json::json!(1e9)).contains("hidden_size is"));
+    assert!(spoil("/architecture", serde_json::json!("CatLSTM")).contains("CatLSTM"));
+    let far = serde_json::json!({"version": "0.5.4", "architecture": "ConvNet", "weights": [],
+        "config": {"channels": 4, "dilations": [2_147_483_648u64], "batchnorm": false,
+                   "activation": "Tanh"}});
+    assert!(refusal(&serde_json::to_vec(&far).unwrap()).starts_with("config.dilations[0] is"));
+    let wide = serde_json::json!({"version": "0.5.4", "architecture": "ConvNet", "weights": [],
+        "config": {"channels": 1024, "dilations": [1, 1_000_000, 1_000_000], "batchnorm": false,
+                   "activation": "Tanh"}});
+    assert!(refusal(&serde_json::to_vec(&wide).unwrap()).contains("weights"));
+}
+
+#[test]
+fn options_that_the_file_cannot_serve_are_refused() {
+    let amp = Amp::parse(&serde_json::to_vec(&small()).unwrap()).unwrap();
+    let at = setting(&amp, 64);
+    let refused = |options: Options| {
+        amp.prepare(&at, &options).err().map(|e| e.to_string()).unwrap_or_default()
+    };
+    assert!(refused(Options { slim: Some(0.5), ..Options::default() }).contains("one size"));
+    assert!(refused(Options { loudness: Some(-18.0), ..Options::default() }).contains("loudness"));
+    assert!(
+        refused(Options { input_dbu: Some(12.0), ..Options::default() }).contains("input_level")
+    );
+    assert!(refused(Options { knobs: vec![0.5], ..Options::default() }).contains("knobs"));
+    let other = Setting { rate: SampleRate(44_100), ..at };
+    let error = amp.prepare(&other, &Options::default()).err().unwrap();
+    assert_eq!(error, Error::Rate { amp: SampleRate(48_000), stream: SampleRate(44_100) });
+    assert!(error.to_string().contains("48000 Hz") && error.to_string().contains("44100 Hz"));
+}
+
+#[test]
+fn loudness_and_calibration_are_gains() {
+    let amp = load("lstm.nam");
+    let play_with = |options: Options| {
+        let mut stage = amp.prepare(&setting(&amp, 64), &options).unwrap();
+        play(&mut *stage, &samples("input_8192.f32")[..512], &[64])
+    };
+    let (plain, louder) = (
+        play_with(Options::default()),
+        play_with(Options { loudness: Some(-18.0), ..Options::default() }),
+    );
+    let gain = 10f64.powf((-18.0 + 37.840_686_797) / 20.0);
+    for (a, b) in plain.iter().zip(&louder) {
+        assert!((f64::from(*a) * gain - f64::from(*b)).abs() < 1e-6);
+    }
+}
+
+#[test]
+fn a_stray_infinity_does_not_stay() {
+    let amp = load("BossLSTM-2x8.nam");
+    let mut stage = amp.prepare(&setting(&amp, 16), &Options::default()).unwrap();
+    let heard = play(&mut *stage, &[f32::INFINITY, f32::NAN, 0.5, -0.5], &[3]);
+    assert!(heard.iter().all(|y| y.is_finite()));
+}
