@@ -14,6 +14,8 @@ mod units;
 pub use units::{CpuId, Frames, Nanos, SampleRate};
 
 #[cfg(feature = "std")]
+pub mod bench;
+#[cfg(feature = "std")]
 pub mod boot;
 #[cfg(feature = "std")]
 pub mod chain;
@@ -39,6 +41,8 @@ pub mod play;
 pub mod prediction;
 #[cfg(feature = "std")]
 pub mod proof;
+#[cfg(feature = "std")]
+pub mod render;
 #[cfg(feature = "std")]
 pub mod run;
 #[cfg(feature = "std")]

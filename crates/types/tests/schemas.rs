@@ -93,3 +93,13 @@ fn the_committed_history_schema_is_that_of_the_type() {
 fn the_committed_prediction_schema_is_that_of_the_type() {
     check::<quiet_types::prediction::Prediction>("prediction");
 }
+
+#[test]
+fn the_committed_render_schema_is_that_of_the_type() {
+    check::<quiet_types::render::Rendering>("render");
+}
+
+#[test]
+fn the_committed_bench_schema_is_that_of_the_type() {
+    check::<quiet_types::bench::Bench>("bench");
+}

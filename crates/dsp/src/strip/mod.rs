@@ -30,7 +30,7 @@ pub(crate) use key::{Built, Fault, Room};
 pub use key::{Cell, Form, Given, Key, Kind, Param, Unit};
 pub use kinds::KINDS;
 pub use prepare::Shape;
-pub use sounding::{Edge, Reading, Strip};
+pub use sounding::{Edge, Reading, Standing, Strip};
 
 /// Where the files come from that a strip names: stages themselves do no I/O.
 pub trait Loader {
