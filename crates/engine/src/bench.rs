@@ -245,17 +245,16 @@ impl Trial {
             self.load(at);
             let mut begun = Instant::now();
             let (stages, blocks, clock) = (&mut self.stages, self.blocks, self.clock);
-            strip.process_watched(
-                &mut Block::new(&mut self.work, self.width),
-                &mut |edge| match edge {
+            strip.process_watched(&mut Block::new(&mut self.work, self.width), &mut |edge| {
+                match edge {
                     Edge::Begin(_) => begun = Instant::now(),
                     Edge::End(stage) => {
                         let taken = (begun.elapsed().as_nanos() as u64).saturating_sub(clock);
                         let least = &mut stages[stage * blocks + at];
                         *least = (*least).min(taken);
                     }
-                },
-            );
+                }
+            });
         }
     }
 

@@ -1,6 +1,7 @@
 //! One verb a file: its arguments, and what it calls.
 
 pub mod apply;
+pub mod bench;
 pub mod buffers;
 pub mod check;
 pub mod compare;
@@ -16,10 +17,12 @@ pub mod plan;
 pub mod play;
 pub mod predict;
 pub mod prove;
+pub mod render;
 pub mod report;
 pub mod revert;
 pub mod runs;
 pub mod status;
 pub mod stress;
+pub mod strip;
 pub mod unpersist;
 pub mod worker;

@@ -3,6 +3,7 @@
 //! Each file holds one stage: what may be written about it in a strip (its keys), how it is
 //! prepared, and its loop. Filters and detectors keep their state in f64.
 
+mod amp;
 pub mod biquad;
 pub mod compressor;
 pub mod dc;
@@ -20,6 +21,7 @@ mod ramp;
 pub mod tone;
 pub mod tuner;
 
+pub(crate) use amp::AMP;
 pub(crate) use ramp::Ramp;
 
 use quiet_types::SampleRate;

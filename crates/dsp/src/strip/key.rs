@@ -109,7 +109,6 @@ pub(crate) struct Room<'a> {
     /// How many of the channels come in; fewer than `setting.channels` where more go out.
     pub inputs: usize,
     /// Where files come from.
-    #[allow(dead_code, reason = "amps and impulse responses use it")]
     pub loader: &'a mut dyn Loader,
 }
 

@@ -1,10 +1,11 @@
 use super::Kind;
 use crate::stage::{
-    biquad, compressor, dc, delay, dither, eq, gain, gate, limiter, meter, mix, tone, tuner,
+    AMP, biquad, compressor, dc, delay, dither, eq, gain, gate, limiter, meter, mix, tone, tuner,
 };
 
 /// Every kind of stage that a strip may name.
 pub static KINDS: &[Kind] = &[
+    AMP,
     gain::GAIN,
     gain::POLARITY,
     delay::DELAY,

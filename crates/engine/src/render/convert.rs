@@ -31,8 +31,8 @@ impl Convert {
         if from == to {
             return Ok(Convert { inner: None });
         }
-        let fft =
-            Fft::new(from as usize, to as usize, CHUNK, channels, FixedSync::Input).map_err(fault)?;
+        let fft = Fft::new(from as usize, to as usize, CHUNK, channels, FixedSync::Input)
+            .map_err(fault)?;
         let made = vec![vec![0.0; fft.output_frames_max()]; channels];
         Ok(Convert {
             inner: Some(Inner {
@@ -86,8 +86,7 @@ impl Inner {
             let from = SequentialSliceOfVecs::new(&self.waiting, channels, need).map_err(fault)?;
             let mut to =
                 SequentialSliceOfVecs::new_mut(&mut self.made, channels, room).map_err(fault)?;
-            let (used, made) =
-                self.fft.process_into_buffer(&from, &mut to, None).map_err(fault)?;
+            let (used, made) = self.fft.process_into_buffer(&from, &mut to, None).map_err(fault)?;
             self.waiting.iter_mut().for_each(|w| drop(w.drain(..used)));
             let skipped = made.min(self.skip);
             self.skip -= skipped;

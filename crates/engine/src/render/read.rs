@@ -97,8 +97,7 @@ impl Reader {
                         flac.spare = block.into_buffer();
                     }
                     let spare = std::mem::take(&mut flac.spare);
-                    flac.block =
-                        reader.blocks().read_next_or_eof(spare).map_err(|e| broken(&e))?;
+                    flac.block = reader.blocks().read_next_or_eof(spare).map_err(|e| broken(&e))?;
                     flac.at = 0;
                 }
                 let Some(block) = &flac.block else { return Ok(0) };
@@ -147,9 +146,6 @@ fn flac(file: BufReader<File>, name: &str) -> Result<Reader> {
         rate: info.sample_rate,
         channels: info.channels as usize,
         frames: info.samples,
-        kind: Kind::Flac(
-            Box::new(reader),
-            Flac { steps, block: None, spare: Vec::new(), at: 0 },
-        ),
+        kind: Kind::Flac(Box::new(reader), Flac { steps, block: None, spare: Vec::new(), at: 0 }),
     })
 }

@@ -52,9 +52,8 @@ impl Writer {
         let mut name = to.file_name().unwrap_or_default().to_owned();
         name.push(".part");
         let aside = to.with_file_name(name);
-        let cannot = |e: &dyn std::fmt::Display| {
-            Error::new(format!("cannot write {}: {e}", shown(&aside)))
-        };
+        let cannot =
+            |e: &dyn std::fmt::Display| Error::new(format!("cannot write {}: {e}", shown(&aside)));
         // What an earlier, ended call left. Never written through: it might be a link.
         match fs::remove_file(&aside) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(cannot(&e)),
