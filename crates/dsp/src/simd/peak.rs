@@ -26,34 +26,46 @@ pub fn multiply_adds(level: Level, rounds: u32) -> (f32, u64) {
     (sum, u64::from(rounds) * (CHAINS * lanes) as u64)
 }
 
-#[inline(always)]
-fn chains<const LANES: usize>(rounds: u32, step: impl Fn(f32, f32, f32) -> f32) -> f32 {
-    let mut sums = [[1.0f32; LANES]; CHAINS];
+fn plain(rounds: u32) -> f32 {
+    let mut sums = [[1.0f32; WIDTH]; CHAINS];
     let (a, b) = (std::hint::black_box(0.999_9), std::hint::black_box(1e-4));
     for _ in 0..rounds {
-        for chain in &mut sums {
-            for sum in chain {
-                *sum = step(*sum, a, b);
-            }
+        for sum in sums.iter_mut().flatten() {
+            *sum = *sum * a + b;
         }
     }
     sums.iter().flatten().sum()
 }
 
-fn plain(rounds: u32) -> f32 {
-    chains::<WIDTH>(rounds, |sum, a, b| sum * a + b)
-}
-
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn avx2(rounds: u32) -> f32 {
-    chains::<{ WIDTH / 2 }>(rounds, f32::mul_add)
+    use std::arch::x86_64::{_mm256_cvtss_f32, _mm256_fmadd_ps, _mm256_set1_ps};
+    let mut sums = [_mm256_set1_ps(1.0); CHAINS];
+    let (a, b) = (std::hint::black_box(0.999_9), std::hint::black_box(1e-4));
+    let (a, b) = (_mm256_set1_ps(a), _mm256_set1_ps(b));
+    for _ in 0..rounds {
+        for sum in &mut sums {
+            *sum = _mm256_fmadd_ps(*sum, a, b);
+        }
+    }
+    // All lanes of a chain are alike.
+    sums.iter().map(|sum| _mm256_cvtss_f32(*sum)).sum::<f32>() * (WIDTH / 2) as f32
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
 fn avx512(rounds: u32) -> f32 {
-    chains::<WIDTH>(rounds, f32::mul_add)
+    use std::arch::x86_64::{_mm512_cvtss_f32, _mm512_fmadd_ps, _mm512_set1_ps};
+    let mut sums = [_mm512_set1_ps(1.0); CHAINS];
+    let (a, b) = (std::hint::black_box(0.999_9), std::hint::black_box(1e-4));
+    let (a, b) = (_mm512_set1_ps(a), _mm512_set1_ps(b));
+    for _ in 0..rounds {
+        for sum in &mut sums {
+            *sum = _mm512_fmadd_ps(*sum, a, b);
+        }
+    }
+    sums.iter().map(|sum| _mm512_cvtss_f32(*sum)).sum::<f32>() * WIDTH as f32
 }
 
 #[cfg(test)]

@@ -24,6 +24,14 @@ pub(crate) const IR: Kind = Kind {
             form: Form::Text { needed: false },
         },
         Key {
+            name: "format",
+            what: "of the file, where its name does not end with it",
+            form: Form::Choice {
+                of: &["auto", "wav", "text", "f32", "f64"],
+                default: Some("auto"),
+            },
+        },
+        Key {
             name: "taps",
             what: "in place of a file: the samples themselves, for every channel",
             form: Form::Numbers {
@@ -37,24 +45,42 @@ pub(crate) const IR: Kind = Kind {
         Key {
             name: "channels",
             what: "channels of the file that are used, counted from 0; all when left out",
-            form: Form::Numbers {
-                unit: Unit::Plain,
-                low: 0.0,
-                high: 63.0,
-                most: 64,
-                live: false,
-            },
+            form: Form::Numbers { unit: Unit::Plain, low: 0.0, high: 63.0, most: 64, live: false },
         },
-        number("rate", "of raw files and texts; the stream's when left out", Unit::Hertz, 1e3, 768e3),
+        number(
+            "rate",
+            "of raw files and texts; the stream's when left out",
+            Unit::Hertz,
+            1e3,
+            768e3,
+        ),
         number("gain", "level", Unit::Decibel, -120.0, 60.0),
         Key {
             name: "normalise",
             what: "to the largest sample, or to the energy",
             form: Form::Choice { of: &["none", "peak", "energy"], default: Some("none") },
         },
-        number("trim-start", "leaves out what is so far below the peak before it", Unit::Decibel, 0.0, 200.0),
-        number("trim-end", "leaves out what is so far below the peak at the end", Unit::Decibel, 0.0, 200.0),
-        number("frames", "no longer than this, at the stream's rate", Unit::Frame, 1.0, 1_048_576.0),
+        number(
+            "trim-start",
+            "leaves out what is so far below the peak before it",
+            Unit::Decibel,
+            0.0,
+            200.0,
+        ),
+        number(
+            "trim-end",
+            "leaves out what is so far below the peak at the end",
+            Unit::Decibel,
+            0.0,
+            200.0,
+        ),
+        number(
+            "frames",
+            "no longer than this, at the stream's rate",
+            Unit::Frame,
+            1.0,
+            1_048_576.0,
+        ),
         Key {
             name: "minimum-phase",
             what: "the same response as early as can be",
@@ -151,8 +177,12 @@ fn read(given: &Given, room: &mut Room<'_>, notes: &mut Vec<String>) -> Result<I
         Fault::at("file", error.to_string(), "see the table of `ir` in docs/strip.md")
     };
     let end = file.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
-    match end.as_str() {
-        "txt" | "csv" => {
+    let kind = match given.text("format") {
+        "auto" => end.as_str(),
+        named => named,
+    };
+    match kind {
+        "txt" | "csv" | "text" => {
             let text = String::from_utf8_lossy(&bytes);
             Ir::from_text(&text, rate).map_err(wrong)
         }

@@ -13,6 +13,7 @@ pub mod dither;
 pub mod eq;
 pub mod gain;
 pub mod gate;
+mod ir;
 pub mod limiter;
 pub mod loudness;
 pub mod meter;
@@ -22,6 +23,7 @@ pub mod tone;
 pub mod tuner;
 
 pub(crate) use amp::AMP;
+pub(crate) use ir::IR;
 pub(crate) use ramp::Ramp;
 
 use quiet_types::SampleRate;

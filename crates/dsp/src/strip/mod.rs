@@ -19,6 +19,7 @@
 //! [`Description::parse`] reads it and knows every line; [`Description::prepare`] builds a
 //! [`Strip`], which may load, allocate and fail; [`Strip`] is itself a [`Stage`](crate::Stage).
 
+pub mod camilla;
 mod description;
 mod key;
 mod kinds;

@@ -6,7 +6,7 @@ mod read;
 mod write;
 
 pub use files::Files;
-pub use quiet_dsp::strip::{Description, KINDS, StripError};
+pub use quiet_dsp::strip::{Description, KINDS, StripError, camilla};
 pub use write::Format;
 
 use crate::{Error, Result};
@@ -33,8 +33,10 @@ use write::Writer;
 
 /// Frames that are read at once.
 const CHUNK: usize = 4096;
-/// A tail is over when nothing has been louder than this for a while.
+/// A tail is over when nothing has been further than this from rest for a while.
 const SILENT: f32 = 1e-6;
+/// Blocks of silence after which a new strip is taken to rest: an amp may hum, or not rest at 0.
+const RESTING: usize = 8;
 /// No tail is followed for longer than this beyond what the stages say of themselves, s.
 const LONGEST_TAIL: f64 = 1.0;
 
@@ -151,11 +153,31 @@ struct Running {
     work: Vec<f32>,
     block: usize,
     skip: usize,
-    /// Frames since the output was last louder than silence.
+    /// Least and greatest sample of each output at rest.
+    rest: Vec<(f32, f32)>,
+    /// Frames since the output last left its rest.
     silent: u64,
 }
 
 impl Running {
+    fn new(mut strip: Strip, block: usize) -> Running {
+        let (width, outputs) = (strip.width(), strip.outputs());
+        let mut work = vec![0.0; width * block];
+        let mut rest = vec![(0.0f32, 0.0f32); outputs];
+        let _flushed = Denormals::flush();
+        for _ in 0..RESTING {
+            work.fill(0.0);
+            strip.process(&mut Block::new(&mut work, width));
+            for (rest, channel) in rest.iter_mut().zip(work.chunks_exact(block)) {
+                rest.0 = channel.iter().copied().fold(rest.0, f32::min);
+                rest.1 = channel.iter().copied().fold(rest.1, f32::max);
+            }
+        }
+        strip.reset();
+        let skip = strip.latency().0 as usize;
+        Running { strip, work, block, skip, rest, silent: 0 }
+    }
+
     /// Plays planar `input` and hands on the output, its latency taken out.
     fn push(
         &mut self,
@@ -175,7 +197,9 @@ impl Running {
                 let _flushed = Denormals::flush();
                 self.strip.process(&mut Block::new(work, width));
             }
-            let loud = work[..outputs * count].iter().any(|x| x.abs() > SILENT);
+            let loud = work.chunks_exact(count).zip(&self.rest).any(|(channel, rest)| {
+                channel.iter().any(|x| *x < rest.0 - SILENT || *x > rest.1 + SILENT)
+            });
             self.silent = if loud { 0 } else { self.silent + count as u64 };
             let skipped = self.skip.min(count);
             self.skip -= skipped;
@@ -224,13 +248,7 @@ fn sound(
     }
     let (outputs, latency, own_tail) = (strip.outputs(), strip.latency(), strip.tail());
     let block = order.block.0.max(1) as usize;
-    let mut running = Running {
-        work: vec![0.0; strip.width() * block],
-        block,
-        skip: latency.0 as usize,
-        silent: 0,
-        strip,
-    };
+    let mut running = Running::new(strip, block);
     let mut into = Convert::new(rate, strip_rate, chosen.len())?;
     let mut back = Convert::new(strip_rate, rate, outputs)?;
     let mut writer = Writer::create(&job.to, order.force, order.format, outputs, rate)?;
