@@ -215,7 +215,7 @@ fn linkwitz_riley_halves_sum_to_one() {
 
 #[test]
 fn an_eq_band_has_its_gain_at_its_centre() {
-    let mut gains = vec!["0.0"; 10];
+    let mut gains = ["0.0"; 10];
     gains[5] = "6.0";
     let keys = format!("gains = [{}]", gains.join(", "));
     assert!((decibels(response(&mut of_kind("eq", &keys), 1000.0)) - 6.0).abs() < 0.01);

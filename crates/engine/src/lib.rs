@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod admit;
+pub mod bench;
 mod clock;
 pub mod control;
 mod engine;
@@ -13,6 +14,7 @@ mod error;
 pub mod host;
 mod place;
 mod player;
+pub mod render;
 mod shelf;
 mod stages;
 mod status;

@@ -14,6 +14,8 @@ mod units;
 pub use units::{CpuId, Frames, Nanos, SampleRate};
 
 #[cfg(feature = "std")]
+pub mod bench;
+#[cfg(feature = "std")]
 pub mod boot;
 #[cfg(feature = "std")]
 pub mod chain;
@@ -41,6 +43,7 @@ pub mod prediction;
 pub mod proof;
 #[cfg(feature = "std")]
 pub mod reach;
+pub mod render;
 #[cfg(feature = "std")]
 pub mod run;
 #[cfg(feature = "std")]

@@ -102,4 +102,11 @@ fn the_committed_watch_schema_is_that_of_the_type() {
 #[test]
 fn the_committed_reach_schema_is_that_of_the_type() {
     check::<quiet_types::reach::Reach>("reach");
+fn the_committed_render_schema_is_that_of_the_type() {
+    check::<quiet_types::render::Rendering>("render");
+}
+
+#[test]
+fn the_committed_bench_schema_is_that_of_the_type() {
+    check::<quiet_types::bench::Bench>("bench");
 }

@@ -3,6 +3,7 @@
 use crate::{face, keep};
 use anyhow::{Context, bail};
 use clap::{ValueEnum, builder::PossibleValue};
+use quiet_engine::render::camilla;
 use quiet_plan::recipe;
 use quiet_report::foreign;
 use quiet_types::Run;
@@ -31,6 +32,8 @@ Examples:
   cyclictest -q -h 400 -p 90 -D 10 > today.txt
   quietcores import today.txt                        kept beside the own runs, for compare and report
   quietcores import plot.dat --format latmus -o run.json
+
+  quietcores import camilladsp.yml -o room.toml      filters, mixers and pipeline, as a strip
 
 What cannot be carried over from a recipe stands in the chain file as comments. See it, then:
   quietcores plan living-room.toml")]
@@ -62,6 +65,8 @@ pub enum Format {
     Recipe(recipe::Format),
     /// A result.
     Result(foreign::Format),
+    /// A description of sound.
+    Camilla,
 }
 
 const RECIPES: [(recipe::Format, &str, &str); 4] = [
@@ -119,14 +124,14 @@ impl ValueEnum for ResultFormat {
 
 impl ValueEnum for Format {
     fn value_variants<'a>() -> &'a [Self] {
-        const ALL: [Format; 17] = {
-            let mut all = [Format::Recipe(recipe::Format::Cset); 17];
+        const ALL: [Format; 18] = {
+            let mut all = [Format::Camilla; 18];
             let mut at = 0;
             while at < 4 {
                 all[at] = Format::Recipe(RECIPES[at].0);
                 at += 1;
             }
-            while at < all.len() {
+            while at < all.len() - 1 {
                 all[at] = Format::Result(foreign::FORMATS[at - 4].0);
                 at += 1;
             }
@@ -142,6 +147,10 @@ impl ValueEnum for Format {
                 Some(PossibleValue::new(*name).help(*about))
             }
             Format::Result(format) => ResultFormat(*format).to_possible_value(),
+            Format::Camilla => Some(
+                PossibleValue::new("camilladsp")
+                    .help("A configuration of CamillaDSP: becomes a strip"),
+            ),
         }
     }
 }
@@ -152,12 +161,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // A result may quote a kernel command line, never the other way round.
     let told = args.format.or_else(|| foreign::detect(&text).map(Format::Result));
     let told = told.or_else(|| recipe::detect(&text).map(Format::Recipe));
+    let told = told.or_else(|| camilla::is_camilla(&text).then_some(Format::Camilla));
     match told {
         Some(Format::Recipe(format)) => chain(&args, &text, &shown, format)?,
         Some(Format::Result(format)) => result(&args, &text, &shown, format)?,
+        Some(Format::Camilla) => strip(&args, &text, &shown)?,
         None => bail!(
-            "cannot import {shown}: it looks like none of cset, isolcpus, rtirq, tuned, and like no \
-             result of cyclictest, latmus, oslat, rtla or jitterdebugger; name what it is with --format"
+            "cannot import {shown}: it looks like none of cset, isolcpus, rtirq, tuned, camilladsp, and like \
+             no result of cyclictest, latmus, oslat, rtla or jitterdebugger; name what it is with --format"
         ),
     }
     Ok(ExitCode::SUCCESS)
@@ -176,6 +187,22 @@ fn chain(args: &Args, text: &str, shown: &str, format: recipe::Format) -> anyhow
         Some(path) => {
             let to = write_new(path, &chain)?;
             face::say(&format!("wrote {to}; see what it does with: quietcores plan {to}"));
+            Ok(())
+        }
+    }
+}
+
+fn strip(args: &Args, text: &str, shown: &str) -> anyhow::Result<()> {
+    let imported =
+        camilla::import(text).map_err(|error| anyhow::anyhow!("cannot import {shown}: {error}"))?;
+    for lost in &imported.lost {
+        face::say(&format!("not carried over: {lost}"));
+    }
+    match &args.output {
+        None => face::print(&imported.strip),
+        Some(path) => {
+            let to = write_new(path, &imported.strip)?;
+            face::say(&format!("wrote {to}; hear it with: quietcores render IN.wav OUT.wav {to}"));
             Ok(())
         }
     }

@@ -1,6 +1,7 @@
 //! One verb a file: its arguments, and what it calls.
 
 pub mod apply;
+pub mod bench;
 pub mod buffers;
 pub mod check;
 pub mod compare;
@@ -19,11 +20,13 @@ pub mod play;
 pub mod predict;
 pub mod prove;
 pub mod reach;
+pub mod render;
 pub mod report;
 pub mod revert;
 pub mod runs;
 pub mod status;
 pub mod stress;
+pub mod strip;
 pub mod unpersist;
 pub mod watch;
 pub mod worker;

@@ -12,6 +12,7 @@ mod denormals;
 pub(crate) mod fir_head;
 mod fir_lanes;
 pub(crate) mod fir_tail;
+pub mod peak;
 
 mod fir_peak;
 

@@ -70,7 +70,9 @@ fn build(given: &Given, room: &mut Room<'_>) -> Result<Built, Fault> {
         }
     };
     let most = given.maybe("most").map_or(wanted, |ms| frames(ms, rate).max(wanted));
-    Ok(Built::of(Delay::new(wanted, most, given.switch("whole"), room.setting)))
+    let mut built = Built::of(Delay::new(wanted, most, given.switch("whole"), room.setting));
+    built.tail = most.ceil() as u32;
+    Ok(built)
 }
 
 /// A ring of samples a channel, and where it is read.

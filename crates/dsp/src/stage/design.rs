@@ -181,8 +181,8 @@ pub fn linkwitz_riley(order: usize, high: bool, frequency: f64, rate: f64, at: u
 
 /// Moves a closed box's resonance from (`f0`, `q0`) to (`ft`, `qt`): the Linkwitz transform.
 pub fn linkwitz_transform(f0: f64, q0: f64, ft: f64, qt: f64, rate: f64) -> Section {
-    // In units of the middle frequency, at which the bilinear transform holds.
-    let middle = (f0 * ft).sqrt();
+    // In units of the frequency midway, at which the bilinear transform holds.
+    let middle = (f0 + ft) / 2.0;
     let (o, t) = (f0 / middle, ft / middle);
     Section::of_analogue([1.0, o / q0, o * o], [1.0, t / qt, t * t], middle, rate)
 }

@@ -3,6 +3,7 @@
 //! Each file holds one stage: what may be written about it in a strip (its keys), how it is
 //! prepared, and its loop. Filters and detectors keep their state in f64.
 
+mod amp;
 pub mod biquad;
 pub mod compressor;
 pub mod dc;
@@ -12,6 +13,7 @@ pub mod dither;
 pub mod eq;
 pub mod gain;
 pub mod gate;
+mod ir;
 pub mod limiter;
 pub mod loudness;
 pub mod meter;
@@ -20,6 +22,8 @@ mod ramp;
 pub mod tone;
 pub mod tuner;
 
+pub(crate) use amp::AMP;
+pub(crate) use ir::IR;
 pub(crate) use ramp::Ramp;
 
 use quiet_types::SampleRate;

@@ -109,7 +109,6 @@ pub(crate) struct Room<'a> {
     /// How many of the channels come in; fewer than `setting.channels` where more go out.
     pub inputs: usize,
     /// Where files come from.
-    #[allow(dead_code, reason = "amps and impulse responses use it")]
     pub loader: &'a mut dyn Loader,
 }
 
@@ -118,11 +117,20 @@ pub(crate) struct Built {
     pub stage: Box<dyn Stage>,
     pub readings: Vec<(String, Unit, Cell)>,
     pub notes: Vec<String>,
+    /// Frames for which it sounds on when its input has ended, where it knows them.
+    pub tail: u32,
+    /// Multiply-adds a frame, where it knows them.
+    pub multiply_adds: Option<f64>,
 }
 
 impl Built {
+    pub(crate) fn boxed(stage: Box<dyn Stage>) -> Built {
+        let (readings, notes) = (Vec::new(), Vec::new());
+        Built { stage, readings, notes, tail: 0, multiply_adds: None }
+    }
+
     pub(crate) fn of(stage: impl Stage + 'static) -> Built {
-        Built { stage: Box::new(stage), readings: Vec::new(), notes: Vec::new() }
+        Built::boxed(Box::new(stage))
     }
 }
 

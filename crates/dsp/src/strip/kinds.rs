@@ -1,10 +1,13 @@
 use super::Kind;
 use crate::stage::{
-    biquad, compressor, dc, delay, dither, eq, gain, gate, limiter, meter, mix, tone, tuner,
+    AMP, IR, biquad, compressor, dc, delay, dither, eq, gain, gate, limiter, meter, mix, tone,
+    tuner,
 };
 
 /// Every kind of stage that a strip may name.
 pub static KINDS: &[Kind] = &[
+    AMP,
+    IR,
     gain::GAIN,
     gain::POLARITY,
     delay::DELAY,

@@ -19,6 +19,7 @@
 //! [`Description::parse`] reads it and knows every line; [`Description::prepare`] builds a
 //! [`Strip`], which may load, allocate and fail; [`Strip`] is itself a [`Stage`](crate::Stage).
 
+pub mod camilla;
 mod description;
 mod key;
 mod kinds;
@@ -30,7 +31,7 @@ pub(crate) use key::{Built, Fault, Room};
 pub use key::{Cell, Form, Given, Key, Kind, Param, Unit};
 pub use kinds::KINDS;
 pub use prepare::Shape;
-pub use sounding::{Edge, Reading, Strip};
+pub use sounding::{Edge, Reading, Standing, Strip};
 
 /// Where the files come from that a strip names: stages themselves do no I/O.
 pub trait Loader {

@@ -113,7 +113,7 @@ impl Description {
         let mut maker = Maker { description: self, setting, loader, strip: Strip::empty(shape) };
         let (_, latency) = maker.items(&self.items, inputs, 0)?;
         let mut strip = maker.strip;
-        strip.finish(setting, latency);
+        strip.finish(latency);
         Ok(strip)
     }
 }
@@ -186,7 +186,8 @@ impl Maker<'_> {
             _ => Vec::new(),
         };
         let wait = Lanes::new(waiting, late);
-        self.strip.elements.push(Element::new(
+        self.strip.tail.0 = self.strip.tail.0.saturating_add(built.tail);
+        let mut made = Element::new(
             item.name.clone(),
             kind.name,
             built.stage,
@@ -194,7 +195,9 @@ impl Maker<'_> {
             bypass,
             wait,
             self.setting.block,
-        ));
+        );
+        made.multiply_adds = built.multiply_adds;
+        self.strip.elements.push(made);
         self.strip.ops.push(Op::Run(element));
         Ok((if item.on.is_some() { now } else { out }, late))
     }

@@ -23,6 +23,20 @@ pub struct Strip {
     params: Vec<Param>,
     targets: Vec<Target>,
     latency: Frames,
+    pub(super) tail: Frames,
+}
+
+/// A stage as it stands in its strip.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Standing<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its kind.
+    pub kind: &'static str,
+    /// How late it is.
+    pub latency: Frames,
+    /// Multiply-adds a frame, where it knows them.
+    pub multiply_adds: Option<f64>,
 }
 
 /// What can be read while a strip sounds, such as a meter's peak.
@@ -74,6 +88,7 @@ impl Strip {
             params: Vec::new(),
             targets: Vec::new(),
             latency: Frames(0),
+            tail: Frames(0),
         }
     }
 
@@ -82,7 +97,7 @@ impl Strip {
         self.targets.push(target);
     }
 
-    pub(super) fn finish(&mut self, _setting: Setting, latency: u32) {
+    pub(super) fn finish(&mut self, latency: u32) {
         self.latency = Frames(latency);
     }
 
@@ -121,9 +136,20 @@ impl Strip {
         &self.notes
     }
 
-    /// Name, kind and latency of each stage, those in branches included, in order.
-    pub fn stages(&self) -> impl Iterator<Item = (&str, &'static str, Frames)> {
-        self.elements.iter().map(|e| (e.name.as_str(), e.kind, e.stage.latency()))
+    /// Each stage, those in branches included, in order.
+    pub fn stages(&self) -> impl Iterator<Item = Standing<'_>> {
+        self.elements.iter().map(|element| Standing {
+            name: &element.name,
+            kind: element.kind,
+            latency: element.stage.latency(),
+            multiply_adds: element.multiply_adds,
+        })
+    }
+
+    /// How long it sounds on when its input has ended, as far as delays and impulse responses
+    /// tell; filters and amps ring a little longer.
+    pub fn tail(&self) -> Frames {
+        self.tail
     }
 
     /// As [`Stage::process`]; tells `watch` where each stage begins and ends.
@@ -238,6 +264,7 @@ pub(super) struct Element {
     gathered: Vec<f32>,
     bypass: Option<Bypass>,
     wait: Lanes,
+    pub(super) multiply_adds: Option<f64>,
 }
 
 impl Element {
@@ -254,7 +281,17 @@ impl Element {
         let neighbours = channels.windows(2).all(|pair| pair[1] == pair[0] + 1);
         let room = if neighbours { 0 } else { channels.len() * block.0 as usize };
         let gathered = vec![0.0; room];
-        Element { name, kind, stage, channels, neighbours, gathered, bypass, wait }
+        Element {
+            name,
+            kind,
+            stage,
+            channels,
+            neighbours,
+            gathered,
+            bypass,
+            wait,
+            multiply_adds: None,
+        }
     }
 
     fn run(&mut self, work: &mut [f32], frames: usize) {

@@ -1,0 +1,345 @@
+//! Files through a strip: faster than real time, many at once, each written whole or not at all.
+
+mod convert;
+mod files;
+mod read;
+mod write;
+
+pub use files::Files;
+pub use quiet_dsp::strip::{Description, KINDS, StripError, camilla};
+pub use write::Format;
+
+use crate::{Error, Result};
+use convert::Convert;
+use quiet_dsp::{
+    Block, Stage,
+    simd::Denormals,
+    strip::{Loader, Strip},
+};
+use quiet_types::{
+    Finding, Frames, SampleRate, Severity,
+    render::{Outcome, Rendered, Sound},
+};
+use read::Reader;
+use std::{
+    path::PathBuf,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+use write::Writer;
+
+/// Frames that are read at once.
+const CHUNK: usize = 4096;
+/// A tail is over when nothing has been further than this from rest for a while.
+const SILENT: f32 = 1e-6;
+/// Blocks of silence after which a new strip is taken to rest: an amp may hum, or not rest at 0.
+const RESTING: usize = 8;
+/// No tail is followed for longer than this beyond what the stages say of themselves, s.
+const LONGEST_TAIL: f64 = 1.0;
+
+/// A file, and where it goes.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// WAV or FLAC.
+    pub from: PathBuf,
+    /// WAV.
+    pub to: PathBuf,
+}
+
+/// How files are rendered.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The strip.
+    pub strip: Description,
+    /// Where the strip's own files come from.
+    pub files: Files,
+    /// Samples that are written.
+    pub format: Format,
+    /// The rate at which the strip runs; files of another are converted, and back. None: each
+    /// runs at its own.
+    pub rate: Option<u32>,
+    /// Channels of the input that are used, counted from 0; none: all.
+    pub channels: Option<Vec<usize>>,
+    /// Seconds of tail; none: until it is silent.
+    pub tail: Option<f64>,
+    /// Frames of a block.
+    pub block: Frames,
+    /// Writes over what is there.
+    pub force: bool,
+    /// Passes over what is there.
+    pub skip: bool,
+    /// Files at once.
+    pub threads: usize,
+}
+
+/// How far it has got, and whether to end.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Frames done, of all files.
+    pub frames: AtomicU64,
+    /// Frames in all, as far as headers tell.
+    pub total: AtomicU64,
+    /// Files done.
+    pub files: AtomicUsize,
+    /// Raise it, and files in work are left unwritten.
+    pub stop: AtomicBool,
+}
+
+/// Renders every file; results stand in the order of `jobs`.
+pub fn render(jobs: &[Job], order: &Order, progress: &Progress) -> Vec<Rendered> {
+    for job in jobs {
+        if let Ok(Some(frames)) = Reader::open(&job.from).map(|reader| reader.frames) {
+            progress.total.fetch_add(frames, Ordering::Relaxed);
+        }
+    }
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<Option<Rendered>>> = Mutex::new(vec![None; jobs.len()]);
+    std::thread::scope(|scope| {
+        for _ in 0..order.threads.clamp(1, jobs.len().max(1)) {
+            scope.spawn(|| {
+                while let Some((at, job)) =
+                    Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|n| Some((n, jobs.get(n)?)))
+                {
+                    let rendered = one(job, order, progress);
+                    progress.files.fetch_add(1, Ordering::Relaxed);
+                    if let Ok(mut done) = done.lock() {
+                        done[at] = Some(rendered);
+                    }
+                }
+            });
+        }
+    });
+    done.into_inner().unwrap_or_default().into_iter().flatten().collect()
+}
+
+fn one(job: &Job, order: &Order, progress: &Progress) -> Rendered {
+    let shown = |path: &PathBuf| quiet_types::printable(&path.display().to_string(), 1000);
+    let mut rendered = Rendered {
+        from: shown(&job.from),
+        to: shown(&job.to),
+        outcome: Outcome::Done,
+        error: None,
+        sound: None,
+        findings: Vec::new(),
+    };
+    // A link that leads nowhere is there, too.
+    let there = std::fs::symlink_metadata(&job.to).is_ok();
+    if there && order.skip {
+        rendered.outcome = Outcome::Skipped;
+        return rendered;
+    }
+    let made = if there && !order.force {
+        let to = &rendered.to;
+        Err(Error::new(format!("{to} is there already: --force writes over it, --skip keeps it")))
+    } else {
+        sound(job, order, progress, &mut rendered.findings)
+    };
+    match made {
+        Ok(sound) => rendered.sound = Some(sound),
+        Err(error) => {
+            rendered.outcome = Outcome::Failed;
+            rendered.error = Some(error.to_string());
+        }
+    }
+    rendered
+}
+
+/// A strip in its blocks, and what is still to come out of it.
+struct Running {
+    strip: Strip,
+    work: Vec<f32>,
+    block: usize,
+    skip: usize,
+    /// Least and greatest sample of each output at rest.
+    rest: Vec<(f32, f32)>,
+    /// Frames since the output last left its rest.
+    silent: u64,
+}
+
+impl Running {
+    fn new(mut strip: Strip, block: usize) -> Running {
+        let (width, outputs) = (strip.width(), strip.outputs());
+        let mut work = vec![0.0; width * block];
+        let mut rest = vec![(0.0f32, 0.0f32); outputs];
+        let _flushed = Denormals::flush();
+        for _ in 0..RESTING {
+            work.fill(0.0);
+            strip.process(&mut Block::new(&mut work, width));
+            for (rest, channel) in rest.iter_mut().zip(work.chunks_exact(block)) {
+                rest.0 = channel.iter().copied().fold(rest.0, f32::min);
+                rest.1 = channel.iter().copied().fold(rest.1, f32::max);
+            }
+        }
+        strip.reset();
+        let skip = strip.latency().0 as usize;
+        Running { strip, work, block, skip, rest, silent: 0 }
+    }
+
+    /// Plays planar `input` and hands on the output, its latency taken out.
+    fn push(
+        &mut self,
+        input: &[&[f32]],
+        sink: &mut dyn FnMut(&[&[f32]]) -> Result<()>,
+    ) -> Result<()> {
+        let frames = input.first().map_or(0, |channel| channel.len());
+        let (width, outputs) = (self.strip.width(), self.strip.outputs());
+        let mut from = 0;
+        while from < frames {
+            let count = (frames - from).min(self.block);
+            let work = &mut self.work[..width * count];
+            for (to, channel) in work.chunks_exact_mut(count).zip(input) {
+                to.copy_from_slice(&channel[from..][..count]);
+            }
+            {
+                let _flushed = Denormals::flush();
+                self.strip.process(&mut Block::new(work, width));
+            }
+            let loud = work.chunks_exact(count).zip(&self.rest).any(|(channel, rest)| {
+                channel.iter().any(|x| *x < rest.0 - SILENT || *x > rest.1 + SILENT)
+            });
+            self.silent = if loud { 0 } else { self.silent + count as u64 };
+            let skipped = self.skip.min(count);
+            self.skip -= skipped;
+            if skipped < count {
+                let parts: Vec<&[f32]> =
+                    work.chunks_exact(count).take(outputs).map(|c| &c[skipped..]).collect();
+                sink(&parts)?;
+            }
+            from += count;
+        }
+        Ok(())
+    }
+}
+
+fn sound(
+    job: &Job,
+    order: &Order,
+    progress: &Progress,
+    findings: &mut Vec<Finding>,
+) -> Result<Sound> {
+    let begun = Instant::now();
+    let mut reader = Reader::open(&job.from)?;
+    let chosen: Vec<usize> = match &order.channels {
+        Some(chosen) => chosen.clone(),
+        None => (0..reader.channels).collect(),
+    };
+    if let Some(missing) = chosen.iter().find(|channel| **channel >= reader.channels) {
+        return Err(Error::new(format!(
+            "{} has {} channels, and none with number {missing} (counted from 0)",
+            job.from.display(),
+            reader.channels
+        )));
+    }
+    let (rate, strip_rate) = (reader.rate, order.rate.unwrap_or(reader.rate));
+    let mut files: Box<dyn Loader> = Box::new(order.files.clone());
+    let strip = order
+        .strip
+        .prepare(chosen.len(), SampleRate(strip_rate), order.block, &mut *files)
+        .map_err(|error| Error::new(error.to_string()))?;
+    for note in strip.notes() {
+        findings.push(finding("render.file", note.clone()));
+    }
+    if rate != strip_rate {
+        let says = format!("converted from {rate} Hz to {strip_rate} Hz and back");
+        findings.push(finding("render.rate", says));
+    }
+    let (outputs, latency, own_tail) = (strip.outputs(), strip.latency(), strip.tail());
+    let block = order.block.0.max(1) as usize;
+    let mut running = Running::new(strip, block);
+    let mut into = Convert::new(rate, strip_rate, chosen.len())?;
+    let mut back = Convert::new(strip_rate, rate, outputs)?;
+    let mut writer = Writer::create(&job.to, order.force, order.format, outputs, rate)?;
+    let mut read: Vec<Vec<f32>> = vec![Vec::new(); reader.channels];
+    let (mut frames, mut written) = (0u64, 0u64);
+    // The input ends here; what is written beyond it is tail.
+    let mut most = u64::MAX;
+    let mut write = |parts: &[&[f32]], most: u64, written: &mut u64| {
+        let count = (parts[0].len() as u64).min(most - *written) as usize;
+        *written += count as u64;
+        let parts: Vec<&[f32]> = parts.iter().map(|part| &part[..count]).collect();
+        writer.write(&parts)
+    };
+    loop {
+        if progress.stop.load(Ordering::Relaxed) {
+            return Err(Error::new("it was interrupted; nothing is written"));
+        }
+        read.iter_mut().for_each(Vec::clear);
+        let count = reader.read(&mut read, CHUNK)?;
+        if count == 0 {
+            break;
+        }
+        frames += count as u64;
+        progress.frames.fetch_add(count as u64, Ordering::Relaxed);
+        let parts: Vec<&[f32]> = chosen.iter().map(|channel| &read[*channel][..]).collect();
+        into.push(&parts, &mut |parts| {
+            running.push(parts, &mut |parts| {
+                back.push(parts, &mut |parts| write(parts, most, &mut written))
+            })
+        })?;
+    }
+    into.end(&mut |parts| {
+        running.push(parts, &mut |parts| {
+            back.push(parts, &mut |parts| write(parts, most, &mut written))
+        })
+    })?;
+    // Silence in, until what is late and what rings is out.
+    let own = f64::from(own_tail.0) / f64::from(strip_rate);
+    let tail = order.tail.unwrap_or(own + LONGEST_TAIL);
+    let mut left = u64::from(latency.0) + (tail * f64::from(strip_rate)).ceil() as u64;
+    if order.tail.is_some() {
+        most = frames + (tail * f64::from(rate)).round() as u64;
+    }
+    let enough = u64::from(latency.0) + u64::from(own_tail.0) + u64::from(strip_rate) / 20;
+    let zeros = vec![0.0; block];
+    let parts: Vec<&[f32]> = chosen.iter().map(|_| &zeros[..]).collect();
+    let mut fed = 0;
+    while left > 0 {
+        let count = left.min(block as u64);
+        let parts: Vec<&[f32]> = parts.iter().map(|part| &part[..count as usize]).collect();
+        running.push(&parts, &mut |parts| {
+            back.push(parts, &mut |parts| write(parts, most, &mut written))
+        })?;
+        left -= count;
+        fed += count;
+        if order.tail.is_none() && fed >= enough && running.silent > u64::from(strip_rate) / 20 {
+            break;
+        }
+    }
+    back.end(&mut |parts| write(parts, most, &mut written))?;
+    let (peak, clipped) = (writer.peak, writer.clipped);
+    writer.finish()?;
+    if clipped > 0 {
+        findings.push(clipping(clipped, peak, order.format));
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    Ok(Sound {
+        rate,
+        strip_rate,
+        channels: [chosen.len() as u32, outputs as u32],
+        frames,
+        tail: written.saturating_sub(frames),
+        latency: latency.0,
+        peak: (peak > 0.0).then(|| 20.0 * f64::from(peak).log10()),
+        clipped,
+        seconds,
+        speed: frames as f64 / f64::from(rate) / seconds,
+    })
+}
+
+fn finding(id: &str, says: String) -> Finding {
+    Finding::new(Severity::Note, id, says)
+}
+
+fn clipping(clipped: u64, peak: f32, format: Format) -> Finding {
+    let over = 20.0 * peak.log10();
+    let what = match format {
+        Format::Float => "kept, but will be cut by whatever plays them",
+        Format::Whole(_) => "cut to full scale",
+    };
+    let says = format!("{clipped} samples are above full scale, by up to {over:.1} dB: {what}");
+    Finding::new(Severity::Warning, "render.clipped", says)
+        .remedy("turn the strip down, or end it with a limiter")
+}

@@ -1,0 +1,151 @@
+//! Sound files in: WAV and FLAC, a block at a time.
+
+use crate::{Error, Result};
+use std::{
+    fs::File,
+    io::{BufReader, Read, Seek},
+    path::Path,
+};
+
+/// An open sound file.
+pub(super) struct Reader {
+    kind: Kind,
+    name: String,
+    pub(super) rate: u32,
+    pub(super) channels: usize,
+    /// As its header says; none where that does not.
+    pub(super) frames: Option<u64>,
+}
+
+enum Kind {
+    Wav(Box<hound::WavReader<BufReader<File>>>, Form),
+    Flac(Box<claxon::FlacReader<BufReader<File>>>, Flac),
+}
+
+#[derive(Clone, Copy)]
+enum Form {
+    Float,
+    /// Steps to full scale.
+    Whole(f32),
+}
+
+struct Flac {
+    steps: f32,
+    block: Option<claxon::Block>,
+    spare: Vec<i32>,
+    at: u32,
+}
+
+impl Reader {
+    pub(super) fn open(path: &Path) -> Result<Reader> {
+        let name = quiet_types::printable(&path.display().to_string(), 300);
+        let cannot = |e: std::io::Error| Error::new(format!("cannot read {name}: {e}"));
+        if !std::fs::metadata(path).map_err(cannot)?.is_file() {
+            return Err(Error::new(format!("cannot read {name}: it is not a file")));
+        }
+        let mut file = File::open(path).map_err(cannot)?;
+        let mut magic = [0; 4];
+        let _ = file.read(&mut magic).map_err(cannot)?;
+        file.rewind().map_err(cannot)?;
+        let file = BufReader::with_capacity(1 << 16, file);
+        let reader = if &magic == b"fLaC" { flac(file, &name) } else { wav(file, &name) }?;
+        if reader.channels == 0 || reader.channels > 64 || !(1_000..=768_000).contains(&reader.rate)
+        {
+            return Err(Error::new(format!(
+                "cannot use {name}: {} channels at {} Hz; 1 to 64 at 1000 to 768000 Hz are \
+                 possible",
+                reader.channels, reader.rate
+            )));
+        }
+        Ok(reader)
+    }
+
+    /// Appends at most `frames` frames to each of `to`'s channels; 0 at the end.
+    pub(super) fn read(&mut self, to: &mut [Vec<f32>], frames: usize) -> Result<usize> {
+        let (name, channels) = (&self.name, self.channels);
+        let broken = |what: &dyn std::fmt::Display| {
+            Error::new(format!("{name} ends early or is damaged: {what}"))
+        };
+        match &mut self.kind {
+            Kind::Wav(reader, form) => {
+                let mut count = 0;
+                let whole = match form {
+                    Form::Float => {
+                        for sample in reader.samples::<f32>().take(frames * channels) {
+                            to[count % channels].push(sample.map_err(|e| broken(&e))?);
+                            count += 1;
+                        }
+                        count
+                    }
+                    Form::Whole(steps) => {
+                        for sample in reader.samples::<i32>().take(frames * channels) {
+                            let sample = sample.map_err(|e| broken(&e))?;
+                            to[count % channels].push(sample as f32 / *steps);
+                            count += 1;
+                        }
+                        count
+                    }
+                };
+                if whole % channels != 0 {
+                    return Err(broken(&"its last frame is not whole"));
+                }
+                Ok(whole / channels)
+            }
+            Kind::Flac(reader, flac) => {
+                if flac.block.as_ref().is_none_or(|block| flac.at == block.duration()) {
+                    if let Some(block) = flac.block.take() {
+                        flac.spare = block.into_buffer();
+                    }
+                    let spare = std::mem::take(&mut flac.spare);
+                    flac.block = reader.blocks().read_next_or_eof(spare).map_err(|e| broken(&e))?;
+                    flac.at = 0;
+                }
+                let Some(block) = &flac.block else { return Ok(0) };
+                if block.channels() as usize != channels {
+                    return Err(broken(&"the number of channels changes"));
+                }
+                let count = (block.duration() - flac.at).min(frames as u32);
+                for (channel, to) in to.iter_mut().enumerate() {
+                    let samples = &block.channel(channel as u32)[flac.at as usize..];
+                    to.extend(samples[..count as usize].iter().map(|x| *x as f32 / flac.steps));
+                }
+                flac.at += count;
+                Ok(count as usize)
+            }
+        }
+    }
+}
+
+fn wav(file: BufReader<File>, name: &str) -> Result<Reader> {
+    let reader = hound::WavReader::new(file).map_err(|e| {
+        Error::new(format!("cannot read {name}: {e}; give a WAV file (PCM or float) or FLAC"))
+    })?;
+    let spec = reader.spec();
+    let form = match spec.sample_format {
+        hound::SampleFormat::Float => Form::Float,
+        hound::SampleFormat::Int => {
+            Form::Whole((1u64 << (spec.bits_per_sample.clamp(1, 32) - 1)) as f32)
+        }
+    };
+    Ok(Reader {
+        name: name.to_owned(),
+        rate: spec.sample_rate,
+        channels: usize::from(spec.channels),
+        frames: Some(u64::from(reader.duration())),
+        kind: Kind::Wav(Box::new(reader), form),
+    })
+}
+
+fn flac(file: BufReader<File>, name: &str) -> Result<Reader> {
+    let reader = claxon::FlacReader::new(file)
+        .map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
+    let info = reader.streaminfo();
+    let steps = (1u64 << (info.bits_per_sample.clamp(1, 32) - 1)) as f32;
+    Ok(Reader {
+        name: name.to_owned(),
+        rate: info.sample_rate,
+        channels: info.channels as usize,
+        frames: info.samples,
+        kind: Kind::Flac(Box::new(reader), Flac { steps, block: None, spare: Vec::new(), at: 0 }),
+    })
+}

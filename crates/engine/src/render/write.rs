@@ -1,0 +1,146 @@
+//! Sound files out: WAV, written aside and renamed when whole.
+
+use crate::{Error, Result};
+use std::{
+    fs::{self, File},
+    io::BufWriter,
+    path::{Path, PathBuf},
+};
+
+/// The samples of a WAV file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Whole numbers of so many bits: 16, 24 or 32.
+    Whole(u16),
+    /// 32-bit floats.
+    Float,
+}
+
+impl Format {
+    fn bits(self) -> u16 {
+        match self {
+            Format::Whole(bits) => bits,
+            Format::Float => 32,
+        }
+    }
+}
+
+/// A file on its way: under another name until [`Writer::finish`].
+pub(super) struct Writer {
+    wav: Option<hound::WavWriter<BufWriter<File>>>,
+    format: Format,
+    to: PathBuf,
+    aside: PathBuf,
+    force: bool,
+    left: u64,
+    pub(super) peak: f32,
+    pub(super) clipped: u64,
+}
+
+fn shown(path: &Path) -> String {
+    quiet_types::printable(&path.display().to_string(), 300)
+}
+
+impl Writer {
+    pub(super) fn create(
+        to: &Path,
+        force: bool,
+        format: Format,
+        channels: usize,
+        rate: u32,
+    ) -> Result<Writer> {
+        let mut name = to.file_name().unwrap_or_default().to_owned();
+        name.push(".part");
+        let aside = to.with_file_name(name);
+        let cannot =
+            |e: &dyn std::fmt::Display| Error::new(format!("cannot write {}: {e}", shown(&aside)));
+        // What an earlier, ended call left. Never written through: it might be a link.
+        match fs::remove_file(&aside) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(cannot(&e)),
+            _ => {}
+        }
+        let file = File::create_new(&aside).map_err(|e| cannot(&e))?;
+        let spec = hound::WavSpec {
+            channels: channels as u16,
+            sample_rate: rate,
+            bits_per_sample: format.bits(),
+            sample_format: match format {
+                Format::Float => hound::SampleFormat::Float,
+                Format::Whole(_) => hound::SampleFormat::Int,
+            },
+        };
+        let wav = hound::WavWriter::new(BufWriter::with_capacity(1 << 16, file), spec)
+            .map_err(|e| cannot(&e))?;
+        Ok(Writer {
+            wav: Some(wav),
+            format,
+            to: to.to_owned(),
+            aside,
+            force,
+            // A WAV file counts its bytes in 32 bits.
+            left: (u64::from(u32::MAX) - 4096) / (u64::from(format.bits() / 8) * channels as u64),
+            peak: 0.0,
+            clipped: 0,
+        })
+    }
+
+    /// One frame after the other, of planar `channels` from frame `from`.
+    pub(super) fn write(&mut self, channels: &[&[f32]]) -> Result<()> {
+        let frames = channels.first().map_or(0, |channel| channel.len());
+        let (to, aside) = (shown(&self.to), shown(&self.aside));
+        self.left = self.left.checked_sub(frames as u64).ok_or_else(|| {
+            Error::new(format!(
+                "cannot write {to}: WAV files end at 4 GiB; cut the input, or choose fewer bits"
+            ))
+        })?;
+        let cannot = |e: hound::Error| Error::new(format!("cannot write {aside}: {e}"));
+        let Some(wav) = &mut self.wav else { return Ok(()) };
+        for frame in 0..frames {
+            for channel in channels {
+                let x = channel[frame];
+                self.peak = self.peak.max(x.abs());
+                self.clipped += u64::from(x.abs() > 1.0);
+                match self.format {
+                    Format::Float => wav.write_sample(x),
+                    Format::Whole(bits) => {
+                        let steps = (1u64 << (bits - 1)) as f64;
+                        let whole = (f64::from(x) * steps).round().clamp(-steps, steps - 1.0);
+                        wav.write_sample(whole as i32)
+                    }
+                }
+                .map_err(cannot)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes it whole, puts it on the disk, and gives it its name.
+    pub(super) fn finish(mut self) -> Result<()> {
+        let aside = shown(&self.aside);
+        let cannot = |e: &dyn std::fmt::Display| Error::new(format!("cannot write {aside}: {e}"));
+        if let Some(wav) = self.wav.take() {
+            wav.finalize().map_err(|e| cannot(&e))?;
+        }
+        File::open(&self.aside).and_then(|file| file.sync_all()).map_err(|e| cannot(&e))?;
+        let to = shown(&self.to);
+        let named = if self.force {
+            fs::rename(&self.aside, &self.to)
+        } else {
+            // A link fails where the name is taken; a rename would overwrite.
+            fs::hard_link(&self.aside, &self.to).or_else(|e| match e.kind() {
+                std::io::ErrorKind::AlreadyExists => Err(e),
+                // File systems without links.
+                _ if self.to.exists() => Err(std::io::ErrorKind::AlreadyExists.into()),
+                _ => fs::rename(&self.aside, &self.to),
+            })
+        };
+        named.map_err(|e| Error::new(format!("cannot write {to}: {e}")))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        drop(self.wav.take());
+        let _ = fs::remove_file(&self.aside);
+    }
+}

@@ -1,0 +1,141 @@
+//! Files through strips: in time, whole or not at all, and never over what is there.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use quiet_engine::render::{Description, Files, Format, Job, Order, Progress, render};
+use quiet_types::{Frames, render::Outcome};
+use std::path::Path;
+
+fn wav(path: &Path, rate: u32, channels: u16, samples: &[f32]) {
+    let spec = hound::WavSpec {
+        channels,
+        sample_rate: rate,
+        bits_per_sample: 32,
+        sample_format: hound::SampleFormat::Float,
+    };
+    let mut writer = hound::WavWriter::create(path, spec).unwrap();
+    samples.iter().for_each(|x| writer.write_sample(*x).unwrap());
+    writer.finalize().unwrap();
+}
+
+fn read(path: &Path) -> Vec<f32> {
+    hound::WavReader::open(path).unwrap().samples::<f32>().map(Result::unwrap).collect()
+}
+
+fn order(strip: &str) -> Order {
+    Order {
+        strip: Description::parse(strip, "test.toml").unwrap_or_else(|e| panic!("{e}")),
+        files: Files::here(),
+        format: Format::Float,
+        rate: None,
+        channels: None,
+        tail: None,
+        block: Frames(100),
+        force: false,
+        skip: false,
+        threads: 2,
+    }
+}
+
+fn noise(count: usize) -> Vec<f32> {
+    let mut seed = 5u32;
+    (0..count)
+        .map(|_| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            seed as i32 as f32 / i32::MAX as f32 * 0.5
+        })
+        .collect()
+}
+
+const LATE: &str = "[[stage]]\nkind = \"limiter\"\nceiling = 0.0\n\n\
+                    [[stage]]\nkind = \"delay\"\nframes = 300\n";
+
+#[test]
+fn latency_is_taken_out_and_the_tail_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("in.wav"), folder.path().join("out.wav"));
+    let x = noise(2 * 5000);
+    wav(&from, 48_000, 2, &x);
+    let jobs = [Job { from, to: to.clone() }];
+    let done = render(&jobs, &order(LATE), &Progress::default());
+    assert_eq!(done[0].outcome, Outcome::Done, "{:?}", done[0].error);
+    let sound = done[0].sound.as_ref().unwrap();
+    assert_eq!((sound.latency, sound.frames, sound.channels), (72, 5000, [2, 2]));
+    let y = read(&to);
+    // The limiter's 72 frames are gone; the delay, which is wanted, is there, and its end.
+    assert_eq!(y[..600], [0.0; 600]);
+    assert_eq!(y[600..600 + x.len()], x);
+    assert!(!folder.path().join("out.wav.part").exists());
+}
+
+#[test]
+fn what_is_there_stays_unless_it_is_forced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("in.wav"), folder.path().join("out.wav"));
+    wav(&from, 48_000, 1, &noise(100));
+    std::fs::write(&to, "mine").unwrap();
+    let jobs = [Job { from, to: to.clone() }];
+    let done = render(&jobs, &order(LATE), &Progress::default());
+    assert_eq!(done[0].outcome, Outcome::Failed);
+    assert!(done[0].error.as_ref().unwrap().contains("--force"));
+    let done = render(&jobs, &Order { skip: true, ..order(LATE) }, &Progress::default());
+    assert_eq!(done[0].outcome, Outcome::Skipped);
+    assert_eq!(std::fs::read(&to).unwrap(), b"mine");
+    let done = render(&jobs, &Order { force: true, ..order(LATE) }, &Progress::default());
+    assert_eq!(done[0].outcome, Outcome::Done);
+    assert_eq!(read(&to).len() as u64, 100 + done[0].sound.as_ref().unwrap().tail);
+}
+
+#[test]
+fn a_file_that_ends_early_leaves_nothing_behind_and_does_not_stop_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    wav(&at("good.wav"), 48_000, 1, &noise(3000));
+    wav(&at("bad.wav"), 48_000, 1, &noise(3000));
+    let bytes = std::fs::read(at("bad.wav")).unwrap();
+    std::fs::write(at("bad.wav"), &bytes[..bytes.len() / 2]).unwrap();
+    let jobs = [("bad.wav", "a.wav"), ("good.wav", "b.wav"), ("no.wav", "c.wav")]
+        .map(|(from, to)| Job { from: at(from), to: at(to) });
+    let done = render(&jobs, &order(LATE), &Progress::default());
+    let outcomes: Vec<Outcome> = done.iter().map(|file| file.outcome).collect();
+    assert_eq!(outcomes, [Outcome::Failed, Outcome::Done, Outcome::Failed]);
+    assert!(done[0].error.as_ref().unwrap().contains("ends early"));
+    let mut left: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["b.wav", "bad.wav", "good.wav"]);
+}
+
+#[test]
+fn clipping_is_counted_and_integers_are_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("in.wav"), folder.path().join("out.wav"));
+    wav(&from, 48_000, 1, &[0.9, -0.9, 0.1, 0.25]);
+    let strip = "[[stage]]\nkind = \"gain\"\ngain = 6.0205999\n";
+    let jobs = [Job { from, to: to.clone() }];
+    let order = Order { format: Format::Whole(16), tail: Some(0.0), ..order(strip) };
+    let done = render(&jobs, &order, &Progress::default());
+    let sound = done[0].sound.as_ref().unwrap();
+    assert_eq!((sound.clipped, sound.tail), (2, 0));
+    assert_eq!(done[0].findings[0].id, "render.clipped");
+    let y: Vec<i32> =
+        hound::WavReader::open(&to).unwrap().samples::<i32>().map(Result::unwrap).collect();
+    assert_eq!(y, [32_767, -32_768, 6554, 16_384]);
+}
+
+#[test]
+fn a_strip_at_another_rate_gives_back_the_sound_in_its_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("in.wav"), folder.path().join("out.wav"));
+    let sine: Vec<f32> = (0..22_050).map(|n| (n as f32 * 0.05).sin() * 0.5).collect();
+    wav(&from, 44_100, 1, &sine);
+    let strip = "[[stage]]\nkind = \"limiter\"\n";
+    let order = Order { rate: Some(48_000), tail: Some(0.0), ..order(strip) };
+    let done = render(&[Job { from, to: to.clone() }], &order, &Progress::default());
+    let sound = done[0].sound.as_ref().unwrap_or_else(|| panic!("{:?}", done[0].error));
+    assert_eq!((sound.rate, sound.strip_rate, sound.frames), (44_100, 48_000, 22_050));
+    let y = read(&to);
+    assert_eq!(y.len(), 22_050);
+    for (n, (y, x)) in y.iter().zip(&sine).enumerate().take(18_000).skip(4000) {
+        assert!((y - x).abs() < 1e-3, "frame {n}: {y} {x}");
+    }
+}
