@@ -8,6 +8,7 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "std")]
 pub mod histogram;
 mod units;
 
@@ -43,6 +44,7 @@ pub mod prediction;
 pub mod proof;
 #[cfg(feature = "std")]
 pub mod reach;
+#[cfg(feature = "std")]
 pub mod render;
 #[cfg(feature = "std")]
 pub mod run;

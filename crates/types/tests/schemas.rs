@@ -102,6 +102,9 @@ fn the_committed_watch_schema_is_that_of_the_type() {
 #[test]
 fn the_committed_reach_schema_is_that_of_the_type() {
     check::<quiet_types::reach::Reach>("reach");
+}
+
+#[test]
 fn the_committed_render_schema_is_that_of_the_type() {
     check::<quiet_types::render::Rendering>("render");
 }
