@@ -43,7 +43,6 @@ fn the_interval_of_a_level_holds_the_truth_about_as_often_as_it_says() {
             held += u32::from((level.low..=level.high).contains(&truth));
         }
     }
-    println!("{fitted} of 60 fitted, {held} intervals held the level");
     assert!(fitted >= 45, "{fitted}");
     assert!(f64::from(held) >= 0.88 * f64::from(fitted), "{held} of {fitted}");
 }
@@ -97,7 +96,6 @@ fn percentile_intervals_hold_the_truth_as_often_as_they_say() {
                 (level.low..=level.high).contains(&truth)
             })
             .count();
-        println!("p{q} of {count}: {held} of 300 held");
         // Bucket edges widen it a little.
         assert!((273..=300).contains(&held), "{q}: {held}");
     }
