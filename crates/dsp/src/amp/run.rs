@@ -251,7 +251,7 @@ fn pointwise(kernel: Kernel, conv: &Conv, src: Rows<'_>, at: usize, out: Out<'_>
 /// A net of any kind. One input.
 enum Runner {
     Chain(ChainRun),
-    Recurrent(RecurrentRun),
+    Recurrent(Box<RecurrentRun>),
     Wave(Box<WaveRun>),
 }
 
@@ -259,7 +259,9 @@ impl Runner {
     fn new(net: &Net, chunk: usize, kernel: Kernel) -> Runner {
         match net {
             Net::Chain(chain) => Runner::Chain(ChainRun::new(chain, chunk, kernel)),
-            Net::Recurrent(net) => Runner::Recurrent(RecurrentRun::new(net, chunk, kernel)),
+            Net::Recurrent(net) => {
+                Runner::Recurrent(Box::new(RecurrentRun::new(net, chunk, kernel)))
+            }
             Net::Wave(wave) => Runner::Wave(Box::new(WaveRun::new(wave, chunk, kernel))),
         }
     }

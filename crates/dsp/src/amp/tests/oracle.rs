@@ -198,7 +198,8 @@ const FILMS: [&str; 8] = [
 ];
 
 fn divisor(c: &mut Chance, a: usize, b: usize) -> usize {
-    let all: Vec<usize> = (1..=a.min(b)).filter(|g| a % g == 0 && b % g == 0).collect();
+    let all: Vec<usize> =
+        (1..=a.min(b)).filter(|g| a.is_multiple_of(*g) && b.is_multiple_of(*g)).collect();
     all[c.below(all.len())]
 }
 
