@@ -75,12 +75,23 @@ pub(crate) fn parse(line: &[u8]) -> Asked {
     };
     let id = value.as_object_mut().and_then(|object| object.remove("id"));
     let id = id.filter(|id| id.is_number() || id.as_str().is_some_and(|text| text.len() <= 100));
+    // serde lets a variant without fields pass with any.
+    let more = value.as_object().and_then(|o| o.keys().find(|key| *key != "do").cloned());
     let request = serde_json::from_value(value).map_err(|e| {
         format!(
             "cannot understand this request: {e}; `do` is stats, params, set, bypass, swap, \
              presets, save, load or quit"
         )
     });
+    let request = match (request, more) {
+        (Ok(Request::Stats | Request::Params | Request::Presets | Request::Quit), Some(key)) => {
+            Err(format!(
+                "this request takes nothing beside `do`, and has `{}`",
+                quiet_types::printable(&key, 40)
+            ))
+        }
+        (request, _) => request,
+    };
     Asked { id, request }
 }
 
