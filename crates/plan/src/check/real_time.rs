@@ -60,7 +60,8 @@ pub(super) fn throttle(f: &Facts) -> Verdict {
     let Some(runtime) = runtime else {
         return unknown("/proc/sys/kernel/sched_rt_runtime_us could not be read");
     };
-    if f.since(6, 12) {
+    // A kernel with group budgets keeps the throttle (seen on 6.18: 50 ms of every second).
+    if f.since(6, 12) && f.config("RT_GROUP_SCHED") != Some("y") {
         return fine("since 6.12 sched_rt_runtime_us bounds admission only; see sched.fair_server");
     }
     let period = f.number("proc/sys/kernel/sched_rt_period_us").unwrap_or(1_000_000);

@@ -116,7 +116,8 @@ pub const CASES: &[Case] = &[
         m.cgroups.v2_isolated = None;
         m.cgroups.groups.clear();
     }),
-    case("sched.rt_group", Warning, "refused", |m, _| config(m, "RT_GROUP_SCHED", "y")),
+    case("sched.rt_group", Warning, "refused", |m, _| config(m, "RT_GROUP_SCHED", "y"))
+        .and(&["sched.throttle"]),
     case("sched.not_real_time", Warning, "camilladsp", |m, _| {
         find(m, "camilladsp").scheduling.policy = Policy::Other;
         find(m, "camilladsp").scheduling.priority = 0;
