@@ -62,10 +62,10 @@ pub fn run(
     watched(request, stop, progress).map(|(run, _)| run)
 }
 
-/// As [`run`], with what was seen on the measured CPUs meanwhile where the request asks for it.
+/// As [`run()`], with what was seen on the measured CPUs meanwhile where the request asks for it.
 ///
 /// # Errors
-/// As [`run`]. That the kernel does not let anybody watch is none: it is said in [`Seen::refused`].
+/// As [`run()`]. That the kernel does not let anybody watch is none: it is said in [`Seen::refused`].
 pub fn watched(
     request: &Request,
     stop: &AtomicBool,

@@ -1,6 +1,6 @@
 //! Results of other measuring tools, in and out.
 //!
-//! Each reader gives a [`Run`] whose [`Origin`] says what the tool said beside its readings, and
+//! Each reader gives a [`Run`] whose [`Origin`](quiet_types::run::Origin) says what the tool said beside its readings, and
 //! how fine they are. Bucket keys are converted to edges on the way: cyclictest, jitterdebugger
 //! and rtla name a bucket by its lower edge, oslat by its upper one.
 //!
