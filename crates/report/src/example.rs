@@ -233,6 +233,7 @@ fn new_run(
         threads: vec![thread],
         stress: Some(stress(setting, random)),
         explained: None,
+        cell: None,
         entry: None,
         before: state.clone(),
         after: state,
