@@ -24,7 +24,6 @@ use quiet_types::{
     Chain, CpuSet,
     boot::Mode,
     chain::{Choice, IrqSource, Link, Target},
-    printable,
 };
 use serde::Deserialize;
 use toml::Spanned;

@@ -100,6 +100,11 @@ impl Filter {
         Filter { conditions: vec![("id glob ?", format!("{beginning}*"))] }
     }
 
+    /// With the runs of one campaign.
+    pub fn campaign(name: &str) -> Filter {
+        Filter { conditions: vec![("campaign = ?", name.to_owned())] }
+    }
+
     fn sql(&self) -> (String, Vec<Value>) {
         let parts: Vec<&str> = self.conditions.iter().map(|(sql, _)| *sql).collect();
         let whole = if parts.is_empty() { "1".to_owned() } else { parts.join(" and ") };

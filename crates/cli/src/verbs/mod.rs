@@ -3,6 +3,7 @@
 pub mod apply;
 pub mod bench;
 pub mod buffers;
+pub mod campaign;
 pub mod check;
 pub mod compare;
 pub mod confirm;
@@ -28,5 +29,6 @@ pub mod status;
 pub mod stress;
 pub mod strip;
 pub mod unpersist;
+pub mod ward;
 pub mod watch;
 pub mod worker;
