@@ -1,7 +1,7 @@
 //! A campaign: how far it is, what its settings show against each other, as text.
 
 use crate::{
-    compare_runs,
+    compare_runs, stats,
     text::{Column, Table, findings_text, wrap},
     words,
 };
@@ -125,27 +125,25 @@ pub fn campaign_progress(it: &Campaigned) -> String {
     if it.left > 0 {
         let _ = write!(text, ", {} are left (about {})", it.left, words::span(it.needs));
     }
-    if it.failed > 0 {
-        let _ = write!(text, ", {} failed", it.failed);
-    }
-    if it.waiting > 0 {
-        let _ = write!(text, ", {} wait", it.waiting);
-    }
     text.push('.');
-    for (why, count) in reasons(it) {
-        let _ = write!(text, " {count} {}: {why}.", if count == 1 { "run" } else { "runs" });
+    for (state, why, count) in reasons(it) {
+        let runs = if count == 1 { "run" } else { "runs" };
+        let _ = match state {
+            Standing::Waiting => write!(text, " {count} {runs} wait {why}."),
+            _ => write!(text, " {count} {runs} failed: {why}."),
+        };
     }
     text
 }
 
 /// Why runs wait or failed, each reason once.
-fn reasons(it: &Campaigned) -> Vec<(String, usize)> {
-    let mut reasons: Vec<(String, usize)> = Vec::new();
+fn reasons(it: &Campaigned) -> Vec<(Standing, String, usize)> {
+    let mut reasons: Vec<(Standing, String, usize)> = Vec::new();
     for state in it.cells.iter().filter(|state| !state.why.is_empty()) {
         let why = printable(state.why.trim_end_matches('.'), 300);
-        match reasons.iter_mut().find(|(known, _)| *known == why) {
-            Some((_, count)) => *count += 1,
-            None => reasons.push((why, 1)),
+        match reasons.iter_mut().find(|(s, known, _)| *s == state.state && *known == why) {
+            Some((.., count)) => *count += 1,
+            None => reasons.push((state.state, why, 1)),
         }
     }
     reasons
@@ -174,19 +172,18 @@ impl Middle {
             })
             .filter_map(|state| state.run.as_ref())
             .collect();
-        let middle = |mut values: Vec<Nanos>| {
-            values.sort_unstable();
-            values.get(values.len().saturating_sub(1) / 2).copied()
+        let middle = |values: Vec<Nanos>| {
+            let values: Vec<f64> = values.iter().map(|time| time.0 as f64).collect();
+            (!values.is_empty()).then(|| Nanos(stats::median(&values) as u64))
         };
-        let mut beyond: Vec<f64> = lines.iter().map(|line| line.beyond).collect();
-        beyond.sort_by(f64::total_cmp);
+        let beyond: Vec<f64> = lines.iter().map(|line| line.beyond).collect();
         Middle {
             runs: lines.len(),
             p50: middle(lines.iter().filter_map(|line| line.p50).collect()),
             p99: middle(lines.iter().filter_map(|line| line.p99).collect()),
             p99_9: middle(lines.iter().filter_map(|line| line.p99_9).collect()),
             max: lines.iter().filter_map(|line| line.max).max(),
-            beyond: beyond.get(beyond.len().saturating_sub(1) / 2).copied().unwrap_or_default(),
+            beyond: stats::median(&beyond),
             missed: lines.iter().map(|line| line.missed).sum(),
         }
     }

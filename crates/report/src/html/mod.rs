@@ -6,6 +6,7 @@
 mod campaign;
 mod causes;
 mod charts;
+mod course;
 mod parts;
 mod sections;
 
