@@ -107,7 +107,9 @@ impl Look<'_> {
             let is_news = match &outcome {
                 Outcome::Already => false,
                 Outcome::Done { .. } => true,
-                // What waits for an interrupt that never fires is no news at every look.
+                // A mask was written, whenever it takes effect. A thread or a daemon that has been told
+                // and waits still is no news at every look.
+                Outcome::Pending { .. } if matches!(step.action, Action::Irq { .. }) => true,
                 other => last.is_none_or(|(old, was)| old.action != step.action || was != other),
             };
             if is_news {
