@@ -18,6 +18,7 @@ pub mod stats;
 pub mod svg;
 mod text;
 mod trend;
+mod trip;
 pub mod words;
 
 pub use causes::explain;
@@ -28,6 +29,7 @@ pub use judge::{Judgement, judge_proof, judge_run};
 pub use predict::{Ask, predict, prediction_text};
 pub use text::{Column, Table, explained_text, findings_text, proof_text, run_text, wrap};
 pub use trend::{changes_over_time, history_text};
+pub use trip::{Way, budget, judge_trip, trip_text};
 
 pub mod machine;
 pub mod plan;

@@ -35,6 +35,13 @@ pub enum Wrong {
         /// The longest round trip that was waited for, ms.
         longest_ms: f64,
     },
+    /// The tones came back too late.
+    Late {
+        /// The round trip by the tones alone, frames.
+        frames: f64,
+        /// The longest round trip that was waited for, ms.
+        longest_ms: f64,
+    },
     /// The sweep came back and the tones tell nothing certain.
     Unclear {
         /// The share of the tones' time in which they were clear.
@@ -80,6 +87,11 @@ impl fmt::Display for Wrong {
                 "no signal came back within {longest_ms:.0} ms (the loudest sample that came in is at \
                  {peak_db:.0} dBFS): lead the output back to the input with a cable, turn the levels \
                  up, or wait for longer with --longest"
+            ),
+            Wrong::Late { frames, longest_ms } => write!(
+                f,
+                "the tones came back after {frames:.0} frames, later than was waited for \
+                 ({longest_ms:.0} ms): wait for longer with --longest"
             ),
             Wrong::Unclear { clear, sweep } => write!(
                 f,
@@ -127,6 +139,7 @@ pub fn hear(sound: &Sound, came: &[f32]) -> Result<Heard, Wrong> {
     let drift = line.as_ref().map_or(0.0, |line| line.slope);
     let before = sweep::find(sound, came, sound.sweep_at, drift);
     let after = sweep::find(sound, came, sound.again_at, drift);
+    let longest_ms = sound.longest as f64 / rate * 1e3;
     let line = match (line, &before) {
         (Some(line), _) => line,
         (None, Some(found)) => {
@@ -134,12 +147,12 @@ pub fn hear(sound: &Sound, came: &[f32]) -> Result<Heard, Wrong> {
         }
         (None, None) => {
             let peak = came.iter().fold(0.0f32, |most, x| most.max(x.abs()));
-            return Err(Wrong::Silent {
-                peak_db: decibels(f64::from(peak)),
-                longest_ms: sound.longest as f64 / rate * 1e3,
-            });
+            return Err(Wrong::Silent { peak_db: decibels(f64::from(peak)), longest_ms });
         }
     };
+    if before.is_none() && line.delay > sound.longest as f64 {
+        return Err(Wrong::Late { frames: line.delay, longest_ms });
+    }
     if let Some((at, frames)) = line.slip {
         return Err(Wrong::Slipped { frames, at: at / rate });
     }

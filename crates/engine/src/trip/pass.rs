@@ -79,6 +79,8 @@ pub struct Measured {
     pub about: String,
     /// What it plays at.
     pub sizes: Sizes,
+    /// Frames that the host keeps between capture and playback, where it is known.
+    pub way: Option<u32>,
     /// Where the thread ran.
     pub placed: Placed,
     /// Every cycle that was begun and not interrupted.
@@ -147,12 +149,13 @@ pub fn measure(
                 step(Step { cycle, done: now as f64 / whole as f64, length });
             }
             let lost = engine.board().xruns.load(Relaxed) + engine.gone();
-            let (sizes, placed) = (engine.sizes(), engine.placed().clone());
+            let (sizes, placed, way) = (engine.sizes(), engine.placed().clone(), engine.way());
             engine.stop()?;
             let done = done.get_or_insert_with(|| Measured {
                 about: about.clone(),
                 sizes,
-                placed: placed.clone(),
+                way,
+                placed,
                 cycles: Vec::new(),
             });
             if (done.sizes, &done.about) != (sizes, &about) {
