@@ -9,7 +9,7 @@ const BUFFER: f64 = 16_384.0;
 
 fn roundtrip(more: &[&str]) -> Output {
     let store = tempfile::tempdir().unwrap();
-    let given = |name: &str| more.iter().any(|word| *word == name);
+    let given = |name: &str| more.contains(&name);
     let usual = [("--host", "null"), ("--longest", "120ms"), ("--cable", "0")];
     let usual = usual.iter().filter(|(name, _)| !given(name)).flat_map(|(a, b)| [a, b]);
     Command::new(env!("CARGO_BIN_EXE_quietcores"))
