@@ -809,9 +809,21 @@ impl RecurrentRun {
         let usual = net.cells.iter().all(|cell| !cell.gru)
             && matches!(&net.dense[..], [(conv, Activation::Identity)] if conv.outputs == 1);
         let fast = usual.then(|| {
-            let layers = net.cells.iter().map(|cell| Lstm::new(cell, hidden, kernel)).collect();
-            let room = hidden.next_multiple_of(STEP);
+            let joined = amp_lstm::side_by_side(&net.cells);
             let mut head = net.dense.first().map_or(Vec::new(), |(conv, _)| conv.weights.clone());
+            let (layers, room) = match joined {
+                Some((cell, starts)) => {
+                    // The head hears the last layer alone.
+                    let before = starts.last().copied().unwrap_or(0);
+                    head.splice(..0, std::iter::repeat_n(0.0, before));
+                    let room = cell.hidden.next_multiple_of(STEP);
+                    (vec![Lstm::new(&cell, starts, cell.hidden, kernel)], room)
+                }
+                None => {
+                    let layer = |cell| Lstm::new(cell, Vec::new(), hidden, kernel);
+                    (net.cells.iter().map(layer).collect(), hidden.next_multiple_of(STEP))
+                }
+            };
             head.resize(room, 0.0);
             (layers, head, vec![0.0; room])
         });

@@ -8,6 +8,10 @@
 //! there before, which processors wait for: it is put together of the two by a shuffle.
 //!
 //! Every sum is taken in one order, in both ways and at every width: bias, condition, taps from the oldest.
+//!
+//! Loops over a tile count to a constant: they are unrolled, while calls of an iterator may stay calls in
+//! functions as long as these, and then the tile goes through memory.
+#![allow(clippy::needless_range_loop)]
 
 #[cfg(target_arch = "x86_64")]
 use super::amp_lanes::{Avx2, Avx512};
@@ -283,9 +287,9 @@ unsafe fn passes<L: Lanes>(l: L, array: &mut Array, io: &mut Io<'_>) {
 #[inline(always)]
 unsafe fn get<L: Lanes, const FV: usize>(l: L, at: *const f32) -> [L::V; FV] {
     let mut all = [l.splat(0.0); FV];
-    for (f, v) in all.iter_mut().enumerate() {
+    for f in 0..FV {
         // SAFETY: as the caller vouches.
-        *v = unsafe { l.load(at.wrapping_add(f * L::WIDTH)) };
+        all[f] = unsafe { l.load(at.wrapping_add(f * L::WIDTH)) };
     }
     all
 }
@@ -294,9 +298,9 @@ unsafe fn get<L: Lanes, const FV: usize>(l: L, at: *const f32) -> [L::V; FV] {
 /// `FV` vectors can be written there.
 #[inline(always)]
 unsafe fn put<L: Lanes, const FV: usize>(l: L, at: *mut f32, all: &[L::V; FV]) {
-    for (f, v) in all.iter().enumerate() {
+    for f in 0..FV {
         // SAFETY: as the caller vouches.
-        unsafe { l.store(at.wrapping_add(f * L::WIDTH), *v) };
+        unsafe { l.store(at.wrapping_add(f * L::WIDTH), all[f]) };
     }
 }
 
@@ -311,9 +315,9 @@ unsafe fn put_rows<L: Lanes, const FV: usize, const N: usize>(
     stride: usize,
     rows: &[[L::V; FV]; N],
 ) {
-    for (n, row) in rows.iter().enumerate() {
+    for n in 0..N {
         // SAFETY: as the caller vouches.
-        unsafe { put(l, at.wrapping_add(n * stride), row) };
+        unsafe { put(l, at.wrapping_add(n * stride), &rows[n]) };
     }
 }
 
@@ -332,7 +336,6 @@ unsafe fn all<L: Lanes>(l: L, at: *const f32) -> L::V {
 /// # Safety
 /// `C * C` weights can be read there.
 #[inline(always)]
-#[allow(clippy::needless_range_loop, reason = "constant bounds are unrolled, iterators are not")]
 unsafe fn add_held<L: Lanes, const C: usize, const FV: usize>(
     l: L,
     weights: *const f32,
@@ -352,33 +355,36 @@ unsafe fn add_held<L: Lanes, const C: usize, const FV: usize>(
     *to = sum;
 }
 
-/// `sum += weights x` for `N` of `outputs` outputs, `x` being rows in memory.
+/// `sum += weights x` for `N` of `outputs` outputs and some taps one after the other.
 ///
 /// # Safety
-/// There are `inputs` rows of `FV` vectors, and as many rows of `outputs` weights.
+/// Each tap has `inputs` rows of `FV` vectors, and there are as many rows of `outputs` weights.
 #[inline(always)]
-#[allow(clippy::needless_range_loop, reason = "constant bounds are unrolled, iterators are not")]
-unsafe fn add_rows<L: Lanes, const N: usize, const FV: usize>(
+unsafe fn add_taps<L: Lanes, const N: usize, const FV: usize>(
     l: L,
     mut weights: *const f32,
     outputs: usize,
-    mut tap: Tap,
+    taps: &[Tap],
     inputs: usize,
     to: &mut [[L::V; FV]; N],
 ) {
+    // A copy of its own stays in registers, whatever is done to the tile before and after.
     let mut sum = *to;
-    for _ in 0..inputs {
-        // SAFETY: as the caller vouches.
-        let x: [L::V; FV] = unsafe { get(l, tap.at) };
-        for o in 0..N {
+    for tap in taps {
+        let mut at = tap.at;
+        for _ in 0..inputs {
             // SAFETY: as the caller vouches.
-            let w = unsafe { all(l, weights.wrapping_add(o)) };
-            for f in 0..FV {
-                sum[o][f] = l.fma(w, x[f], sum[o][f]);
+            let x: [L::V; FV] = unsafe { get(l, at) };
+            for o in 0..N {
+                // SAFETY: as the caller vouches.
+                let w = unsafe { all(l, weights.wrapping_add(o)) };
+                for f in 0..FV {
+                    sum[o][f] = l.fma(w, x[f], sum[o][f]);
+                }
             }
+            at = at.wrapping_add(tap.stride);
+            weights = weights.wrapping_add(outputs);
         }
-        tap.at = tap.at.wrapping_add(tap.stride);
-        weights = weights.wrapping_add(outputs);
     }
     *to = sum;
 }
@@ -388,7 +394,6 @@ unsafe fn add_rows<L: Lanes, const N: usize, const FV: usize>(
 /// # Safety
 /// The array has been checked with this, has `C` channels everywhere and one of condition.
 #[inline(always)]
-#[allow(clippy::needless_range_loop, reason = "constant bounds are unrolled, iterators are not")]
 unsafe fn held_pass<L: Lanes, const C: usize, const FV: usize>(
     l: L,
     array: &mut Array,
@@ -465,7 +470,7 @@ unsafe fn held_pass<L: Lanes, const C: usize, const FV: usize>(
             } else {
                 let tap = Tap { at: ring.wrapping_add(layer.back(by)), stride: layer.stride };
                 // SAFETY: within the layer's weights and its ring.
-                unsafe { add_rows(l, w, C, tap, C, &mut acc) };
+                unsafe { add_taps(l, w, C, &[tap], C, &mut acc) };
             }
             w = w.wrapping_add(C * C);
         }
@@ -546,7 +551,8 @@ unsafe fn laid_pass<L: Lanes, const FV: usize>(
     if let Some(first) = array.layers.first() {
         let conv = &array.rechannel;
         let tile = Sum::<FV> {
-            begin: Begin::Bias(conv.bias.as_ptr()),
+            bias: conv.bias.as_ptr(),
+            beside: None,
             weights: conv.weights.as_ptr(),
             outputs: conv.outputs,
             inputs: conv.inputs,
@@ -588,9 +594,9 @@ unsafe fn laid_pass<L: Lanes, const FV: usize>(
                 let at = ring.wrapping_add(o * layer.stride + now);
                 // SAFETY: these are the newest frames.
                 let mut row: [L::V; FV] = unsafe { get(l, at) };
-                for v in &mut row {
-                    let now = *v;
-                    *v = l.shift(shift, before, now);
+                for f in 0..FV {
+                    let now = row[f];
+                    row[f] = l.shift(shift, before, now);
                     before = now;
                 }
                 // SAFETY: the room has rows for the taps that lie less than a step back.
@@ -602,7 +608,8 @@ unsafe fn laid_pass<L: Lanes, const FV: usize>(
         let mixin = weights.wrapping_add(wide);
         let given = (mixin, rows(io.given.data.as_ptr()), array.given);
         let tile = Sum::<FV> {
-            begin: Begin::Bias(weights),
+            bias: weights,
+            beside: None,
             weights: mixin.wrapping_add(array.given * wide),
             outputs: wide,
             inputs: channels,
@@ -623,7 +630,8 @@ unsafe fn laid_pass<L: Lanes, const FV: usize>(
             let bias = mixin.wrapping_add((array.given + layer.taps * channels) * wide);
             let x = Tap { at: ring.wrapping_add(now), stride: layer.stride };
             let tile = Sum::<FV> {
-                begin: Begin::Add(bias, x),
+                bias,
+                beside: Some(x),
                 weights: bias.wrapping_add(channels),
                 outputs: channels,
                 inputs: wide,
@@ -642,7 +650,8 @@ unsafe fn laid_pass<L: Lanes, const FV: usize>(
     let made = Tap { at: head, stride: STEP };
     if let Some(conv) = &array.head {
         let tile = Sum::<FV> {
-            begin: Begin::Bias(conv.bias.as_ptr()),
+            bias: conv.bias.as_ptr(),
+            beside: None,
             weights: conv.weights.as_ptr(),
             outputs: conv.outputs,
             inputs: wide,
@@ -674,17 +683,11 @@ struct To {
     stride: usize,
 }
 
-/// What a sum begins with.
-#[derive(Clone, Copy)]
-enum Begin {
-    Bias(*const f32),
-    /// A bias and the rows there.
-    Add(*const f32, Tap),
-}
-
-/// `act(begin + given + taps)` for some outputs at a time, kept and added to the head's sums.
+/// `act(bias + beside + given + taps)` for some outputs at a time, kept and added to the head's sums.
 struct Sum<'a, const FV: usize> {
-    begin: Begin,
+    bias: *const f32,
+    /// Rows that are added as they are.
+    beside: Option<Tap>,
     /// `[tap][input][output]`.
     weights: *const f32,
     outputs: usize,
@@ -723,48 +726,46 @@ impl<L: Lanes, const W: usize> Tile<L> for Sum<'_, W> {
     unsafe fn run<const FV: usize, const OT: usize>(&mut self, l: L) {
         let o = self.o;
         let mut acc = [[l.splat(0.0); FV]; OT];
-        for (n, acc) in acc.iter_mut().enumerate() {
-            let (Begin::Bias(bias) | Begin::Add(bias, _)) = self.begin;
+        for n in 0..OT {
             // SAFETY: as the caller vouches.
-            let bias = unsafe { all(l, bias.wrapping_add(o + n)) };
-            *acc = [bias; FV];
-            if let Begin::Add(_, x) = self.begin {
+            acc[n] = [unsafe { all(l, self.bias.wrapping_add(o + n)) }; FV];
+        }
+        if let Some(x) = self.beside {
+            for n in 0..OT {
                 // SAFETY: as the caller vouches.
                 let x: [L::V; FV] = unsafe { get(l, x.at.wrapping_add((o + n) * x.stride)) };
-                for (acc, x) in acc.iter_mut().zip(x) {
-                    *acc = l.add(x, *acc);
+                for f in 0..FV {
+                    acc[n][f] = l.add(x[f], acc[n][f]);
                 }
             }
         }
         if let Some((weights, rows, count)) = self.given {
             let weights = weights.wrapping_add(o);
             // SAFETY: as the caller vouches.
-            unsafe { add_rows(l, weights, self.outputs, rows, count, &mut acc) };
+            unsafe { add_taps(l, weights, self.outputs, &[rows], count, &mut acc) };
         }
-        let mut sum = acc;
-        let mut weights = self.weights.wrapping_add(o);
-        for tap in self.taps {
-            // SAFETY: as the caller vouches.
-            unsafe { add_rows(l, weights, self.outputs, *tap, self.inputs, &mut sum) };
-            weights = weights.wrapping_add(self.inputs * self.outputs);
-        }
-        activate(l, self.act, &mut sum);
+        let weights = self.weights.wrapping_add(o);
+        // SAFETY: as the caller vouches.
+        unsafe { add_taps(l, weights, self.outputs, self.taps, self.inputs, &mut acc) };
+        activate(l, self.act, &mut acc);
         if let Some(head) = self.head {
-            for (n, sum) in sum.iter().enumerate() {
+            for n in 0..OT {
                 let at = head.wrapping_add((o + n) * STEP);
                 // SAFETY: as the caller vouches.
                 let mut row: [L::V; FV] = unsafe { get(l, at) };
-                for (row, sum) in row.iter_mut().zip(sum) {
-                    *row = l.add(*row, *sum);
+                for f in 0..FV {
+                    row[f] = l.add(row[f], acc[n][f]);
                 }
                 // SAFETY: as the caller vouches.
                 unsafe { put(l, at, &row) };
             }
         }
-        for at in [Some(self.to.at), self.to.also].into_iter().flatten() {
-            let at = at.wrapping_add(o * self.to.stride);
+        let at = o * self.to.stride;
+        // SAFETY: as the caller vouches.
+        unsafe { put_rows(l, self.to.at.wrapping_add(at), self.to.stride, &acc) };
+        if let Some(also) = self.to.also {
             // SAFETY: as the caller vouches.
-            unsafe { put_rows(l, at, self.to.stride, &sum) };
+            unsafe { put_rows(l, also.wrapping_add(at), self.to.stride, &acc) };
         }
     }
 }

@@ -384,10 +384,11 @@ pub(crate) fn tanh_quick<L: Lanes>(l: L, x: L::V) -> (L::V, L::V) {
     let x = l.clamp(x, TANH_RANGE);
     let u = l.mul(x, x);
     let u2 = l.mul(u, u);
-    let estrin = |c: [f32; 5]| {
+    let parts = |c: [f32; 5]| {
         let low = l.fma(u, l.splat(c[1]), l.splat(c[0]));
         let mid = l.fma(u, l.splat(c[3]), l.splat(c[2]));
-        l.fma(u2, l.fma(u2, l.splat(c[4]), mid), low)
+        (low, l.fma(u2, l.splat(c[4]), mid))
     };
-    (l.mul(x, estrin(P)), estrin(Q))
+    let ((p, p2), (q, q2)) = (parts(P), parts(Q));
+    (l.fma(l.mul(x, u2), p2, l.mul(x, p)), l.fma(u2, q2, q))
 }

@@ -3,6 +3,9 @@
 //! Lanes are frames: a tile of some outputs by some frames stays in registers, each weight is one
 //! broadcast, each input sample one load for all outputs. No width of a layer is padded, and the sum
 //! of an output is taken in the same order in every tile: bias, mixin, taps from the oldest.
+//!
+//! Loops over a tile count to a constant: they are unrolled, while calls of an iterator may stay calls.
+#![allow(clippy::needless_range_loop)]
 
 #[cfg(target_arch = "x86_64")]
 use super::amp_lanes::{Avx2, Avx512};
@@ -144,7 +147,6 @@ dispatch!(conv, conv_lanes, Conv<'_>);
 /// # Safety
 /// `mac` has been checked for `outputs` and for frames beyond `t + FV * WIDTH`; `o + OT <= outputs`.
 #[inline(always)]
-#[allow(clippy::needless_range_loop, reason = "constant bounds are unrolled, iterators are not")]
 unsafe fn accumulate<L: Lanes, const FV: usize, const OT: usize>(
     l: L,
     mac: &Mac<'_>,
@@ -160,9 +162,9 @@ unsafe fn accumulate<L: Lanes, const FV: usize, const OT: usize>(
         let mut x = mac.src.data.as_ptr().wrapping_add(start + t);
         for _ in 0..mac.inputs {
             let mut v = [l.splat(0.0); FV];
-            for (f, v) in v.iter_mut().enumerate() {
+            for f in 0..FV {
                 // SAFETY: within the rows that were checked.
-                *v = unsafe { l.load(x.wrapping_add(f * L::WIDTH)) };
+                v[f] = unsafe { l.load(x.wrapping_add(f * L::WIDTH)) };
             }
             for o in 0..OT {
                 // SAFETY: within the weights that were checked.
@@ -183,7 +185,6 @@ unsafe fn accumulate<L: Lanes, const FV: usize, const OT: usize>(
 /// # Safety
 /// As for [`accumulate`].
 #[inline(always)]
-#[allow(clippy::needless_range_loop, reason = "constant bounds are unrolled, iterators are not")]
 unsafe fn accumulate_one<L: Lanes, const FV: usize>(
     l: L,
     mac: &Mac<'_>,
@@ -198,7 +199,7 @@ unsafe fn accumulate_one<L: Lanes, const FV: usize>(
         let mut x = mac.src.data.as_ptr().wrapping_add(start + t);
         let mut left = mac.inputs;
         while left > 0 {
-            for sum in &mut sum[..] {
+            for n in 0..CHAINS {
                 if left == 0 {
                     break;
                 }
@@ -207,7 +208,7 @@ unsafe fn accumulate_one<L: Lanes, const FV: usize>(
                 for f in 0..FV {
                     // SAFETY: within the rows that were checked.
                     let v = unsafe { l.load(x.wrapping_add(f * L::WIDTH)) };
-                    sum[f] = l.fma(weight, v, sum[f]);
+                    sum[n][f] = l.fma(weight, v, sum[n][f]);
                 }
                 x = x.wrapping_add(mac.src.stride);
                 w = w.wrapping_add(1);
@@ -229,14 +230,19 @@ pub(super) fn activate<L: Lanes, const FV: usize, const OT: usize>(
     match act {
         Act::None => {}
         Act::Tanh => {
-            for acc in acc.iter_mut().flatten() {
-                *acc = tanh(l, *acc);
+            for o in 0..OT {
+                for f in 0..FV {
+                    acc[o][f] = tanh(l, acc[o][f]);
+                }
             }
         }
         Act::Leaky(slope) => {
             let (slope, zero) = (l.splat(slope), l.splat(0.0));
-            for acc in acc.iter_mut().flatten() {
-                *acc = l.fma(slope, l.min(*acc, zero), l.max(*acc, zero));
+            for o in 0..OT {
+                for f in 0..FV {
+                    let x = acc[o][f];
+                    acc[o][f] = l.fma(slope, l.min(x, zero), l.max(x, zero));
+                }
             }
         }
     }
@@ -253,9 +259,9 @@ unsafe fn begin<L: Lanes, const FV: usize, const OT: usize>(
     o: usize,
 ) -> [[L::V; FV]; OT] {
     let mut acc = [[l.splat(0.0); FV]; OT];
-    for (n, acc) in acc.iter_mut().enumerate() {
+    for n in 0..OT {
         // SAFETY: as the caller vouches.
-        *acc = [l.splat(unsafe { *bias.get_unchecked(o + n) }); FV];
+        acc[n] = [l.splat(unsafe { *bias.get_unchecked(o + n) }); FV];
     }
     acc
 }
@@ -273,14 +279,14 @@ unsafe fn finish<L: Lanes, const FV: usize, const OT: usize>(
     acc: &[[L::V; FV]; OT],
 ) {
     let base = out.data.as_mut_ptr();
-    for (n, acc) in acc.iter().enumerate() {
-        for (f, v) in acc.iter().enumerate() {
+    for n in 0..OT {
+        for f in 0..FV {
             let at = (o + n) * out.stride + t + f * L::WIDTH;
             // SAFETY: as the caller vouches.
-            unsafe { l.store(base.wrapping_add(at + out.at), *v) };
+            unsafe { l.store(base.wrapping_add(at + out.at), acc[n][f]) };
             if let Some(also) = out.also {
                 // SAFETY: as the caller vouches.
-                unsafe { l.store(base.wrapping_add(at + also), *v) };
+                unsafe { l.store(base.wrapping_add(at + also), acc[n][f]) };
             }
         }
     }
