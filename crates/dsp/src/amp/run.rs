@@ -7,7 +7,7 @@ use super::{
 use crate::{
     Block, Setting, Stage,
     simd::{
-        Denormals, Level,
+        Denormals, Level, amp_array,
         amp_lanes::Kernel,
         amp_lstm::{self, Lstm},
         amp_wave::{self as wave, Act, Mac, Out, Rows, STEP},
@@ -295,17 +295,6 @@ impl Runner {
     }
 }
 
-/// Whether a kernel applies an activation itself.
-fn fused(activation: &Activation) -> Option<Act> {
-    match activation {
-        Activation::Identity => Some(Act::None),
-        Activation::Tanh => Some(Act::Tanh),
-        Activation::Relu => Some(Act::Leaky(0.0)),
-        Activation::LeakyRelu(slope) => Some(Act::Leaky(*slope)),
-        _ => None,
-    }
-}
-
 /// Applies an activation to the first `rows` rows.
 fn activate(
     kernel: Kernel,
@@ -409,7 +398,7 @@ impl ChainRun {
             let [.., (ring, taps, act)] = before else { continue };
             taps.aim(ring);
             let mac = taps.mac(ring.rows());
-            let (inside, bias) = (fused(act), &taps.conv.bias);
+            let (inside, bias) = (Act::of(act), &taps.conv.bias);
             let outputs = taps.conv.outputs;
             wave::conv(
                 self.kernel,
@@ -555,13 +544,11 @@ impl WaveRun {
 struct ArrayRun {
     kernel: Kernel,
     rechannel: Conv,
-    /// Whole layers in one pass each, where nothing unusual is in any of them.
-    fast: bool,
+    /// All layers, where nothing unusual is in any of them; then none of `layers`.
+    usual: Option<amp_array::Array>,
     layers: Vec<LayerRun>,
     head_ring: Ring,
     head: Taps,
-    /// The last layer's way to the next array is not made in the last array.
-    last: bool,
     /// What the layers hand on.
     x: Planes,
     a: Planes,
@@ -574,22 +561,15 @@ struct ArrayRun {
 
 struct LayerRun {
     layer: Layer,
-    act: Act,
     ring: Ring,
     taps: Taps,
 }
 
 impl ArrayRun {
     fn new(array: &Array, last: bool, chunk: usize, kernel: Kernel) -> ArrayRun {
-        let fast = array.layers.iter().all(|layer| {
-            fused(&layer.activation).is_some()
-                && layer.gate == Gate::None
-                && layer.one.is_some()
-                && layer.head_one.is_none()
-                && layer.films.iter().all(Option::is_none)
-        });
-        let widest = array
-            .layers
+        let usual = amp_array::Array::new(array, last);
+        let layers = if usual.is_some() { &[][..] } else { &array.layers };
+        let widest = layers
             .iter()
             .flat_map(|layer| {
                 let films = layer.films.iter().flatten().map(|film| film.conv.outputs);
@@ -601,17 +581,14 @@ impl ArrayRun {
             })
             .max()
             .unwrap_or(1);
-        let spare = if fast { 1 } else { widest };
         ArrayRun {
             kernel,
             rechannel: array.rechannel.clone(),
-            fast,
-            layers: array
-                .layers
+            usual,
+            layers: layers
                 .iter()
                 .map(|layer| LayerRun {
                     layer: layer.clone(),
-                    act: fused(&layer.activation).unwrap_or(Act::None),
                     ring: Ring::new(layer.conv.inputs, layer.conv.reach(), chunk),
                     taps: Taps::new(&layer.conv),
                 })
@@ -622,14 +599,13 @@ impl ArrayRun {
                 chunk,
             ),
             head: Taps::new(&array.head),
-            last,
             x: Planes::new(array.rechannel.outputs, chunk),
             a: Planes::new(widest, chunk),
-            z: Planes::new(spare, chunk),
-            mix: Planes::new(spare, chunk),
-            film: Planes::new(spare, chunk),
-            filmed: Planes::new(spare, chunk),
-            y: Planes::new(spare, chunk),
+            z: Planes::new(widest, chunk),
+            mix: Planes::new(widest, chunk),
+            film: Planes::new(widest, chunk),
+            filmed: Planes::new(widest, chunk),
+            y: Planes::new(widest, chunk),
         }
     }
 
@@ -643,8 +619,19 @@ impl ArrayRun {
         frames: usize,
         steps: usize,
     ) {
-        if self.fast {
-            self.run_fast(source, given, sum, frames, steps);
+        if let Some(array) = &mut self.usual {
+            let io = amp_array::Io {
+                source: source.rows(),
+                given: given.rows(),
+                sum: sum.all(),
+                next: next.all(),
+                x: self.x.all(),
+                frames,
+            };
+            array.run(self.kernel, io);
+            if array.heads() {
+                return;
+            }
         } else {
             self.run_any(source, given, sum, frames, steps);
         }
@@ -660,59 +647,6 @@ impl ArrayRun {
             let (bias, out) = (&self.head.conv.bias, next.out());
             wave::conv(kernel, wave::Conv { mac, bias, act: Act::None, out, frames: steps });
             self.head_ring.advance(frames);
-        }
-    }
-
-    fn run_fast(
-        &mut self,
-        source: &Planes,
-        given: &Planes,
-        sum: &mut Planes,
-        frames: usize,
-        steps: usize,
-    ) {
-        let kernel = self.kernel;
-        if let Some(first) = self.layers.first_mut() {
-            pointwise(kernel, &self.rechannel, source.rows(), 0, first.ring.out(), steps);
-        }
-        for n in 0..self.layers.len() {
-            let (before, after) = self.layers.split_at_mut(n + 1);
-            let [.., LayerRun { layer, act, ring, taps }] = before else { continue };
-            taps.aim(ring);
-            let now = ring.back(0);
-            let out = match after.first_mut() {
-                Some(next) => Some(next.ring.out()),
-                None if self.last => None,
-                None => Some(self.x.out()),
-            };
-            let one = layer.one.as_ref().zip(out).map(|(conv, out)| wave::One {
-                weights: &conv.weights,
-                bias: &conv.bias,
-                now,
-                out,
-            });
-            let mixin = Mac {
-                src: given.rows(),
-                starts: &[0],
-                inputs: layer.mixin.inputs,
-                weights: &layer.mixin.weights,
-            };
-            wave::layer(
-                kernel,
-                wave::Layer {
-                    mixin,
-                    conv: taps.mac(ring.rows()),
-                    bias: &layer.conv.bias,
-                    act: *act,
-                    a_stride: self.a.stride,
-                    a: self.a.all(),
-                    head_stride: sum.stride,
-                    head: sum.all(),
-                    one,
-                    frames: steps,
-                },
-            );
-            ring.advance(frames);
         }
     }
 
@@ -814,6 +748,9 @@ impl ArrayRun {
     }
 
     fn reset(&mut self) {
+        if let Some(array) = &mut self.usual {
+            array.clear();
+        }
         for layer in &mut self.layers {
             layer.ring.clear();
         }
@@ -872,9 +809,21 @@ impl RecurrentRun {
         let usual = net.cells.iter().all(|cell| !cell.gru)
             && matches!(&net.dense[..], [(conv, Activation::Identity)] if conv.outputs == 1);
         let fast = usual.then(|| {
-            let layers = net.cells.iter().map(|cell| Lstm::new(cell, hidden, kernel)).collect();
-            let room = hidden.next_multiple_of(STEP);
+            let joined = amp_lstm::side_by_side(&net.cells);
             let mut head = net.dense.first().map_or(Vec::new(), |(conv, _)| conv.weights.clone());
+            let (layers, room) = match joined {
+                Some((cell, starts)) => {
+                    // The head hears the last layer alone.
+                    let before = starts.last().copied().unwrap_or(0);
+                    head.splice(..0, std::iter::repeat_n(0.0, before));
+                    let room = cell.hidden.next_multiple_of(STEP);
+                    (vec![Lstm::new(&cell, starts, cell.hidden, kernel)], room)
+                }
+                None => {
+                    let layer = |cell| Lstm::new(cell, Vec::new(), hidden, kernel);
+                    (net.cells.iter().map(layer).collect(), hidden.next_multiple_of(STEP))
+                }
+            };
             head.resize(room, 0.0);
             (layers, head, vec![0.0; room])
         });

@@ -41,6 +41,14 @@ pub(crate) trait Lanes: Copy {
     fn div(self, a: Self::V, b: Self::V) -> Self::V;
     fn min(self, a: Self::V, b: Self::V) -> Self::V;
     fn max(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `x`, or `range` of its sign where it is larger.
+    fn clamp(self, x: Self::V, range: f32) -> Self::V;
+    /// What `shift` is told to do.
+    type By: Copy;
+    /// By `by` lanes, at least 0 and less than `WIDTH`.
+    fn by(self, by: usize) -> Self::By;
+    /// Lane `n` is lane `n - by` of `now`; of the lanes before them, the last ones of `before`.
+    fn shift(self, by: Self::By, before: Self::V, now: Self::V) -> Self::V;
 
     /// Runs a tile one vector wide and of at most `size` outputs, and says how many they were. Which
     /// sizes there are is a matter of the registers.
@@ -142,6 +150,23 @@ impl<const F: bool> Lanes for Plain<F> {
     #[inline(always)]
     fn max(self, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
         each!(a, b => if a > b { a } else { b })
+    }
+    #[inline(always)]
+    fn clamp(self, x: [f32; 8], range: f32) -> [f32; 8] {
+        each!(x => x.max(-range).min(range))
+    }
+    type By = usize;
+    #[inline(always)]
+    fn by(self, by: usize) -> usize {
+        by
+    }
+    #[inline(always)]
+    fn shift(self, by: usize, before: [f32; 8], now: [f32; 8]) -> [f32; 8] {
+        let mut out = [0.0; 8];
+        for (n, out) in out.iter_mut().enumerate() {
+            *out = if n < by { before[n + 8 - by] } else { now[n - by] };
+        }
+        out
     }
     menu!(one, 1: 4 1);
     menu!(two, 2: 2 1);
@@ -249,6 +274,33 @@ mod x86 {
         _mm256_div_ps,
         _mm256_min_ps,
         _mm256_max_ps,
+        #[inline(always)]
+        fn clamp(self, x: __m256, range: f32) -> __m256 {
+            self.min(self.max(x, self.splat(-range)), self.splat(range))
+        }
+        type By = (__m256i, __m256);
+        #[inline(always)]
+        fn by(self, by: usize) -> (__m256i, __m256) {
+            // SAFETY: as for the other operations.
+            let lanes = unsafe { _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7) };
+            // SAFETY: as above.
+            let by = unsafe { _mm256_set1_epi32(by as i32) };
+            // SAFETY: as above. Of a lane's number the last three binary digits count.
+            let from = unsafe { _mm256_sub_epi32(lanes, by) };
+            // SAFETY: as above.
+            let older = unsafe { _mm256_cmpgt_epi32(by, lanes) };
+            // SAFETY: as above.
+            (from, unsafe { _mm256_castsi256_ps(older) })
+        }
+        #[inline(always)]
+        fn shift(self, by: (__m256i, __m256), before: __m256, now: __m256) -> __m256 {
+            // SAFETY: as for the other operations.
+            let before = unsafe { _mm256_permutevar8x32_ps(before, by.0) };
+            // SAFETY: as above.
+            let now = unsafe { _mm256_permutevar8x32_ps(now, by.0) };
+            // SAFETY: as above.
+            unsafe { _mm256_blendv_ps(now, before, by.1) }
+        }
         menu!(one, 1: 4 1); menu!(two, 2: 6 5 4 3 2 1); menu!(four, 4: 2 1);
     );
     lanes!(
@@ -265,6 +317,29 @@ mod x86 {
         _mm512_div_ps,
         _mm512_min_ps,
         _mm512_max_ps,
+        #[inline(always)]
+        fn clamp(self, x: __m512, range: f32) -> __m512 {
+            // The smaller magnitude, the sign of the first.
+            // SAFETY: there is a value of this type, so the instructions are there.
+            unsafe { _mm512_range_ps::<0b0010>(x, self.splat(range)) }
+        }
+        type By = __m512i;
+        #[inline(always)]
+        fn by(self, by: usize) -> __m512i {
+            let lane = |n: i32| 16 + n - by as i32;
+            // SAFETY: as for the other operations.
+            unsafe {
+                _mm512_setr_epi32(
+                    lane(0), lane(1), lane(2), lane(3), lane(4), lane(5), lane(6), lane(7),
+                    lane(8), lane(9), lane(10), lane(11), lane(12), lane(13), lane(14), lane(15),
+                )
+            }
+        }
+        #[inline(always)]
+        fn shift(self, by: __m512i, before: __m512, now: __m512) -> __m512 {
+            // SAFETY: as for the other operations.
+            unsafe { _mm512_permutex2var_ps(before, by, now) }
+        }
         menu!(one, 1: 16 12 8 6 4 3 2 1); menu!(two, 2: 12 8 6 4 3 2 1); menu!(four, 4: 6 4 3 2 1);
     );
 }
@@ -281,7 +356,7 @@ const Q: [f32; 5] = [1.0, 0.467_142_9, 0.025_876_751, 3.285_533_2e-4, 7.775_965_
 /// tanh, as a fraction: numerator and denominator.
 #[inline(always)]
 pub(crate) fn tanh_parts<L: Lanes>(l: L, x: L::V) -> (L::V, L::V) {
-    let x = l.min(l.max(x, l.splat(-TANH_RANGE)), l.splat(TANH_RANGE));
+    let x = l.clamp(x, TANH_RANGE);
     let u = l.mul(x, x);
     let mut p = l.splat(P[4]);
     let mut q = l.splat(Q[4]);
@@ -306,13 +381,14 @@ pub(crate) fn tanh<L: Lanes>(l: L, x: L::V) -> L::V {
 /// The same fraction with a shorter chain of dependent steps, for those who wait for it.
 #[inline(always)]
 pub(crate) fn tanh_quick<L: Lanes>(l: L, x: L::V) -> (L::V, L::V) {
-    let x = l.min(l.max(x, l.splat(-TANH_RANGE)), l.splat(TANH_RANGE));
+    let x = l.clamp(x, TANH_RANGE);
     let u = l.mul(x, x);
     let u2 = l.mul(u, u);
-    let estrin = |c: [f32; 5]| {
+    let parts = |c: [f32; 5]| {
         let low = l.fma(u, l.splat(c[1]), l.splat(c[0]));
         let mid = l.fma(u, l.splat(c[3]), l.splat(c[2]));
-        l.fma(u2, l.fma(u2, l.splat(c[4]), mid), low)
+        (low, l.fma(u2, l.splat(c[4]), mid))
     };
-    (l.mul(x, estrin(P)), estrin(Q))
+    let ((p, p2), (q, q2)) = (parts(P), parts(Q));
+    (l.fma(l.mul(x, u2), p2, l.mul(x, p)), l.fma(u2, q2, q))
 }

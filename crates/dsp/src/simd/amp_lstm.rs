@@ -1,9 +1,15 @@
 //! LSTM cells, lanes being hidden units.
 //!
-//! All four gates of a group of units stay in registers, in two chains each. The rows of i, f and o
-//! come halved, so that their sigmoid is (1 + tanh) / 2, and a product of two activations costs one
-//! division. What does not hang on the frame before (bias, input) begins the sums; the products of
-//! the next layer overlap with this one's next frame by themselves.
+//! A frame waits for the one before it, so what counts is the longest chain of dependent steps: each
+//! gate's sum is taken in four chains that stay in registers, and what does not hang on the frame before
+//! (bias, input) begins them. The rows of i, f and o come halved, so that their sigmoid is
+//! (1 + tanh) / 2, and a product of two activations costs one division.
+//!
+//! Layers that fit into one vector together are laid side by side, each a frame behind the one before
+//! it: they are then one layer, of which at the ends of a block only some units take a step.
+
+// Loops over a tile count to a constant: they are unrolled, while calls of an iterator may stay calls.
+#![allow(clippy::needless_range_loop)]
 
 #[cfg(target_arch = "x86_64")]
 use super::amp_lanes::{Avx2, Avx512};
@@ -15,6 +21,55 @@ use crate::amp::net::Cell;
 
 /// Widths are padded to this many units.
 const UNITS: usize = 16;
+/// A sum's chains.
+const CHAINS: usize = 4;
+
+/// Layers side by side as one cell, and where the later ones begin; none where they are too wide or
+/// there is but one.
+pub(crate) fn side_by_side(cells: &[Cell]) -> Option<(Cell, Vec<usize>)> {
+    let hidden: usize = cells.iter().map(|cell| cell.hidden).sum();
+    let first = cells.first()?;
+    if cells.len() < 2 || hidden > UNITS {
+        return None;
+    }
+    let mut one = Cell {
+        gru: false,
+        inputs: first.inputs,
+        hidden,
+        weights: vec![0.0; first.inputs * 4 * hidden],
+        recurrent: vec![0.0; hidden * 4 * hidden],
+        bias: vec![0.0; 4 * hidden],
+        recurrent_bias: Vec::new(),
+        state: Vec::new(),
+        cell: Vec::new(),
+    };
+    let (mut starts, mut at, mut before) = (Vec::new(), 0, 0);
+    for cell in cells {
+        let own = cell.hidden;
+        let copy = |to: &mut [f32], from: &[f32]| {
+            for (gate, from) in from.chunks_exact(own).enumerate() {
+                to[gate * hidden + at..][..own].copy_from_slice(from);
+            }
+        };
+        copy(&mut one.bias, &cell.bias);
+        for (n, from) in cell.weights.chunks_exact(4 * own).enumerate() {
+            // The layer before is the input of all but the first.
+            let to = if at == 0 { &mut one.weights } else { &mut one.recurrent };
+            let n = if at == 0 { n } else { before + n };
+            copy(&mut to[n * 4 * hidden..][..4 * hidden], from);
+        }
+        for (n, from) in cell.recurrent.chunks_exact(4 * own).enumerate() {
+            copy(&mut one.recurrent[(at + n) * 4 * hidden..][..4 * hidden], from);
+        }
+        one.state.extend_from_slice(&cell.state);
+        one.cell.extend_from_slice(&cell.cell);
+        if at > 0 {
+            starts.push(at);
+        }
+        (before, at) = (at, at + own);
+    }
+    Some((one, starts))
+}
 
 /// One layer's weights as the kernel reads them, and its state.
 pub(crate) struct Lstm {
@@ -22,8 +77,10 @@ pub(crate) struct Lstm {
     /// Padded to whole vectors of `width`.
     units: usize,
     width: usize,
-    /// Recurrent columns, padded to an even number.
+    /// Recurrent columns, padded to a multiple of [`CHAINS`].
     columns: usize,
+    /// Where the units of each layer but the first begin, of layers that were laid side by side.
+    starts: Vec<usize>,
     /// `[group][bias, inputs.., hidden..][gate i f g o][lane]`.
     weights: Vec<f32>,
     h: Vec<f32>,
@@ -33,12 +90,12 @@ pub(crate) struct Lstm {
 
 impl Lstm {
     /// Layers of one net share the width that its widest layer asks for.
-    pub fn new(cell: &Cell, widest: usize, kernel: Kernel) -> Lstm {
+    pub fn new(cell: &Cell, starts: Vec<usize>, widest: usize, kernel: Kernel) -> Lstm {
         // Eight lanes suffice for eight units.
         let wide = kernel.level() == Level::Avx512 && widest > 8;
         let width = if wide { 16 } else { 8 };
         let units = cell.hidden.next_multiple_of(width);
-        let columns = cell.hidden.next_multiple_of(2);
+        let columns = cell.hidden.next_multiple_of(CHAINS);
         let rows = 4 * cell.hidden;
         let mut weights = Vec::with_capacity((1 + cell.inputs + columns) * 4 * units);
         for group in 0..units / width {
@@ -67,7 +124,23 @@ impl Lstm {
         };
         let first = (pad(&cell.state), pad(&cell.cell));
         let (h, c) = first.clone();
-        Lstm { inputs: cell.inputs, units, width, columns, weights, h, c, first }
+        Lstm { inputs: cell.inputs, units, width, columns, starts, weights, h, c, first }
+    }
+
+    /// How many frames the last of the layers side by side is behind.
+    fn lag(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// The units that take a step when the first layer would be at frame `t` of `frames`: its frame is
+    /// one of them, and so is that of the last.
+    fn awake(&self, t: usize, frames: usize) -> (usize, usize) {
+        let start = |layer: usize| match layer {
+            0 => 0,
+            layer => self.starts.get(layer - 1).copied().unwrap_or(self.h.len()),
+        };
+        let first = (t + 1).saturating_sub(frames);
+        (start(first), start((t + 1).min(self.lag() + 1)))
     }
 
     pub fn reset(&mut self) {
@@ -98,6 +171,9 @@ impl Run<'_> {
             let all = (1 + layer.inputs + layer.columns) * 4 * layer.units;
             assert_eq!(layer.weights.len(), all);
             assert!(layer.inputs <= inputs && layer.columns <= layer.units.max(UNITS));
+            assert!(layer.columns.is_multiple_of(CHAINS));
+            // Only one that is alone can be several.
+            assert!(layer.starts.is_empty() || self.layers.len() == 1);
             assert!(layer.units.is_multiple_of(layer.width));
             assert!(layer.units <= layer.h.len() && layer.units <= layer.c.len());
             assert!(layer.units <= self.spare.len());
@@ -149,28 +225,58 @@ pub(crate) fn run(kernel: Kernel, mut job: Run<'_>) {
 /// The job has been checked, and its layers are laid out for this width.
 #[inline(always)]
 unsafe fn run_lanes<L: Lanes>(l: L, job: &mut Run<'_>) {
-    for t in 0..job.input.len() {
-        let x = [job.input[t] * job.gain];
+    let frames = job.input.len();
+    let lag = job.layers.first().map_or(0, Lstm::lag);
+    for t in 0..frames + lag {
+        let x = [job.input.get(t).map_or(0.0, |x| x * job.gain)];
         let mut from = x.as_ptr();
-        for layer in job.layers.iter_mut() {
-            // SAFETY: the job has been checked; `from` is the input or the layer before.
-            unsafe { step(l, layer, from, job.spare) };
-            from = layer.h.as_ptr();
+        if t < lag || t >= frames {
+            if let Some(layer) = job.layers.first_mut() {
+                // Who does not take this step gets his state back.
+                let mut before = [[0.0f32; UNITS]; 2];
+                before[0].copy_from_slice(&layer.h[..UNITS]);
+                before[1].copy_from_slice(&layer.c[..UNITS]);
+                let (first, behind) = layer.awake(t, frames);
+                // SAFETY: the job has been checked.
+                unsafe { step(l, layer, from, job.spare) };
+                let Lstm { h, c, .. } = layer;
+                for (state, before) in [h, c].into_iter().zip(before) {
+                    state[..first].copy_from_slice(&before[..first]);
+                    if behind < UNITS {
+                        state[behind..UNITS].copy_from_slice(&before[behind..]);
+                    }
+                }
+                from = layer.h.as_ptr();
+            }
+        } else {
+            for layer in job.layers.iter_mut() {
+                // SAFETY: the job has been checked; `from` is the input or the layer before.
+                unsafe { step(l, layer, from, job.spare) };
+                from = layer.h.as_ptr();
+            }
         }
+        let Some(heard) = t.checked_sub(lag) else { continue };
         let units = job.layers.last().map_or(0, |layer| layer.units);
-        let mut sum = l.splat(0.0);
+        // In as many sums as the widest vector has lanes, so that every width adds them alike.
+        let mut sum = [l.splat(0.0); UNITS];
         let mut u = 0;
         while u < units {
-            // SAFETY: a layer's state and the head are as long as its units.
-            let h = unsafe { l.load(from.wrapping_add(u)) };
-            // SAFETY: a layer's state and the head are as long as its units.
-            let w = unsafe { l.load(job.head.as_ptr().wrapping_add(u)) };
-            sum = l.fma(h, w, sum);
-            u += L::WIDTH;
+            for k in 0..UNITS / L::WIDTH {
+                if u < units {
+                    // SAFETY: a layer's state and the head are as long as its units.
+                    let h = unsafe { l.load(from.wrapping_add(u)) };
+                    // SAFETY: a layer's state and the head are as long as its units.
+                    let w = unsafe { l.load(job.head.as_ptr().wrapping_add(u)) };
+                    sum[k] = l.fma(h, w, sum[k]);
+                }
+                u += L::WIDTH;
+            }
         }
         let mut lanes = [0.0f32; UNITS];
-        // SAFETY: there is room for the widest vector.
-        unsafe { l.store(lanes.as_mut_ptr(), sum) };
+        for k in 0..UNITS / L::WIDTH {
+            // SAFETY: there is room for all of them.
+            unsafe { l.store(lanes.as_mut_ptr().wrapping_add(k * L::WIDTH), sum[k]) };
+        }
         let mut wide = UNITS / 2;
         while wide > 0 {
             for n in 0..wide {
@@ -178,8 +284,59 @@ unsafe fn run_lanes<L: Lanes>(l: L, job: &mut Run<'_>) {
             }
             wide /= 2;
         }
-        job.output[t] = lanes[0] + job.bias;
+        job.output[heard] = lanes[0] + job.bias;
     }
+}
+
+/// The sums of some gates of a group of units, in all their columns.
+///
+/// # Safety
+/// `w` leads to the group's weights, `from` to the layer's inputs, `h` to its state.
+#[inline(always)]
+unsafe fn gates<L: Lanes, const N: usize>(
+    l: L,
+    layer: (usize, usize),
+    gates: [usize; N],
+    mut w: *const f32,
+    from: *const f32,
+    h: *const f32,
+) -> [L::V; N] {
+    let (inputs, columns) = layer;
+    let row = 4 * L::WIDTH;
+    let at = |w: *const f32, gate: usize| w.wrapping_add(gate * L::WIDTH);
+    let mut acc = [[l.splat(0.0); N]; CHAINS];
+    for g in 0..N {
+        // SAFETY: within the weights that were checked.
+        acc[0][g] = unsafe { l.load(at(w, gates[g])) };
+    }
+    w = w.wrapping_add(row);
+    for n in 0..inputs {
+        // SAFETY: as the caller vouches.
+        let x = l.splat(unsafe { *from.wrapping_add(n) });
+        for g in 0..N {
+            // SAFETY: within the weights that were checked.
+            acc[0][g] = l.fma(unsafe { l.load(at(w, gates[g])) }, x, acc[0][g]);
+        }
+        w = w.wrapping_add(row);
+    }
+    let mut n = 0;
+    while n < columns {
+        for k in 0..CHAINS {
+            // SAFETY: the columns are a multiple of the chains, and within the state.
+            let x = l.splat(unsafe { *h.wrapping_add(n + k) });
+            for g in 0..N {
+                // SAFETY: within the weights that were checked.
+                acc[k][g] = l.fma(unsafe { l.load(at(w, k * 4 + gates[g])) }, x, acc[k][g]);
+            }
+        }
+        w = w.wrapping_add(CHAINS * row);
+        n += CHAINS;
+    }
+    let mut sum = acc[0];
+    for g in 0..N {
+        sum[g] = l.add(l.add(acc[0][g], acc[1][g]), l.add(acc[2][g], acc[3][g]));
+    }
+    sum
 }
 
 /// One frame of one layer.
@@ -192,49 +349,26 @@ unsafe fn step<L: Lanes>(l: L, layer: &mut Lstm, from: *const f32, spare: &mut [
     // With one group nobody else reads the old state.
     let alone = layer.units == L::WIDTH;
     let to = if alone { layer.h.as_mut_ptr() } else { spare.as_mut_ptr() };
-    let mut w = layer.weights.as_ptr();
-    let gates = 4 * L::WIDTH;
+    let size = (layer.inputs, layer.columns);
+    let group = (1 + layer.inputs + layer.columns) * 4 * L::WIDTH;
     let mut u = 0;
     while u < layer.units {
-        let mut acc = [[l.splat(0.0); 2]; 4];
-        for (g, acc) in acc.iter_mut().enumerate() {
-            // SAFETY: within the weights that were checked.
-            acc[0] = unsafe { l.load(w.wrapping_add(g * L::WIDTH)) };
-        }
-        w = w.wrapping_add(gates);
-        for n in 0..layer.inputs {
+        let w = layer.weights.as_ptr().wrapping_add(u / L::WIDTH * group);
+        let [i, g, f, o] = if L::REGISTERS == 32 {
             // SAFETY: as the caller vouches.
-            let x = l.splat(unsafe { *from.wrapping_add(n) });
-            for (g, acc) in acc.iter_mut().enumerate() {
-                // SAFETY: within the weights that were checked.
-                let w = unsafe { l.load(w.wrapping_add(g * L::WIDTH)) };
-                acc[0] = l.fma(w, x, acc[0]);
-            }
-            w = w.wrapping_add(gates);
-        }
-        let mut n = 0;
-        while n < layer.columns {
-            // SAFETY: within the state that was checked.
-            let x = l.splat(unsafe { *h.wrapping_add(n) });
-            // SAFETY: the columns are even in number.
-            let y = l.splat(unsafe { *h.wrapping_add(n + 1) });
-            for (g, acc) in acc.iter_mut().enumerate() {
-                // SAFETY: within the weights that were checked.
-                let a = unsafe { l.load(w.wrapping_add(g * L::WIDTH)) };
-                // SAFETY: within the weights that were checked.
-                let b = unsafe { l.load(w.wrapping_add(gates + g * L::WIDTH)) };
-                acc[0] = l.fma(a, x, acc[0]);
-                acc[1] = l.fma(b, y, acc[1]);
-            }
-            w = w.wrapping_add(2 * gates);
-            n += 2;
-        }
-        let [i, f, g, o] = acc;
-        let sum = |pair: [L::V; 2]| tanh_quick(l, l.add(pair[0], pair[1]));
-        let ((ip, iq), (gp, gq), (fp, fq), (op, oq)) = (sum(i), sum(g), sum(f), sum(o));
+            unsafe { gates(l, size, [0, 2, 1, 3], w, from, h) }
+        } else {
+            // SAFETY: as the caller vouches.
+            let [i, g] = unsafe { gates(l, size, [0, 2], w, from, h) };
+            // SAFETY: as the caller vouches.
+            let [f, o] = unsafe { gates(l, size, [1, 3], w, from, h) };
+            [i, g, f, o]
+        };
+        let ((ip, iq), (gp, gq)) = (tanh_quick(l, i), tanh_quick(l, g));
+        let ((fp, fq), (op, oq)) = (tanh_quick(l, f), tanh_quick(l, o));
         let half = l.splat(0.5);
         // sig(i) tanh(g), sig(f), each by one division; likewise sig(o) tanh(c).
-        let new = l.div(l.mul(l.mul(half, l.add(iq, ip)), gp), l.mul(iq, gq));
+        let new = l.div(l.mul(l.add(iq, ip), l.mul(half, gp)), l.mul(iq, gq));
         let keep = l.div(l.mul(half, l.add(fq, fp)), fq);
         // SAFETY: within the state that was checked.
         let cell = l.fma(keep, unsafe { l.load(c.wrapping_add(u)) }, new);

@@ -1,8 +1,11 @@
-//! Convolutions of planes, and a whole layer in one pass.
+//! Convolutions of planes, for what is not a usual array of layers.
 //!
 //! Lanes are frames: a tile of some outputs by some frames stays in registers, each weight is one
 //! broadcast, each input sample one load for all outputs. No width of a layer is padded, and the sum
 //! of an output is taken in the same order in every tile: bias, mixin, taps from the oldest.
+//!
+//! Loops over a tile count to a constant: they are unrolled, while calls of an iterator may stay calls.
+#![allow(clippy::needless_range_loop)]
 
 #[cfg(target_arch = "x86_64")]
 use super::amp_lanes::{Avx2, Avx512};
@@ -10,6 +13,7 @@ use super::{
     Level,
     amp_lanes::{FUSED, Kernel, Lanes, Plain, Tile, tanh},
 };
+use crate::amp::net::Activation;
 
 /// Frames are processed in multiples of this, whatever the instruction set.
 pub(crate) const STEP: usize = 16;
@@ -40,13 +44,26 @@ pub(crate) struct Out<'a> {
     pub also: Option<usize>,
 }
 
-/// What the kernels of a whole layer apply to a sum.
+/// What the kernels apply to a sum themselves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Act {
     None,
     Tanh,
     /// The slope below zero.
     Leaky(f32),
+}
+
+impl Act {
+    /// None where an activation takes a pass of its own.
+    pub fn of(activation: &Activation) -> Option<Act> {
+        match activation {
+            Activation::Identity => Some(Act::None),
+            Activation::Tanh => Some(Act::Tanh),
+            Activation::Relu => Some(Act::Leaky(0.0)),
+            Activation::LeakyRelu(slope) => Some(Act::Leaky(*slope)),
+            _ => None,
+        }
+    }
 }
 
 impl Mac<'_> {
@@ -76,32 +93,6 @@ pub(crate) struct Conv<'a> {
     pub out: Out<'a>,
     /// A multiple of [`STEP`].
     pub frames: usize,
-}
-
-/// A layer: `a = act(bias + mixin + conv)`, `head += a`, `out = x + one_bias + one a`.
-pub(crate) struct Layer<'a> {
-    pub mixin: Mac<'a>,
-    pub conv: Mac<'a>,
-    pub bias: &'a [f32],
-    pub act: Act,
-    /// The activations, row after row.
-    pub a: &'a mut [f32],
-    pub a_stride: usize,
-    pub head: &'a mut [f32],
-    pub head_stride: usize,
-    /// The 1x1 and its bias; none where nobody listens to what it makes.
-    pub one: Option<One<'a>>,
-    /// A multiple of [`STEP`].
-    pub frames: usize,
-}
-
-/// The second half of a layer.
-pub(crate) struct One<'a> {
-    pub weights: &'a [f32],
-    pub bias: &'a [f32],
-    /// Where the residual's frames stand in the rows of the convolution's source.
-    pub now: usize,
-    pub out: Out<'a>,
 }
 
 /// Runs `$body` with `$l` bound to the lanes of a level, instructions enabled.
@@ -149,35 +140,13 @@ impl Conv<'_> {
     }
 }
 
-impl Layer<'_> {
-    fn check(&self) {
-        assert!(self.frames.is_multiple_of(STEP));
-        let wide = self.bias.len();
-        self.mixin.check(wide, self.frames);
-        self.conv.check(wide, self.frames);
-        let rows = wide.saturating_sub(1);
-        assert!(rows * self.a_stride + self.frames <= self.a.len());
-        assert!(rows * self.head_stride + self.frames <= self.head.len());
-        if let Some(one) = &self.one {
-            let outputs = one.bias.len();
-            assert_eq!(outputs, self.conv.inputs);
-            assert_eq!(one.weights.len(), wide * outputs);
-            let last = outputs.saturating_sub(1) * self.conv.src.stride;
-            assert!(one.now + last + self.frames <= self.conv.src.data.len());
-            one.out.check(outputs, self.frames);
-        }
-    }
-}
-
 dispatch!(conv, conv_lanes, Conv<'_>);
-dispatch!(layer, layer_lanes, Layer<'_>);
 
 /// Adds the products of one group of taps to a tile.
 ///
 /// # Safety
 /// `mac` has been checked for `outputs` and for frames beyond `t + FV * WIDTH`; `o + OT <= outputs`.
 #[inline(always)]
-#[allow(clippy::needless_range_loop, reason = "constant bounds are unrolled, iterators are not")]
 unsafe fn accumulate<L: Lanes, const FV: usize, const OT: usize>(
     l: L,
     mac: &Mac<'_>,
@@ -193,9 +162,9 @@ unsafe fn accumulate<L: Lanes, const FV: usize, const OT: usize>(
         let mut x = mac.src.data.as_ptr().wrapping_add(start + t);
         for _ in 0..mac.inputs {
             let mut v = [l.splat(0.0); FV];
-            for (f, v) in v.iter_mut().enumerate() {
+            for f in 0..FV {
                 // SAFETY: within the rows that were checked.
-                *v = unsafe { l.load(x.wrapping_add(f * L::WIDTH)) };
+                v[f] = unsafe { l.load(x.wrapping_add(f * L::WIDTH)) };
             }
             for o in 0..OT {
                 // SAFETY: within the weights that were checked.
@@ -211,8 +180,49 @@ unsafe fn accumulate<L: Lanes, const FV: usize, const OT: usize>(
     *acc = sum;
 }
 
+/// The same for a single output, whose sum is taken in four chains: one alone would be waited for.
+///
+/// # Safety
+/// As for [`accumulate`].
 #[inline(always)]
-fn activate<L: Lanes, const FV: usize, const OT: usize>(
+unsafe fn accumulate_one<L: Lanes, const FV: usize>(
+    l: L,
+    mac: &Mac<'_>,
+    t: usize,
+    acc: &mut [L::V; FV],
+) {
+    const CHAINS: usize = 4;
+    let mut sum = [[l.splat(0.0); FV]; CHAINS];
+    sum[0] = *acc;
+    let mut w = mac.weights.as_ptr();
+    for start in mac.starts {
+        let mut x = mac.src.data.as_ptr().wrapping_add(start + t);
+        let mut left = mac.inputs;
+        while left > 0 {
+            for n in 0..CHAINS {
+                if left == 0 {
+                    break;
+                }
+                // SAFETY: within the weights that were checked.
+                let weight = l.splat(unsafe { *w });
+                for f in 0..FV {
+                    // SAFETY: within the rows that were checked.
+                    let v = unsafe { l.load(x.wrapping_add(f * L::WIDTH)) };
+                    sum[n][f] = l.fma(weight, v, sum[n][f]);
+                }
+                x = x.wrapping_add(mac.src.stride);
+                w = w.wrapping_add(1);
+                left -= 1;
+            }
+        }
+    }
+    for f in 0..FV {
+        acc[f] = l.add(l.add(sum[0][f], sum[1][f]), l.add(sum[2][f], sum[3][f]));
+    }
+}
+
+#[inline(always)]
+pub(super) fn activate<L: Lanes, const FV: usize, const OT: usize>(
     l: L,
     act: Act,
     acc: &mut [[L::V; FV]; OT],
@@ -220,14 +230,19 @@ fn activate<L: Lanes, const FV: usize, const OT: usize>(
     match act {
         Act::None => {}
         Act::Tanh => {
-            for acc in acc.iter_mut().flatten() {
-                *acc = tanh(l, *acc);
+            for o in 0..OT {
+                for f in 0..FV {
+                    acc[o][f] = tanh(l, acc[o][f]);
+                }
             }
         }
         Act::Leaky(slope) => {
             let (slope, zero) = (l.splat(slope), l.splat(0.0));
-            for acc in acc.iter_mut().flatten() {
-                *acc = l.fma(slope, l.min(*acc, zero), l.max(*acc, zero));
+            for o in 0..OT {
+                for f in 0..FV {
+                    let x = acc[o][f];
+                    acc[o][f] = l.fma(slope, l.min(x, zero), l.max(x, zero));
+                }
             }
         }
     }
@@ -244,9 +259,9 @@ unsafe fn begin<L: Lanes, const FV: usize, const OT: usize>(
     o: usize,
 ) -> [[L::V; FV]; OT] {
     let mut acc = [[l.splat(0.0); FV]; OT];
-    for (n, acc) in acc.iter_mut().enumerate() {
+    for n in 0..OT {
         // SAFETY: as the caller vouches.
-        *acc = [l.splat(unsafe { *bias.get_unchecked(o + n) }); FV];
+        acc[n] = [l.splat(unsafe { *bias.get_unchecked(o + n) }); FV];
     }
     acc
 }
@@ -264,21 +279,21 @@ unsafe fn finish<L: Lanes, const FV: usize, const OT: usize>(
     acc: &[[L::V; FV]; OT],
 ) {
     let base = out.data.as_mut_ptr();
-    for (n, acc) in acc.iter().enumerate() {
-        for (f, v) in acc.iter().enumerate() {
+    for n in 0..OT {
+        for f in 0..FV {
             let at = (o + n) * out.stride + t + f * L::WIDTH;
             // SAFETY: as the caller vouches.
-            unsafe { l.store(base.wrapping_add(at + out.at), *v) };
+            unsafe { l.store(base.wrapping_add(at + out.at), acc[n][f]) };
             if let Some(also) = out.also {
                 // SAFETY: as the caller vouches.
-                unsafe { l.store(base.wrapping_add(at + also), *v) };
+                unsafe { l.store(base.wrapping_add(at + also), acc[n][f]) };
             }
         }
     }
 }
 
 /// The most outputs of a tile `FV` vectors wide: accumulators, inputs and one weight in registers.
-const fn most(registers: usize, fv: usize) -> usize {
+pub(super) const fn most(registers: usize, fv: usize) -> usize {
     let most = (registers - fv - 1) / fv;
     if most > 16 { 16 } else { most }
 }
@@ -302,10 +317,12 @@ macro_rules! tiles {
 #[inline(always)]
 unsafe fn conv_lanes<L: Lanes>(l: L, job: &mut Conv<'_>) {
     let outputs = job.bias.len();
+    // A single output has four chains already.
+    let narrow = outputs == 1 && L::REGISTERS < 32;
     let mut t = 0;
     while t < job.frames {
         let vectors = (job.frames - t) / L::WIDTH;
-        if vectors >= 4 && outputs <= const { most(L::REGISTERS, 4) } {
+        if vectors >= 4 && outputs <= const { most(L::REGISTERS, 4) } && !narrow {
             tiles!(l.four, 4, outputs, |o| ConvTile { job, o, t });
             t += 4 * L::WIDTH;
         } else if vectors >= 2 {
@@ -330,106 +347,16 @@ impl<L: Lanes> Tile<L> for ConvTile<'_, '_> {
         let (o, t, job) = (self.o, self.t, &mut *self.job);
         // SAFETY: as the caller vouches.
         let mut acc = unsafe { begin::<L, FV, OT>(l, job.bias, o) };
-        // SAFETY: as the caller vouches.
-        unsafe { accumulate(l, &job.mac, job.bias.len(), o, t, &mut acc) };
+        if job.bias.len() == 1 {
+            // SAFETY: as the caller vouches.
+            unsafe { accumulate_one(l, &job.mac, t, &mut acc[0]) };
+        } else {
+            // SAFETY: as the caller vouches.
+            unsafe { accumulate(l, &job.mac, job.bias.len(), o, t, &mut acc) };
+        }
         activate(l, job.act, &mut acc);
         // SAFETY: as the caller vouches.
         unsafe { finish(l, &mut job.out, o, t, &acc) };
-    }
-}
-
-/// # Safety
-/// The job has been checked.
-#[inline(always)]
-unsafe fn layer_lanes<L: Lanes>(l: L, job: &mut Layer<'_>) {
-    let wide = job.bias.len();
-    let outputs = job.one.as_ref().map_or(0, |one| one.bias.len());
-    let mut t = 0;
-    while t < job.frames {
-        let vectors = (job.frames - t) / L::WIDTH;
-        if vectors >= 4 && wide.max(outputs) <= const { most(L::REGISTERS, 4) } {
-            tiles!(l.four, 4, wide, |o| First { job, o, t });
-            tiles!(l.four, 4, outputs, |o| Second { job, o, t });
-            t += 4 * L::WIDTH;
-        } else if vectors >= 2 {
-            tiles!(l.two, 2, wide, |o| First { job, o, t });
-            tiles!(l.two, 2, outputs, |o| Second { job, o, t });
-            t += 2 * L::WIDTH;
-        } else {
-            tiles!(l.one, 1, wide, |o| First { job, o, t });
-            tiles!(l.one, 1, outputs, |o| Second { job, o, t });
-            t += L::WIDTH;
-        }
-    }
-}
-
-/// Convolution, mixin, activation, head.
-struct First<'t, 'j> {
-    job: &'t mut Layer<'j>,
-    o: usize,
-    t: usize,
-}
-
-impl<L: Lanes> Tile<L> for First<'_, '_> {
-    #[inline(always)]
-    unsafe fn run<const FV: usize, const OT: usize>(&mut self, l: L) {
-        let (o, t, job) = (self.o, self.t, &mut *self.job);
-        let wide = job.bias.len();
-        // SAFETY: as the caller vouches.
-        let mut acc = unsafe { begin::<L, FV, OT>(l, job.bias, o) };
-        // SAFETY: as the caller vouches.
-        unsafe { accumulate(l, &job.mixin, wide, o, t, &mut acc) };
-        // SAFETY: as the caller vouches.
-        unsafe { accumulate(l, &job.conv, wide, o, t, &mut acc) };
-        activate(l, job.act, &mut acc);
-        for (n, acc) in acc.iter().enumerate() {
-            for (f, v) in acc.iter().enumerate() {
-                let t = t + f * L::WIDTH;
-                let a = job.a.as_mut_ptr().wrapping_add((o + n) * job.a_stride + t);
-                let head = job.head.as_mut_ptr().wrapping_add((o + n) * job.head_stride + t);
-                // SAFETY: as the caller vouches.
-                unsafe { l.store(a, *v) };
-                // SAFETY: as the caller vouches.
-                let sum = l.add(unsafe { l.load(head) }, *v);
-                // SAFETY: as the caller vouches.
-                unsafe { l.store(head, sum) };
-            }
-        }
-    }
-}
-
-/// 1x1 and residual.
-struct Second<'t, 'j> {
-    job: &'t mut Layer<'j>,
-    o: usize,
-    t: usize,
-}
-
-impl<L: Lanes> Tile<L> for Second<'_, '_> {
-    #[inline(always)]
-    unsafe fn run<const FV: usize, const OT: usize>(&mut self, l: L) {
-        let (o, t, job) = (self.o, self.t, &mut *self.job);
-        let Some(one) = &mut job.one else { return };
-        let mac = Mac {
-            src: Rows { data: job.a, stride: job.a_stride },
-            starts: &[0],
-            inputs: job.bias.len(),
-            weights: one.weights,
-        };
-        // SAFETY: as the caller vouches.
-        let mut acc = unsafe { begin::<L, FV, OT>(l, one.bias, o) };
-        // SAFETY: as the caller vouches.
-        unsafe { accumulate(l, &mac, one.bias.len(), o, t, &mut acc) };
-        let x = job.conv.src.data.as_ptr().wrapping_add(one.now + t);
-        for (n, acc) in acc.iter_mut().enumerate() {
-            for (f, v) in acc.iter_mut().enumerate() {
-                let at = (o + n) * job.conv.src.stride + f * L::WIDTH;
-                // SAFETY: as the caller vouches.
-                *v = l.add(unsafe { l.load(x.wrapping_add(at)) }, *v);
-            }
-        }
-        // SAFETY: as the caller vouches.
-        unsafe { finish(l, &mut one.out, o, t, &acc) };
     }
 }
 

@@ -4,6 +4,7 @@
 //! Which one runs is decided when a stage is prepared.
 #![allow(unsafe_code)]
 
+pub(crate) mod amp_array;
 pub(crate) mod amp_lanes;
 pub(crate) mod amp_lstm;
 mod amp_peak;

@@ -115,6 +115,7 @@ fn compare(file: &serde_json::Value, x: &[f64], wanted: &[f64], options: &Option
     let amp =
         Amp::parse(&serde_json::to_vec(file).unwrap()).unwrap_or_else(|e| panic!("{e}: {file}"));
     let input: Vec<f32> = x.iter().map(|x| *x as f32).collect();
+    let mut fused = Vec::new();
     for level in Level::all() {
         let mut stage = amp.prepare_for(&setting(&amp, 48), options, level).unwrap();
         let whole = play(&mut *stage, &input, &[48]);
@@ -123,7 +124,11 @@ fn compare(file: &serde_json::Value, x: &[f64], wanted: &[f64], options: &Option
         stage.reset();
         let pieces = play(&mut *stage, &input, &[1, 17, 5, 40, 3, 16]);
         assert_eq!(bits(&whole), bits(&pieces), "{level:?}: {file}");
+        if level != Level::Plain {
+            fused.push(bits(&whole));
+        }
     }
+    assert!(fused.windows(2).all(|two| two[0] == two[1]), "instruction sets differ: {file}");
 }
 
 fn bits(samples: &[f32]) -> Vec<u32> {
@@ -140,6 +145,13 @@ proptest! {
     fn wavenets_of_every_kind_are_played_as_described(seed: u64) {
         let x: Rows = vec![noise(seed, REACH, 400)];
         let (file, y) = oracle::wavenet(seed, &x, 1, 1);
+        compare(&file, &x[0][REACH..], &y[0][REACH..], &Options::default());
+    }
+
+    #[test]
+    fn usual_arrays_of_every_width_are_played_as_described(seed: u64, channels in 1usize..=19) {
+        let x: Rows = vec![noise(seed, REACH, 400)];
+        let (file, y) = oracle::usual_wavenet(seed, &x, channels);
         compare(&file, &x[0][REACH..], &y[0][REACH..], &Options::default());
     }
 

@@ -211,10 +211,25 @@ fn amp(architecture: &str, config: Value, s: Source) -> Value {
 /// A WaveNet by chance, with everything that the format knows; the file and its output for `x`, which
 /// begins with silence as long as the net reaches.
 pub(super) fn wavenet(seed: u64, x: &Rows, outputs: usize, depth: usize) -> (Value, Rows) {
+    any_wavenet(seed, x, outputs, depth, None)
+}
+
+/// One of so many channels, with nothing that released amps do not have, and of taps near and far.
+pub(super) fn usual_wavenet(seed: u64, x: &Rows, channels: usize) -> (Value, Rows) {
+    any_wavenet(seed, x, 1, 0, Some(channels))
+}
+
+fn any_wavenet(
+    seed: u64,
+    x: &Rows,
+    outputs: usize,
+    depth: usize,
+    usual: Option<usize>,
+) -> (Value, Rows) {
     let mut s = Source::new(seed);
     let mut choose = Chance(seed ^ 0x5555);
     let c = &mut choose;
-    let plain = c.below(4) == 0;
+    let plain = usual.is_some() || c.below(4) == 0;
     let (given, condition) = if depth > 0 && c.below(3) == 0 {
         let width = 1 + c.below(3);
         let (file, out) = wavenet(c.next(), x, width, 0);
@@ -225,14 +240,14 @@ pub(super) fn wavenet(seed: u64, x: &Rows, outputs: usize, depth: usize) -> (Val
     let cond = given.len();
     let count = 1 + c.below(2);
     // The heads' widths fit together: a first array's head is the second's channels and sum.
-    let second = 1 + c.below(5);
+    let second = if usual.is_some() { [1, 2, 3, 4, 6, 8, 12][c.below(7)] } else { 1 + c.below(5) };
     let mut arrays = Vec::new();
     let (mut now, mut sum): (Rows, Option<Rows>) = (x.clone(), None);
-    let post = c.below(3) == 0;
+    let post = usual.is_none() && c.below(3) == 0;
     let last_head = if post { 1 + c.below(3) } else { outputs };
     for n in 0..count {
         let last = n + 1 == count;
-        let channels = if n == 1 { second } else { 1 + c.below(17) };
+        let channels = if n == 1 { second } else { usual.unwrap_or(1 + c.below(17)) };
         let one = plain || c.below(5) > 0;
         let head_one = !plain && c.flip();
         let mut bottleneck = if plain || !one { channels } else { 1 + c.below(6) };
@@ -247,17 +262,26 @@ pub(super) fn wavenet(seed: u64, x: &Rows, outputs: usize, depth: usize) -> (Val
             false => (false, 1 + c.below(4), 1 + c.below(3)),
         };
         let head_bias = c.flip();
-        let layers = 1 + c.below(3);
-        let each_k: Vec<usize> = (0..layers).map(|_| 1 + c.below(4)).collect();
+        let layers = if usual.is_some() { 3 + c.below(3) } else { 1 + c.below(3) };
+        let most_taps = if usual.is_some() { 15 } else { 4 };
+        let each_k: Vec<usize> = (0..layers).map(|_| 1 + c.below(most_taps)).collect();
         let same_k = c.flip();
         let ks: Vec<usize> = each_k.iter().map(|k| if same_k { each_k[0] } else { *k }).collect();
-        let dilations: Vec<usize> = (0..layers).map(|_| 1 + c.below(70)).collect();
+        let mut dilation = || match usual {
+            Some(_) => [1, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17][c.below(11)],
+            None => 1 + c.below(70),
+        };
+        let dilations: Vec<usize> = (0..layers).map(|_| dilation()).collect();
         let modes: Vec<&str> = (0..layers)
             .map(|_| if plain { "none" } else { ["none", "gated", "blended"][c.below(3)] })
             .collect();
         let gated = modes.contains(&"gated") || modes.contains(&"blended");
         let acts: Vec<Value> = (0..layers)
-            .map(|_| if plain { json!("Tanh") } else { random_act(c, bottleneck) })
+            .map(|_| match plain {
+                true if usual.is_some() && c.flip() => json!("LeakyReLU"),
+                true => json!("Tanh"),
+                false => random_act(c, bottleneck),
+            })
             .collect();
         let second_acts: Vec<Value> = (0..layers).map(|_| random_act(c, bottleneck)).collect();
         // Groups must divide the doubled width of gated layers and the single one of others.
