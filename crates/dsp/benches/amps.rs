@@ -10,7 +10,7 @@
 use quiet_dsp::{
     Block, Setting, Stage,
     amp::{Amp, Options},
-    simd::{Level, peak},
+    simd::{Level, peak::gigaflops},
 };
 use quiet_types::Frames;
 use std::{
@@ -53,17 +53,6 @@ fn cost(stage: &mut dyn Stage, input: &[f32], block: usize, passes: usize) -> (f
     std::hint::black_box(&heard);
     let mean = least.iter().sum::<f64>() / (blocks * block) as f64;
     (mean, least.iter().fold(0.0, |m: f64, x| m.max(*x)) / block as f64)
-}
-
-/// Gflop/s that the vector unit does at best.
-fn gflops(level: Level) -> f64 {
-    (0..40)
-        .map(|_| {
-            let start = Instant::now();
-            let flops = peak(level, 20_000);
-            flops as f64 / start.elapsed().as_nanos() as f64
-        })
-        .fold(0.0, f64::max)
 }
 
 fn main() {
@@ -113,7 +102,7 @@ fn main() {
             for _ in 0..rounds {
                 for level in &levels {
                     let mut stage = amp.prepare_for(&setting, &options, *level).unwrap();
-                    let top = gflops(*level);
+                    let top = gigaflops(*level);
                     let engine = format!("{level:?}").to_lowercase();
                     keep(&engine, cost(&mut *stage, &input, block, passes), Some(top));
                 }

@@ -13,7 +13,7 @@ use fft_convolver::FFTConvolver;
 use quiet_dsp::{
     Block, Setting, Stage,
     fir::{Fir, Route},
-    simd::{Denormals, Level},
+    simd::{Denormals, Level, peak::gigaflops},
 };
 use quiet_types::{Frames, SampleRate};
 use std::{
@@ -113,7 +113,7 @@ fn main() {
             let mut zita_worst = Vec::new();
             let mut peak = 0f64;
             for i in 0..passes {
-                peak = peak.max(quiet_dsp::simd::gigaflops());
+                peak = peak.max(gigaflops(Level::here()));
                 for (fir, least) in ours.iter_mut().zip(&mut least) {
                     fir.reset();
                     pass(least, block, &sound, clock, |x| fir.process(&mut Block::new(x, 1)));

@@ -11,6 +11,7 @@ mod clock;
 pub mod control;
 mod engine;
 mod error;
+mod files;
 pub mod host;
 mod place;
 mod player;

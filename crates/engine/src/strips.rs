@@ -2,22 +2,17 @@
 
 use crate::{
     Error, Loaded, Param, Result,
+    files::{Files, read},
     shelf::{Shelf, Wanted},
 };
 use quiet_dsp::{
     Setting, Stage,
     strip::{Description, Shape},
 };
-use std::{
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-/// The largest description that is read.
-const LARGEST: u64 = 1 << 20;
-/// The largest file that a strip may name.
-const LARGEST_FILE: u64 = 512 << 20;
+/// The largest description that is read, MiB.
+const LARGEST: u64 = 1;
 
 /// Strips by their descriptions; files that they name are looked for beside them.
 #[derive(Clone, Debug, Default)]
@@ -25,24 +20,6 @@ pub struct Strips {
     inputs: usize,
     /// What plays now: where from, and the text of it.
     now: Option<(PathBuf, String)>,
-}
-
-fn read(path: &Path, largest: u64) -> Result<Vec<u8>> {
-    let cannot = |e: std::io::Error| {
-        let text = e.to_string();
-        let text = text.split(" (os error").next().unwrap_or_default();
-        Error::new(format!("cannot read {}: {text}", path.display()))
-    };
-    let file = File::open(path).map_err(cannot)?;
-    if !file.metadata().map_err(cannot)?.is_file() {
-        return Err(Error::new(format!("{} is no regular file", path.display())));
-    }
-    let mut bytes = Vec::new();
-    file.take(largest + 1).read_to_end(&mut bytes).map_err(cannot)?;
-    if bytes.len() as u64 > largest {
-        return Err(Error::new(format!("{} is larger than {largest} bytes", path.display())));
-    }
-    Ok(bytes)
 }
 
 fn parse(path: &Path) -> Result<(Description, String)> {
@@ -113,9 +90,7 @@ impl Shelf for Strips {
                 setting.channels
             )));
         }
-        let beside = path.parent().map(Path::to_owned).unwrap_or_default();
-        let mut loader =
-            |name: &str| read(&beside.join(name), LARGEST_FILE).map_err(|e| e.to_string());
+        let mut loader = Files::beside(&path);
         let strip = description
             .prepare(self.inputs, setting.rate, setting.block, &mut loader)
             .map_err(|e| Error::new(e.to_string()))?;

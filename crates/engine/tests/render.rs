@@ -86,6 +86,62 @@ fn what_is_there_stays_unless_it_is_forced() {
 }
 
 #[test]
+fn two_calls_for_one_file_are_not_in_each_others_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("in.wav"), folder.path().join("out.wav"));
+    let aside = folder.path().join("out.wav.part");
+    wav(&from, 48_000, 1, &noise(1000));
+    let jobs = [Job { from, to: to.clone() }];
+    // Another call is at it: its file stays as it is.
+    std::fs::write(&aside, "half of it").unwrap();
+    let other = std::fs::File::open(&aside).unwrap();
+    other.lock().unwrap();
+    let done = render(&jobs, &order(LATE), &Progress::default());
+    assert_eq!(done[0].outcome, Outcome::Failed);
+    assert!(done[0].error.as_ref().unwrap().contains("another call is at it"), "{done:?}");
+    assert_eq!(std::fs::read_to_string(&aside).unwrap(), "half of it");
+    assert!(!to.exists());
+    // It has ended without an end: what it left is replaced.
+    drop(other);
+    let done = render(&jobs, &order(LATE), &Progress::default());
+    assert_eq!(done[0].outcome, Outcome::Done, "{:?}", done[0].error);
+    assert!(to.exists() && !aside.exists());
+}
+
+#[test]
+fn a_model_of_a_gigabyte_gets_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, amp) = (folder.path().join("in.wav"), folder.path().join("huge.nam"));
+    wav(&from, 48_000, 1, &noise(100));
+    std::fs::File::create(&amp).unwrap().set_len(1 << 30).unwrap();
+    let strip = format!("[[stage]]\nkind = \"amp\"\nfile = \"{}\"\n", amp.display());
+    let to = folder.path().join("out.wav");
+    let done = render(&[Job { from, to }], &order(&strip), &Progress::default());
+    let error = done[0].error.as_ref().unwrap();
+    assert!(error.contains("huge.nam") && error.contains("larger than 256 MiB"), "{error}");
+}
+
+/// `fixtures/sound/ramp.flac` holds what this makes, stereo: our own, encoded by sox.
+fn ramp(n: i32) -> [i32; 2] {
+    let left = (n * 37) % 4001 - 2000;
+    [left, n % 2 * 300 - left / 2]
+}
+
+#[test]
+fn flac_is_read_to_the_last_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/sound/ramp.flac").into();
+    let to = folder.path().join("out.wav");
+    let order = Order { tail: Some(0.0), ..order("[[stage]]\nkind = \"polarity\"\n") };
+    let done = render(&[Job { from, to: to.clone() }], &order, &Progress::default());
+    assert_eq!(done[0].outcome, Outcome::Done, "{:?}", done[0].error);
+    let sound = done[0].sound.as_ref().unwrap();
+    assert_eq!((sound.rate, sound.frames, sound.channels), (44_100, 5000, [2, 2]));
+    let wanted: Vec<f32> = (0..5000).flat_map(ramp).map(|x| -(x as f32) / 32_768.0).collect();
+    assert_eq!(read(&to), wanted);
+}
+
+#[test]
 fn a_file_that_ends_early_leaves_nothing_behind_and_does_not_stop_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);

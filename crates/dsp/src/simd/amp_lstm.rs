@@ -18,11 +18,41 @@ use super::{
     amp_lanes::{FUSED, Kernel, Lanes, Plain, tanh_quick},
 };
 use crate::amp::net::Cell;
+use std::ops::{Deref, DerefMut};
 
 /// Widths are padded to this many units.
 const UNITS: usize = 16;
 /// A sum's chains.
 const CHAINS: usize = 4;
+
+/// Numbers from the beginning of a cache line: no vector of them lies in two.
+pub(crate) struct Aligned {
+    data: Vec<f32>,
+    base: usize,
+}
+
+impl Aligned {
+    fn new(from: &[f32]) -> Aligned {
+        let mut data = vec![0.0; from.len() + 15];
+        let base = data.as_ptr().align_offset(64).min(15);
+        data.truncate(base + from.len());
+        data[base..].copy_from_slice(from);
+        Aligned { data, base }
+    }
+}
+
+impl Deref for Aligned {
+    type Target = [f32];
+    fn deref(&self) -> &[f32] {
+        &self.data[self.base..]
+    }
+}
+
+impl DerefMut for Aligned {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        &mut self.data[self.base..]
+    }
+}
 
 /// Layers side by side as one cell, and where the later ones begin; none where they are too wide or
 /// there is but one.
@@ -82,10 +112,10 @@ pub(crate) struct Lstm {
     /// Where the units of each layer but the first begin, of layers that were laid side by side.
     starts: Vec<usize>,
     /// `[group][bias, inputs.., hidden..][gate i f g o][lane]`.
-    weights: Vec<f32>,
-    h: Vec<f32>,
-    c: Vec<f32>,
-    first: (Vec<f32>, Vec<f32>),
+    weights: Aligned,
+    h: Aligned,
+    c: Aligned,
+    first: (Aligned, Aligned),
 }
 
 impl Lstm {
@@ -120,10 +150,11 @@ impl Lstm {
         let pad = |from: &[f32]| {
             let mut all = from.to_vec();
             all.resize(units.max(UNITS), 0.0);
-            all
+            Aligned::new(&all)
         };
         let first = (pad(&cell.state), pad(&cell.cell));
-        let (h, c) = first.clone();
+        let (h, c) = (pad(&cell.state), pad(&cell.cell));
+        let weights = Aligned::new(&weights);
         Lstm { inputs: cell.inputs, units, width, columns, starts, weights, h, c, first }
     }
 
@@ -354,18 +385,13 @@ unsafe fn step<L: Lanes>(l: L, layer: &mut Lstm, from: *const f32, spare: &mut [
     let mut u = 0;
     while u < layer.units {
         let w = layer.weights.as_ptr().wrapping_add(u / L::WIDTH * group);
-        let [i, g, f, o] = if L::REGISTERS == 32 {
-            // SAFETY: as the caller vouches.
-            unsafe { gates(l, size, [0, 2, 1, 3], w, from, h) }
-        } else {
-            // SAFETY: as the caller vouches.
-            let [i, g] = unsafe { gates(l, size, [0, 2], w, from, h) };
-            // SAFETY: as the caller vouches.
-            let [f, o] = unsafe { gates(l, size, [1, 3], w, from, h) };
-            [i, g, f, o]
-        };
-        let ((ip, iq), (gp, gq)) = (tanh_quick(l, i), tanh_quick(l, g));
-        let ((fp, fq), (op, oq)) = (tanh_quick(l, f), tanh_quick(l, o));
+        // What is waited for longest comes first.
+        // SAFETY: as the caller vouches.
+        let [i, g, f] = unsafe { gates(l, size, [0, 2, 1], w, from, h) };
+        let ((ip, iq), (gp, gq), (fp, fq)) = (tanh_quick(l, i), tanh_quick(l, g), tanh_quick(l, f));
+        // SAFETY: as the caller vouches.
+        let [o] = unsafe { gates(l, size, [3], w, from, h) };
+        let (op, oq) = tanh_quick(l, o);
         let half = l.splat(0.5);
         // sig(i) tanh(g), sig(f), each by one division; likewise sig(o) tanh(c).
         let new = l.div(l.mul(l.add(iq, ip), l.mul(half, gp)), l.mul(iq, gq));

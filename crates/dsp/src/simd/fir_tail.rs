@@ -230,9 +230,10 @@ impl Segment {
     fn forward(&self, input: u32) -> Vec<Unit> {
         let (mut units, chunks) = (Vec::new(), self.part as u32 / 16);
         let radix = if self.halves { 2 } else { 4 };
+        let column = if self.far() { FAR_COLUMN } else { COLUMN };
         for (from, to) in columns(0, chunks / radix) {
             let what = What::Take { input, from, to };
-            units.push(Unit { what, cost: COLUMN * (to - from) + CALL });
+            units.push(Unit { what, cost: column * (to - from) + CALL });
         }
         if chunks <= TILE {
             self.descend(input, 0, 0, chunks, &mut units);
@@ -268,14 +269,21 @@ impl Segment {
     /// The way back: the way there, mirrored.
     fn backward(&self, output: u32) -> impl Iterator<Item = Unit> {
         self.forward(0).into_iter().rev().map(move |unit| {
-            let what = match unit.what {
-                What::Take { from, to, .. } => What::Give { output, from, to },
-                What::Down { pass, from, to } => What::Up { pass, from, to },
-                What::Leaf { tile, .. } => What::Root { tile },
-                other => other,
+            let cost = unit.cost;
+            let (what, cost) = match unit.what {
+                What::Take { from, to, .. } => (What::Give { output, from, to }, cost),
+                What::Down { pass, from, to } => (What::Up { pass, from, to }, cost),
+                What::Leaf { tile, .. } => (What::Root { tile }, cost + cost / 3),
+                other => (other, cost),
             };
-            Unit { what, ..unit }
+            Unit { what, cost }
         })
+    }
+
+    /// Whether the spectra are too many for the near caches.
+    fn far(&self) -> bool {
+        let all = self.paths.len() + self.spectra.len();
+        all * self.part / 16 * self.slots * size_of::<Chunk>() > NEAR
     }
 
     fn products(&self, output: usize, units: &mut Vec<Unit>) {
@@ -286,14 +294,17 @@ impl Segment {
         }
         let (bands, slots) = (self.part as u32 / 32, self.slots as u32);
         let step = (PRODUCTS / slots).max(1);
+        // Equal shares of the slots.
+        let most = slots.div_ceil(slots.div_ceil(PRODUCTS));
+        let product = if self.far() { FAR_PRODUCT } else { PRODUCT };
         for from in (0..bands).step_by(step as usize) {
             let bands = (from, (from + step).min(bands));
             for (i, &path) in here.iter().enumerate() {
-                for first in (0..slots).step_by(PRODUCTS as usize) {
-                    let slots = (first, (first + PRODUCTS).min(slots));
+                for first in (0..slots).step_by(most as usize) {
+                    let slots = (first, (first + most).min(slots));
                     let what = What::Multiply { path, bands, slots, more: i > 0 || first > 0 };
                     let count = (bands.1 - bands.0) * (slots.1 - slots.0);
-                    units.push(Unit { what, cost: PRODUCT * count + CALL });
+                    units.push(Unit { what, cost: product * count + CALL });
                 }
             }
         }
@@ -340,12 +351,17 @@ const TILE: u32 = 16;
 /// Columns of a pass that make one unit.
 const COLUMNS: u32 = 4;
 /// Products of one band and slot that make one unit.
-const PRODUCTS: u32 = 12;
-/// Estimated cycles: a call, a column of a pass, a tile, a product.
+const PRODUCTS: u32 = 16;
+/// Bytes of spectra beyond which a period's come from far away: they are asked for a band ahead.
+const NEAR: usize = 1 << 19;
+/// Estimated cycles: a call, a column of a pass, a tile (a third more on the way back), a product. They are
+/// those of an idle machine in proportion to each other, seen on an EPYC of the Zen 4 kind.
 const CALL: u32 = 12;
 const COLUMN: u32 = 18;
+const FAR_COLUMN: u32 = 24;
 const LEAF: u32 = 230;
 const PRODUCT: u32 = 9;
+const FAR_PRODUCT: u32 = 13;
 
 fn columns(from: u32, to: u32) -> impl Iterator<Item = (u32, u32)> {
     (from..to).step_by(COLUMNS as usize).map(move |from| (from, (from + COLUMNS).min(to)))
@@ -768,6 +784,7 @@ fn multiply<L: Lanes>(
     slots: (u32, u32),
     more: bool,
 ) {
+    let ahead = if s.far() { 2 * s.slots } else { 0 };
     let path = &s.paths[path];
     let spectra = &s.spectra[path.input];
     // Slots from the oldest to the newest: up to the end of the ring, then from its beginning.
@@ -784,22 +801,37 @@ fn multiply<L: Lanes>(
         let after = (&x[2 * wrapped..], &h[2 * turn..2 * to]);
         // Both chunks of the band beside each other where the registers suffice.
         if L::WIDTH == 16 {
-            band_of::<L, 2>(work, 0, [before, after], more);
+            band_of::<L, 2>(work, 0, [before, after], more, ahead);
         } else {
-            band_of::<L, 2>(work, 0, [before, after], more);
-            band_of::<L, 2>(work, 1, [before, after], more);
+            band_of::<L, 2>(work, 0, [before, after], more, ahead);
+            band_of::<L, 2>(work, 1, [before, after], more, 0);
         }
     }
 }
 
+/// Brings a chunk nearer, if there is one.
+#[inline(always)]
+fn ask(chunk: *const Chunk) {
+    #[cfg(target_arch = "x86_64")]
+    for line in 0..2 {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let at = chunk.cast::<i8>().wrapping_add(64 * line);
+        // SAFETY: SSE is part of the target; addresses that lead nowhere do no harm.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = chunk;
+}
+
 /// Two vectors of each pair of chunks: both chunks where one vector is a chunk, else the halves of
-/// chunk `c`.
+/// chunk `c`. The chunks that lie `ahead` of these are asked for, if it is not 0.
 #[inline(always)]
 fn band_of<L: Lanes, const V: usize>(
     work: &mut [Chunk],
     c: usize,
     runs: [(&[Chunk], &[Chunk]); 2],
     more: bool,
+    ahead: usize,
 ) {
     let zero = L::splat(0.0);
     let (mut rr, mut ii, mut ri, mut ir) = ([zero; V], [zero; V], [zero; V], [zero; V]);
@@ -807,6 +839,12 @@ fn band_of<L: Lanes, const V: usize>(
         let (h, _) = h.as_chunks::<2>();
         let x = &x.as_chunks::<2>().0[..h.len()];
         for j in 0..h.len() {
+            if ahead > 0 {
+                for chunk in 0..2 {
+                    ask(x[j].as_ptr().wrapping_add(ahead + chunk));
+                    ask(h[j].as_ptr().wrapping_add(ahead + chunk));
+                }
+            }
             for k in 0..V {
                 let (chunk, v) = if L::WIDTH == 16 { (k, 0) } else { (c, k) };
                 let x = Complex::<L>::load(&x[j][chunk], v);

@@ -7,7 +7,6 @@
 pub(crate) mod amp_array;
 pub(crate) mod amp_lanes;
 pub(crate) mod amp_lstm;
-mod amp_peak;
 pub(crate) mod amp_wave;
 mod denormals;
 pub(crate) mod fir_head;
@@ -15,11 +14,7 @@ mod fir_lanes;
 pub(crate) mod fir_tail;
 pub mod peak;
 
-mod fir_peak;
-
-pub use amp_peak::peak;
 pub use denormals::Denormals;
-pub use fir_peak::gigaflops;
 
 /// What the processor's vector unit can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,71 +1,74 @@
 //! What the processor's vector unit does at most: the yardstick beside every figure.
 
-use super::Level;
+#[cfg(target_arch = "x86_64")]
+use super::amp_lanes::{Avx2, Avx512};
+use super::{
+    Level,
+    amp_lanes::{FUSED, Kernel, Lanes, Plain},
+};
+use std::{hint::black_box, time::Instant};
 
 /// Independent chains of multiply-adds: more than any unit's latency asks for.
 const CHAINS: usize = 12;
-/// Lanes of a chain: one register of AVX-512; half of it is one of AVX2.
-const WIDTH: usize = 16;
 
-/// Does `rounds` rounds of multiply-adds, and says how many that were. The result is handed back
-/// so that nobody leaves the work out.
+/// Does `rounds` rounds of multiply-adds in registers, and says how many that were. The sum of all
+/// lanes is handed back so that nobody leaves the work out.
 pub fn multiply_adds(level: Level, rounds: u32) -> (f32, u64) {
-    let sum = match level {
+    match Kernel::new(level).level() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: whoever hands this level in has seen the processor's features.
-        Level::Avx2 => unsafe { avx2(rounds) },
+        Level::Avx512 => {
+            #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
+            fn enabled(rounds: u32) -> (f32, u64) {
+                // SAFETY: this function is entered only where AVX-512 is.
+                spin(unsafe { Avx512::new() }, rounds)
+            }
+            // SAFETY: a kernel's level is here.
+            unsafe { enabled(rounds) }
+        }
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
-        Level::Avx512 => unsafe { avx512(rounds) },
-        _ => plain(rounds),
-    };
-    let lanes = match level {
-        Level::Avx2 => WIDTH / 2,
-        _ => WIDTH,
-    };
-    (sum, u64::from(rounds) * (CHAINS * lanes) as u64)
+        Level::Avx2 => {
+            #[target_feature(enable = "avx2,fma")]
+            fn enabled(rounds: u32) -> (f32, u64) {
+                // SAFETY: this function is entered only where AVX2 and FMA are.
+                spin(unsafe { Avx2::new() }, rounds)
+            }
+            // SAFETY: a kernel's level is here.
+            unsafe { enabled(rounds) }
+        }
+        _ => spin(Plain::<FUSED>, rounds),
+    }
 }
 
-fn plain(rounds: u32) -> f32 {
-    let mut sums = [[1.0f32; WIDTH]; CHAINS];
-    let (a, b) = (std::hint::black_box(0.999_9), std::hint::black_box(1e-4));
-    for _ in 0..rounds {
-        for sum in sums.iter_mut().flatten() {
-            *sum = *sum * a + b;
-        }
-    }
-    sums.iter().flatten().sum()
+/// Gflop/s of it (two to a multiply-add), the best of some milliseconds.
+///
+/// # Real time
+/// No: it reads the clock and takes its time.
+pub fn gigaflops(level: Level) -> f64 {
+    (0..40)
+        .map(|_| {
+            let begin = Instant::now();
+            let (sum, count) = multiply_adds(level, black_box(20_000));
+            black_box(sum);
+            2.0 * count as f64 / begin.elapsed().as_nanos().max(1) as f64
+        })
+        .fold(0.0, f64::max)
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn avx2(rounds: u32) -> f32 {
-    use std::arch::x86_64::{_mm256_cvtss_f32, _mm256_fmadd_ps, _mm256_set1_ps};
-    let mut sums = [_mm256_set1_ps(1.0); CHAINS];
-    let (a, b) = (std::hint::black_box(0.999_9), std::hint::black_box(1e-4));
-    let (a, b) = (_mm256_set1_ps(a), _mm256_set1_ps(b));
+#[inline(always)]
+fn spin<L: Lanes>(l: L, rounds: u32) -> (f32, u64) {
+    let mut sums = [l.splat(1.0); CHAINS];
+    let (a, b) = (l.splat(black_box(0.999_9)), l.splat(black_box(1e-4)));
     for _ in 0..rounds {
-        for sum in &mut sums {
-            *sum = _mm256_fmadd_ps(*sum, a, b);
+        for n in 0..CHAINS {
+            sums[n] = l.fma(sums[n], a, b);
         }
     }
-    // All lanes of a chain are alike.
-    sums.iter().map(|sum| _mm256_cvtss_f32(*sum)).sum::<f32>() * (WIDTH / 2) as f32
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
-fn avx512(rounds: u32) -> f32 {
-    use std::arch::x86_64::{_mm512_cvtss_f32, _mm512_fmadd_ps, _mm512_set1_ps};
-    let mut sums = [_mm512_set1_ps(1.0); CHAINS];
-    let (a, b) = (std::hint::black_box(0.999_9), std::hint::black_box(1e-4));
-    let (a, b) = (_mm512_set1_ps(a), _mm512_set1_ps(b));
-    for _ in 0..rounds {
-        for sum in &mut sums {
-            *sum = _mm512_fmadd_ps(*sum, a, b);
-        }
+    let mut out = [[0.0f32; 16]; CHAINS];
+    for n in 0..CHAINS {
+        // SAFETY: there is room for the widest vector.
+        unsafe { l.store(out[n].as_mut_ptr(), sums[n]) };
     }
-    sums.iter().map(|sum| _mm512_cvtss_f32(*sum)).sum::<f32>() * WIDTH as f32
+    (out.iter().flatten().sum(), u64::from(rounds) * (CHAINS * L::WIDTH) as u64)
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! Files through a strip: faster than real time, many at once, each written whole or not at all.
 
 mod convert;
-mod files;
 mod read;
 mod write;
 
-pub use files::Files;
+pub use crate::files::Files;
 pub use quiet_dsp::strip::{Description, KINDS, StripError, camilla};
 pub use write::Format;
 

@@ -2,8 +2,8 @@
 
 use crate::{Error, Result};
 use std::{
-    fs::{self, File},
-    io::BufWriter,
+    fs::{self, File, TryLockError},
+    io::{BufWriter, ErrorKind},
     path::{Path, PathBuf},
 };
 
@@ -28,6 +28,8 @@ impl Format {
 /// A file on its way: under another name until [`Writer::finish`].
 pub(super) struct Writer {
     wav: Option<hound::WavWriter<BufWriter<File>>>,
+    /// The locked file while it has the other name.
+    claimed: Option<File>,
     format: Format,
     to: PathBuf,
     aside: PathBuf,
@@ -54,12 +56,8 @@ impl Writer {
         let aside = to.with_file_name(name);
         let cannot =
             |e: &dyn std::fmt::Display| Error::new(format!("cannot write {}: {e}", shown(&aside)));
-        // What an earlier, ended call left. Never written through: it might be a link.
-        match fs::remove_file(&aside) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(cannot(&e)),
-            _ => {}
-        }
-        let file = File::create_new(&aside).map_err(|e| cannot(&e))?;
+        let file = claim(&aside)?;
+        let claimed = file.try_clone().map_err(|e| cannot(&e))?;
         let spec = hound::WavSpec {
             channels: channels as u16,
             sample_rate: rate,
@@ -73,6 +71,7 @@ impl Writer {
             .map_err(|e| cannot(&e))?;
         Ok(Writer {
             wav: Some(wav),
+            claimed: Some(claimed),
             format,
             to: to.to_owned(),
             aside,
@@ -121,26 +120,67 @@ impl Writer {
         if let Some(wav) = self.wav.take() {
             wav.finalize().map_err(|e| cannot(&e))?;
         }
-        File::open(&self.aside).and_then(|file| file.sync_all()).map_err(|e| cannot(&e))?;
+        if let Some(file) = &self.claimed {
+            file.sync_all().map_err(|e| cannot(&e))?;
+        }
         let to = shown(&self.to);
+        let mut rename = || {
+            fs::rename(&self.aside, &self.to)?;
+            self.claimed = None;
+            Ok(())
+        };
         let named = if self.force {
-            fs::rename(&self.aside, &self.to)
+            rename()
         } else {
             // A link fails where the name is taken; a rename would overwrite.
             fs::hard_link(&self.aside, &self.to).or_else(|e| match e.kind() {
-                std::io::ErrorKind::AlreadyExists => Err(e),
+                ErrorKind::AlreadyExists => Err(e),
                 // File systems without links.
-                _ if self.to.exists() => Err(std::io::ErrorKind::AlreadyExists.into()),
-                _ => fs::rename(&self.aside, &self.to),
+                _ if self.to.exists() => Err(ErrorKind::AlreadyExists.into()),
+                _ => rename(),
             })
         };
         named.map_err(|e| Error::new(format!("cannot write {to}: {e}")))
     }
 }
 
+/// The file aside, new and locked for as long as it is open: whoever wants the same one meanwhile is
+/// told so, and what an ended call left is replaced.
+fn claim(aside: &Path) -> Result<File> {
+    let name = shown(aside);
+    let cannot = |e: std::io::Error| Error::new(format!("cannot write {name}: {e}"));
+    let taken = || {
+        Error::new(format!(
+            "cannot write {name}: another call is at it; wait for it, or give another name"
+        ))
+    };
+    // Never written through: it might be a link. A link is not opened either.
+    let left = fs::symlink_metadata(aside).is_ok_and(|about| about.is_file());
+    if let Some(old) = left.then(|| File::open(aside).ok()).flatten()
+        && matches!(old.try_lock(), Err(TryLockError::WouldBlock))
+    {
+        return Err(taken());
+    }
+    match fs::remove_file(aside) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(cannot(e)),
+        _ => {}
+    }
+    let file = File::create_new(aside).map_err(|e| match e.kind() {
+        ErrorKind::AlreadyExists => taken(),
+        _ => cannot(e),
+    })?;
+    // Where a file system knows no locks, nobody is kept out.
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(taken()),
+        _ => Ok(file),
+    }
+}
+
 impl Drop for Writer {
     fn drop(&mut self) {
         drop(self.wav.take());
-        let _ = fs::remove_file(&self.aside);
+        if self.claimed.is_some() {
+            let _ = fs::remove_file(&self.aside);
+        }
     }
 }

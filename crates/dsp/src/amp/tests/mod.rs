@@ -227,6 +227,31 @@ fn what_is_not_understood_gets_a_sentence() {
 }
 
 #[test]
+fn huge_promises_are_refused_before_memory_is_taken() {
+    let wavenet = |key: &str, value: serde_json::Value| {
+        let mut file = serde_json::json!({"version": "0.5.4", "architecture": "WaveNet",
+            "weights": [0.0], "config": {"head_scale": 1.0, "head": null, "layers": [{
+                "input_size": 1, "condition_size": 1, "channels": 2, "head_size": 1,
+                "kernel_size": 3, "dilations": [1, 2], "activation": "Tanh", "gated": false,
+                "head_bias": false}]}});
+        file["config"]["layers"][0][key] = value;
+        refusal(&serde_json::to_vec(&file).unwrap())
+    };
+    for (key, value) in [
+        ("dilations", serde_json::json!([2_147_483_648u64])),
+        ("dilations", serde_json::json!(vec![1; 1 << 20])),
+        ("kernel_size", serde_json::json!(2_147_483_648u64)),
+        ("channels", serde_json::json!(u64::MAX)),
+    ] {
+        let sentence = wavenet(key, value);
+        assert!(sentence.contains(key) && sentence.len() < 400, "{sentence}");
+    }
+    // Deep as a well.
+    let deep = [b"{\"config\":".repeat(1 << 20), b"1".to_vec(), b"}".repeat(1 << 20)].concat();
+    assert!(refusal(&deep).len() < 400);
+}
+
+#[test]
 fn options_that_the_file_cannot_serve_are_refused() {
     let amp = Amp::parse(&serde_json::to_vec(&small()).unwrap()).unwrap();
     let at = setting(&amp, 64);
