@@ -249,6 +249,10 @@ fn the_unit_applies_the_same_cpus_and_is_enabled() {
     assert!(unit.contains(start), "{unit}");
     let link = machine.path("etc/systemd/system/multi-user.target.wants/quietcores.service");
     assert_eq!(fs::read_link(link).unwrap(), Path::new("/etc/systemd/system/quietcores.service"));
+    let watch = machine.text("etc/systemd/system/quietcores-watch.service");
+    let start =
+        "ExecStart=/usr/local/bin/quietcores watch /etc/quietcores/chain.toml --never-sleep\n";
+    assert!(watch.contains(start), "{watch}");
     assert_eq!(machine.text("etc/quietcores/chain.toml"), fs::read_to_string(&chain).unwrap());
     let drop_in = machine.text("etc/default/grub.d/quietcores.cfg");
     assert!(drop_in.contains("nohz_full=2-3 rcu_nocbs=2-3"), "{drop_in}");

@@ -71,7 +71,7 @@ fn of_two_kinds_of_core_the_faster_is_taken_and_partitions_of_others_are_left() 
     assert_eq!(plan["shield"]["housekeeping"], "0-1,4-5,8-15");
     assert!(reasons(&plan).contains("of the faster kind"), "{plan:#}");
     let said = refused("hybrid", &["--cpus", "3"]);
-    assert!(said.contains("held by the isolated partition /audio.slice already"), "{said}");
+    assert!(said.contains("held by the partition /audio.slice already"), "{said}");
     // A sibling that names these CPUs is narrowed only where the kernel refuses the claim beside it.
     let steps = plan["steps"].as_array().unwrap();
     let narrowed = steps.iter().any(|step| {

@@ -4,7 +4,7 @@ use crate::{PlanError, note, say, warning};
 use quiet_types::{
     Chain, CpuId, CpuSet, Finding, Machine,
     chain::{Choice, Target},
-    machine::{CoreKind, Irq},
+    machine::{CoreKind, Group, Irq},
 };
 
 /// The CPUs to shield, with the reasons in words.
@@ -73,8 +73,9 @@ fn exist(machine: &Machine, cpus: &CpuSet) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// CPUs that isolated partitions of others hold; those of a shield of ours are not meant, nor those
-/// of `isolcpus=`, which the kernel shows in the same file (`cpuset.cpus.isolated`).
+/// CPUs that partitions of others hold; those of a shield of ours are not meant, nor those of
+/// `isolcpus=`, which the kernel shows in the same file (`cpuset.cpus.isolated`). A claim on them
+/// would make a partition of others invalid, even where ours is refused and taken back.
 pub(crate) fn taken(machine: &Machine) -> CpuSet {
     let ours = format!("/{}", crate::SHIELD_GROUP);
     let is_ours = |path: &str| path == ours || path.starts_with(&format!("{ours}/"));
@@ -85,11 +86,16 @@ pub(crate) fn taken(machine: &Machine) -> CpuSet {
         let cpus = group.cpus.clone().unwrap_or_default();
         if is_ours(&group.path) {
             own = own.union(&cpus);
-        } else if group.partition.as_deref() == Some("isolated") {
+        } else if is_partition(group) {
             held = held.union(&cpus);
         }
     }
     held.difference(&own)
+}
+
+/// Whether a group is a valid partition; the root group always is one, and is not meant.
+fn is_partition(group: &Group) -> bool {
+    group.path != "/" && matches!(group.partition.as_deref(), Some("isolated" | "root"))
 }
 
 /// Running SMT siblings of `cpus` that are not among them, nor in somebody's partition.
@@ -106,12 +112,11 @@ fn not_taken(machine: &Machine, cpus: &CpuSet) -> Result<(), PlanError> {
         return Ok(());
     }
     let holder = machine.cgroups.groups.iter().find(|group| {
-        group.partition.as_deref() == Some("isolated")
-            && group.cpus.as_ref().is_some_and(|held| held.intersects(&both))
+        is_partition(group) && group.cpus.as_ref().is_some_and(|held| held.intersects(&both))
     });
     let holder = holder.map_or_else(
         || "an isolated partition of cgroup v2".to_owned(),
-        |group| format!("the isolated partition {}", quiet_types::printable(&group.path, 100)),
+        |group| format!("the partition {}", quiet_types::printable(&group.path, 100)),
     );
     Err(PlanError(format!(
         "{} held by {holder} already; end that one first, or shield others of {}",

@@ -31,6 +31,9 @@ pub(crate) fn steps(
     list.threads(links);
     list.interrupts(links);
     list.siblings_off();
+    if !off.is_empty() {
+        list.threads_again(links);
+    }
     for link in links {
         list.link(link);
     }
@@ -353,12 +356,21 @@ impl List<'_> {
         }
     }
 
+    /// A CPU that goes off line makes the kernel place some of its threads anew.
+    fn threads_again(&mut self, links: &[Found<'_>]) {
+        let everybody = self.shield.mechanism == Mechanism::Affinity;
+        let action = Action::Confine {
+            who: if everybody { Who::Everybody } else { Who::KernelThreads },
+            off: self.closed(),
+            to: self.shield.housekeeping.clone(),
+            spare: handlers(links),
+        };
+        let why = "once more: the kernel has placed some of its threads anew meanwhile";
+        self.push(Need::BestEffort, action, None, why);
+    }
+
     fn threads(&mut self, links: &[Found<'_>]) {
-        let spare: Vec<String> = links
-            .iter()
-            .flat_map(|link| &link.irqs)
-            .map(|irq| format!("irq/{}-", irq.number))
-            .collect();
+        let spare = handlers(links);
         let everybody = self.shield.mechanism == Mechanism::Affinity;
         let movable: Vec<&Task> = self
             .machine
@@ -526,6 +538,12 @@ impl List<'_> {
             "idle CPUs stay in the state that they leave at once",
         );
     }
+}
+
+/// How the names of the threads begin that serve the interrupts of links.
+fn handlers(links: &[Found<'_>]) -> Vec<String> {
+    let irqs = links.iter().flat_map(|link| &link.irqs);
+    irqs.map(|irq| format!("irq/{}-", irq.number)).collect()
 }
 
 /// `/system.slice` of `/sys/fs/cgroup/system.slice/cpuset.cpus`.

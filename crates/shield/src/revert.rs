@@ -135,9 +135,10 @@ impl Hand<'_> {
         if *cpus == self.shield.cpus || *cpus == self.shield.housekeeping {
             return true;
         }
-        self.lives
-            .get(&(thread.tid, thread.start))
-            .is_some_and(|life| life.before.contains(&cpus) || life.given.contains(&cpus))
+        self.lives.get(&(thread.tid, thread.start)).is_some_and(|life| {
+            life.before.iter().any(|before| *before == cpus || self.is_shrunk(cpus, before))
+                || life.given.contains(&cpus)
+        })
     }
 
     fn undo(&self, change: &Change) -> Vec<PutBack> {
@@ -356,7 +357,9 @@ impl Hand<'_> {
             }
             let outcome = match self.kernel.affinity(one.thread.tid) {
                 Ok(now) if now == one.old => Return::Untouched,
-                Ok(now) if now == one.new => self.set_affinity(one.thread.tid, &one.old),
+                Ok(now) if now == one.new || self.is_shrunk(&now, &one.old) => {
+                    self.set_affinity(one.thread.tid, &one.old)
+                }
                 Ok(now) if self.had(&one.thread, &now) => Return::Untouched,
                 // The thread of an interrupt follows it on its own.
                 Ok(_) if one.thread.comm.starts_with("irq/") => {
@@ -373,11 +376,35 @@ impl Hand<'_> {
 
     fn set_affinity(&self, tid: u32, cpus: &CpuSet) -> Return {
         match self.act(|kernel| kernel.set_affinity(tid, cpus)) {
-            Ok(()) => Return::Restored,
+            Ok(()) => self.as_far_as_online(tid, cpus),
             Err(error) if is_gone(&error) => Return::Gone,
             Err(_) if tasks::became_bound(self.kernel, tid) => Return::Gone,
             Err(error) => Return::Refused { reason: task_reason(&error) },
         }
+    }
+
+    /// Kernels before 6.2 forget those of a thread's CPUs that do not run when it is given them.
+    fn as_far_as_online(&self, tid: u32, cpus: &CpuSet) -> Return {
+        let online = self.cpus("/sys/devices/system/cpu/online").unwrap_or_else(|_| cpus.clone());
+        let off = cpus.difference(&online);
+        match self.kernel.affinity(tid) {
+            Ok(now) if !off.is_empty() && now != *cpus => Return::Refused {
+                reason: format!(
+                    "CPU {off} is off line, and it has CPU {now} alone; switch that one on, and \
+                     revert again"
+                ),
+            },
+            _ => Return::Restored,
+        }
+    }
+
+    /// Whether `now` is what an earlier revert could give while CPUs of the shield were off line.
+    fn is_shrunk(&self, now: &CpuSet, old: &CpuSet) -> bool {
+        let missing = old.difference(now);
+        now.is_subset(old)
+            && now.intersects(&self.shield.cpus)
+            && !missing.is_empty()
+            && missing.is_subset(&self.shield.cpus)
     }
 
     /// Threads born since inherited the CPUs that we gave to their parents, or were placed by a
@@ -480,7 +507,7 @@ impl Hand<'_> {
         let sibling = *now == old.intersection(rest)
             // Bound to one of them alone: the kernel opens its affinity then.
             || (old.is_subset(&self.off) && now.intersects(rest));
-        *now == confined || now == rest || sibling || reset
+        *now == confined || now == rest || sibling || reset || self.is_shrunk(now, old)
     }
 
     fn moved(

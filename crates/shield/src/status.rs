@@ -85,7 +85,8 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
     let held = |step: &Step| step.action.what();
     let done: Vec<String> =
         past.outcomes.iter().filter(|(_, o)| o.holds()).map(|(step, _)| held(step)).collect();
-    let mut found = groups(kernel, past);
+    let mut found = offline(kernel, past);
+    found.extend(groups(kernel, past));
     let lives = lives::of(past);
     // What was changed again, by a watch, has its last word last.
     let mut told = HashSet::new();
@@ -177,6 +178,21 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
         }
     }
     found
+}
+
+/// CPUs of the shield that were switched off: a partition of them may be called valid all the same.
+fn offline(kernel: &dyn Kernel, past: &Past) -> Vec<Drift> {
+    let Some(shield) = &past.shield else { return Vec::new() };
+    let Ok(online) = kernel.read("/sys/devices/system/cpu/online") else { return Vec::new() };
+    let Ok(online) = online.trim().parse::<CpuSet>() else { return Vec::new() };
+    let off = shield.cpus.difference(&online);
+    off.iter()
+        .map(|cpu| Drift {
+            what: format!("CPU {cpu}"),
+            ours: "on line".into(),
+            now: Some("off line".into()),
+        })
+        .collect()
 }
 
 /// Files of our groups: a partition may become invalid by what others do.

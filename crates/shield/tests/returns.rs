@@ -397,6 +397,36 @@ fn the_cpu_an_interrupt_was_delivered_to_comes_back_too() {
 }
 
 #[test]
+fn with_a_cpu_off_line_revert_says_so_and_does_the_rest_later() {
+    let mut before = world(Hierarchy::V2, 4, &[], &[15]);
+    // The player lives in the root.
+    before.tasks.get_mut(&100).unwrap().group = String::new();
+    before.groups.remove("/boxes/one");
+    before.groups.remove("/boxes");
+    before.tasks.retain(|_, task| before.groups.contains_key(&task.group));
+    let mut bench = Bench::new(&before, &"2-3".parse().unwrap());
+    bench.plan.steps.retain(|step| !step.action.what().contains("boxes"));
+    apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+    bench.kernel.world.borrow_mut().all = "0-2".parse().unwrap();
+    let seen = status(&bench.kernel, &bench.state()).unwrap();
+    assert_eq!(seen.drift[0].what, "CPU 3", "{:?}", seen.drift);
+    assert!(!seen.is_good());
+    let done = revert(&bench.kernel, &bench.state()).unwrap().unwrap();
+    let reasons: Vec<&String> = done
+        .items
+        .iter()
+        .filter_map(|item| match &item.outcome {
+            Return::Refused { reason } => Some(reason),
+            _ => None,
+        })
+        .collect();
+    assert!(!reasons.is_empty(), "{done:#?}");
+    assert!(reasons.iter().any(|r| r.contains("CPU 3 is off line")), "{reasons:?}");
+    bench.kernel.world.borrow_mut().all = before.all.clone();
+    bench.returns("with the CPU on line again");
+}
+
+#[test]
 fn a_number_that_was_given_to_another_thread_is_left_alone() {
     let (before, shield) = small();
     let bench = Bench::new(&before, &shield);

@@ -295,7 +295,8 @@ impl Draft<'_> {
         if let Some(chain) = &service.chain {
             self.make(unit::CHAIN, chain.clone())?;
         }
-        let mut units = vec![(unit::UNIT, unit::service(service)?)];
+        let mut units =
+            vec![(unit::UNIT, unit::service(service)?), (unit::WATCH, unit::watch(service)?)];
         if term == Term::OneBoot {
             units.push((unit::BLESS, unit::bless(&service.program)?));
         }

@@ -4,6 +4,8 @@ use super::error::{Error, Result};
 
 /// Where the unit is written, and where it is enabled as `systemctl enable` does it.
 pub const UNIT: &str = "/etc/systemd/system/quietcores.service";
+/// The unit that keeps the shield as it was made.
+pub const WATCH: &str = "/etc/systemd/system/quietcores-watch.service";
 /// The unit that blesses a trial.
 pub const BLESS: &str = "/etc/systemd/system/quietcores-bless.service";
 /// Where units that start with the system are linked.
@@ -46,6 +48,38 @@ pub fn service(service: &Service) -> Result<String> {
          # 1: the shield is up and some steps were refused; `quietcores status` names them.\n\
          SuccessExitStatus=1\n\
          ExecStop={revert}\n\
+         \n\
+         [Install]\n\
+         WantedBy=multi-user.target\n"
+    ))
+}
+
+/// The text of [`WATCH`].
+///
+/// It ends with the shield's unit, and before it: a watch must not put right what is being taken
+/// down.
+///
+/// # Errors
+/// As of [`service`].
+pub fn watch(service: &Service) -> Result<String> {
+    // The CPUs are those of the shield that is up.
+    let at = service.apply.iter().position(|word| word == "--cpus");
+    let cpus = at.map_or(0..0, |at| at..at + 2);
+    let words = service.apply.iter().enumerate().filter(|(at, _)| !cpus.contains(at));
+    let arguments: Vec<String> = words.map(|(_, word)| word.clone()).collect();
+    let watch = line(&service.program, "watch", &arguments)?;
+    Ok(format!(
+        "# Written by `quietcores persist`, taken away by `quietcores unpersist`.\n\
+         [Unit]\n\
+         Description=Keep the CPUs of the audio chain as they were given (quietcores)\n\
+         Documentation=man:quietcores(1)\n\
+         BindsTo=quietcores.service\n\
+         After=multi-user.target quietcores.service\n\
+         \n\
+         [Service]\n\
+         ExecStart={watch}\n\
+         Restart=on-failure\n\
+         RestartSec=10\n\
          \n\
          [Install]\n\
          WantedBy=multi-user.target\n"
@@ -118,6 +152,20 @@ mod tests {
         ));
         assert!(has("ExecStop=/usr/local/bin/quietcores revert"));
         assert!(has("RemainAfterExit=yes"));
+    }
+
+    #[test]
+    fn the_watch_has_the_chain_and_the_mode_and_ends_with_the_shield() {
+        let apply = [CHAIN, "--cpus", "2-3", "--never-sleep", "--smt-off"].map(str::to_owned);
+        let service = Service { program: "/usr/bin/q".into(), apply: apply.into(), chain: None };
+        let text = watch(&service).unwrap();
+        let has = |line: &str| text.lines().any(|l| l == line);
+        assert!(has(
+            "ExecStart=/usr/bin/q watch /etc/quietcores/chain.toml --never-sleep --smt-off"
+        ));
+        assert!(has("BindsTo=quietcores.service"));
+        let bare = Service { apply: vec!["--cpus".into(), "2-3".into()], ..service };
+        assert!(watch(&bare).unwrap().contains("ExecStart=/usr/bin/q watch\n"));
     }
 
     #[test]

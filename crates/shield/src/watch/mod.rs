@@ -26,12 +26,16 @@ use quiet_types::{
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    time::{ClockId, clock_gettime},
+    time::{
+        ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, clock_gettime,
+        timerfd_create, timerfd_settime,
+    },
 };
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fs::File,
     io::{self, Read, Seek},
+    os::fd::OwnedFd,
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
@@ -107,6 +111,7 @@ pub fn watch(watch: Watch<'_>) -> Result<()> {
         findings: BTreeMap::new(),
         contests: HashMap::new(),
         unplanned: None,
+        slept: asleep(),
     };
     let started = Happened::Started {
         shield: sentry.shield.clone(),
@@ -126,6 +131,7 @@ struct Ears {
     devices: Option<Socket>,
     processes: Option<Socket>,
     partition: Option<File>,
+    clock: Option<OwnedFd>,
 }
 
 impl Ears {
@@ -146,7 +152,14 @@ impl Ears {
                 None
             }
         });
-        let mut ears = Ears { devices, processes, partition };
+        let clock = match clock() {
+            Ok(clock) => Some(clock),
+            Err(error) => {
+                missing.push(format!("the end of sleep: {}", plain(&error)));
+                None
+            }
+        };
+        let mut ears = Ears { devices, processes, partition, clock };
         ears.read_partition();
         ears
     }
@@ -159,6 +172,22 @@ impl Ears {
             let _ = file.take(4096).read_to_string(&mut text);
         }
     }
+}
+
+/// A timer that nobody waits for: the kernel wakes its readers when the clock jumps, as it does
+/// after sleep.
+///
+/// # Source
+/// timerfd_create(2), TFD_TIMER_CANCEL_ON_SET; `timerfd_resume` of fs/timerfd.c.
+fn clock() -> io::Result<OwnedFd> {
+    let clock =
+        timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+    let never = Itimerspec {
+        it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+        it_value: Timespec { tv_sec: i64::from(u32::MAX), tv_nsec: 0 },
+    };
+    timerfd_settime(&clock, TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET, &never)?;
+    Ok(clock)
 }
 
 fn partition_file(shield: &Shield) -> Option<String> {
@@ -187,13 +216,14 @@ struct Sentry<'a> {
     findings: BTreeMap<String, Finding>,
     contests: HashMap<String, Contest>,
     unplanned: Option<String>,
+    /// How long the machine has slept, when that was last looked at.
+    slept: Duration,
 }
 
 impl Sentry<'_> {
     /// Looks until there is a reason to end, which is returned.
     fn run(&mut self, mut ears: Ears) -> Result<String> {
         let mut cause = Cause::Start;
-        let mut slept = asleep();
         loop {
             let busy = match self.look(cause) {
                 Ok(Some(why)) => return Ok(why),
@@ -208,11 +238,6 @@ impl Sentry<'_> {
                 Some(cause) => cause,
                 None => return Ok("stopped by a signal".into()),
             };
-            let now = asleep();
-            if now.abs_diff(slept) > Duration::from_secs(1) {
-                cause = Cause::Resume;
-            }
-            slept = now;
         }
     }
 
@@ -241,7 +266,7 @@ impl Sentry<'_> {
     }
 
     fn listen(&mut self, ears: &mut Ears, pause: Duration) -> Option<Cause> {
-        let mut fds = Vec::with_capacity(3);
+        let mut fds = Vec::with_capacity(4);
         let sockets = [&ears.devices, &ears.processes];
         for socket in sockets.into_iter().flatten() {
             fds.push(PollFd::new(socket.fd(), PollFlags::IN));
@@ -250,6 +275,9 @@ impl Sentry<'_> {
             fds.push(PollFd::new(file, PollFlags::PRI));
             fds.len() - 1
         });
+        if let Some(clock) = &ears.clock {
+            fds.push(PollFd::new(clock, PollFlags::IN));
+        }
         let timeout = Timespec {
             tv_sec: pause.as_secs().min(3600) as i64,
             tv_nsec: pause.subsec_nanos().into(),
@@ -261,9 +289,18 @@ impl Sentry<'_> {
         let changed = changed.is_some_and(|at| told(fds[at].revents()));
         drop(fds);
         let mut cause = None;
+        // Read, so that it tells of the next time.
+        let jumped = ears.clock.as_ref().is_some_and(|clock| {
+            rustix::io::read(clock, &mut [0u8; 8]) == Err(rustix::io::Errno::CANCELED)
+        });
+        let slept = asleep();
+        if jumped && slept.abs_diff(self.slept) > Duration::from_secs(1) {
+            cause = Some(Cause::Resume);
+        }
+        self.slept = slept;
         if changed {
             ears.read_partition();
-            cause = Some(Cause::Partition);
+            cause = cause.or(Some(Cause::Partition));
         }
         for socket in [&ears.devices, &ears.processes].into_iter().flatten() {
             while let Some(message) = socket.next() {
