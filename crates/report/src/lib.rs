@@ -5,6 +5,7 @@
 //! [`quiet_types::Finding`]s and the same [`quiet_types::proof::Figure`]s.
 #![forbid(unsafe_code)]
 
+mod buffers;
 pub mod causes;
 mod changes;
 pub mod check;
@@ -21,6 +22,7 @@ mod trend;
 mod trip;
 pub mod words;
 
+pub use buffers::{at_most_an_hour, buffers_page, buffers_text, judge_buffers, least_safe};
 pub use causes::explain;
 pub use changes::changes;
 pub use compare::{compare_runs, compared_junit, compared_tap, compared_text};

@@ -21,7 +21,7 @@ use std::{
     sync::atomic::AtomicBool,
     time::Instant,
 };
-use ward::Ward;
+pub use ward::Ward;
 
 const EXAMPLES: &str = "\
 Examples:
