@@ -148,10 +148,10 @@ pub fn buffers_text(buffers: &Buffers, width: usize) -> String {
         Column::Right("xruns"),
         Column::Right("missed"),
         Column::Right("of"),
-        Column::Right("an hour, at most"),
-        Column::Right("longest gap"),
-        Column::Right("woke late"),
-        Column::Right("ran slow"),
+        Column::Right("at most/h"),
+        Column::Right("longest"),
+        Column::Right("late"),
+        Column::Right("slow"),
     ]);
     for cell in &buffers.cells {
         let mut row = vec![
@@ -178,7 +178,13 @@ pub fn buffers_text(buffers: &Buffers, width: usize) -> String {
         table.row(row);
     }
     text.push_str(&table.text(width));
-    text.push('\n');
+    text.push_str(&wrap(
+        "at most/h: xruns an hour that are possible by what was seen (95 %); longest: time between two \
+         writes; late, slow: blocks not done in time because the thread woke late, or the work ran slow",
+        width,
+        2,
+    ));
+    text.push_str("\n\n");
     for least in &buffers.least {
         let _ = writeln!(text, "{}", wrap(&sentence(least), width, 2));
     }
