@@ -130,7 +130,7 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let number = |at: usize, usual: u64| words.get(at).map_or(usual, |word| word.parse().unwrap());
     let (periods, empty, frames) = (number(1, 100_000), number(2, 100), number(3, 16));
-    assert!(frames > 0 && RING as u64 % frames == 0, "frames that divide {RING}");
+    assert!(frames > 0 && (RING as u64).is_multiple_of(frames), "frames that divide {RING}");
     let board = Arc::new(Board::new());
     let mut card = Card::new(board.clone(), (periods, empty, frames));
     let mut samples = vec![0.0f32; frames as usize * CHANNELS];
