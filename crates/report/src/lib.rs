@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod buffers;
+mod campaign;
 pub mod causes;
 mod changes;
 pub mod check;
@@ -14,6 +15,7 @@ pub mod example;
 pub mod foreign;
 mod html;
 mod judge;
+mod markdown;
 mod predict;
 pub mod stats;
 pub mod svg;
@@ -23,11 +25,13 @@ mod trip;
 pub mod words;
 
 pub use buffers::{at_most_an_hour, buffers_page, buffers_text, judge_buffers, least_safe};
+pub use campaign::{campaign_markdown, campaign_progress, campaign_text, campaigned};
 pub use causes::explain;
 pub use changes::changes;
 pub use compare::{compare_runs, compared_junit, compared_tap, compared_text};
-pub use html::{PAGE_MARK, proof_page, runs_page};
+pub use html::{PAGE_MARK, campaign_page, proof_page, runs_page};
 pub use judge::{Judgement, judge_proof, judge_run};
+pub use markdown::{proof_markdown, runs_markdown};
 pub use predict::{Ask, predict, prediction_text};
 pub use text::{Column, Table, explained_text, findings_text, proof_text, run_text, wrap};
 pub use trend::{changes_over_time, history_text};

@@ -21,6 +21,8 @@ pub mod boot;
 #[cfg(feature = "std")]
 pub mod buffers;
 #[cfg(feature = "std")]
+pub mod campaign;
+#[cfg(feature = "std")]
 pub mod chain;
 #[cfg(feature = "std")]
 pub mod check;

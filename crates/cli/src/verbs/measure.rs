@@ -170,7 +170,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Adds what the report sees in the run to what the probe knows, each kind once.
-fn judge(run: &mut Run) {
+pub fn judge(run: &mut Run) {
     for finding in quiet_report::judge_run(run) {
         if !run.findings.iter().any(|known| known.id == finding.id) {
             run.findings.push(finding);

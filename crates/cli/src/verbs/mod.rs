@@ -3,6 +3,7 @@
 pub mod apply;
 pub mod bench;
 pub mod buffers;
+pub mod campaign;
 pub mod check;
 pub mod compare;
 pub mod confirm;
@@ -30,5 +31,6 @@ pub mod stress;
 pub mod strip;
 pub mod trials;
 pub mod unpersist;
+pub mod ward;
 pub mod watch;
 pub mod worker;

@@ -3,7 +3,7 @@
 use super::{
     plan::Wish,
     play::{HostName, ModeName, On},
-    prove::Ward,
+    ward::Ward,
 };
 use crate::{face, keep};
 use anyhow::bail;
