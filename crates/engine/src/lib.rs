@@ -20,6 +20,7 @@ mod shelf;
 mod stages;
 mod status;
 mod strips;
+pub mod trial;
 pub mod trip;
 
 pub use admit::admit;

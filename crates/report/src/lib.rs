@@ -5,6 +5,7 @@
 //! [`quiet_types::Finding`]s and the same [`quiet_types::proof::Figure`]s.
 #![forbid(unsafe_code)]
 
+mod buffers;
 mod campaign;
 pub mod causes;
 mod changes;
@@ -23,6 +24,7 @@ mod trend;
 mod trip;
 pub mod words;
 
+pub use buffers::{at_most_an_hour, buffers_page, buffers_text, judge_buffers, least_safe};
 pub use campaign::{campaign_markdown, campaign_progress, campaign_text, campaigned};
 pub use causes::explain;
 pub use changes::changes;

@@ -26,8 +26,11 @@ pub struct Board {
     pub empty: AtomicU64,
     /// Times that the device ran over or under.
     pub xruns: AtomicU64,
-    /// Periods whose sound came too late to be heard.
+    /// Periods whose sound was lost.
     pub missed: AtomicU64,
+    /// Blocks that were processed and came too late to be heard: they are among [`Board::blocks`]
+    /// and among [`Board::missed`].
+    pub late: AtomicU64,
     /// Events that did not fit into their ring.
     pub dropped: AtomicU64,
     /// Longest processing of one block, ns.
@@ -65,6 +68,7 @@ impl Board {
             empty: AtomicU64::new(0),
             xruns: AtomicU64::new(0),
             missed: AtomicU64::new(0),
+            late: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             worst: AtomicU64::new(0),
             worst_at: AtomicU64::new(0),

@@ -26,7 +26,7 @@ pub struct Xrun {
     pub capture: bool,
     /// Whether there was nothing to play.
     pub playback: bool,
-    /// Periods whose sound came too late, where the device can tell; else 1.
+    /// Periods whose sound is lost, where the device can tell; else 1.
     pub missed: u32,
 }
 
@@ -48,6 +48,11 @@ pub trait Duplex {
 
     /// Hands over the period to be played; called after [`Duplex::read`].
     fn write(&mut self, samples: &[f32]);
+
+    /// Whether the period handed over last came too late to be heard, where the device can tell.
+    fn late(&self) -> bool {
+        false
+    }
 
     /// Puts both directions in order after an xrun: playback and capture are as far apart as when
     /// the device was started, so no latency is added. `false` where that fails.
@@ -283,6 +288,9 @@ pub fn duplex<C: Clock, B: Deref<Target = Board>>(
                 device.read(samples);
                 cycle.run(process, samples, told);
                 device.write(samples);
+                if device.late() {
+                    add(&cycle.board.late, 1);
+                }
                 most(&cycle.board.waiting, waiting.into());
                 add(&cycle.board.empty, empty);
                 empty = 0;

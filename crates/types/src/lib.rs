@@ -19,6 +19,8 @@ pub mod bench;
 #[cfg(feature = "std")]
 pub mod boot;
 #[cfg(feature = "std")]
+pub mod buffers;
+#[cfg(feature = "std")]
 pub mod campaign;
 #[cfg(feature = "std")]
 pub mod chain;

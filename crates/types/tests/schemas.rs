@@ -123,3 +123,8 @@ fn the_committed_bench_schema_is_that_of_the_type() {
 fn the_committed_roundtrip_schema_is_that_of_the_type() {
     check::<quiet_types::trip::RoundTrip>("roundtrip");
 }
+
+#[test]
+fn the_committed_buffers_schema_is_that_of_the_type() {
+    check::<quiet_types::buffers::Buffers>("buffers");
+}

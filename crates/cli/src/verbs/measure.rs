@@ -24,6 +24,7 @@ Examples:
   quietcores measure wakeup --cpus 1 --policy fifo --priority 90 --interval 200us --for 5s
   quietcores measure wakeup --cpus 1 --stress kernel --stress-cpus 0 --json
   quietcores measure gap --cpus 1 --for 5s --explain
+  quietcores measure buffers --host null --periods 16,32,64 --stress none,kernel --cpu 1
   quietcores measure roundtrip --device hw:USB --rate 96000 --period 16 --cycles 10")]
 pub struct Args {
     #[command(subcommand)]
@@ -45,6 +46,8 @@ enum Which {
         #[command(flatten)]
         common: Common,
     },
+    /// Which buffers hold: periods x rings x stresses, asleep or never, shared or shielded
+    Buffers(super::trials::Args),
     /// From playback to capture by sound, in frames and ms
     Roundtrip(super::roundtrip::Args),
 }
@@ -136,6 +139,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (probe, common) = match args.probe {
         Which::Wakeup { interval, common } => (Probe::Wakeup { interval }, common),
         Which::Gap { common } => (Probe::Gap, common),
+        Which::Buffers(args) => return super::trials::run(args),
         Which::Roundtrip(args) => return super::roundtrip::run(args),
     };
     let request = request(probe, &common)?;
@@ -220,10 +224,14 @@ pub fn door(cpus: &CpuSet, state: &Path) -> anyhow::Result<Option<Entry>> {
 
 /// CPU 0 does most of the kernel's own work: the last one is the likelier choice.
 fn last_online() -> anyhow::Result<CpuSet> {
+    Ok(online()?.iter().last().into_iter().collect())
+}
+
+/// CPUs that run now.
+pub fn online() -> anyhow::Result<CpuSet> {
     let path = "/sys/devices/system/cpu/online";
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
-    let online: CpuSet = text.parse().with_context(|| format!("cannot understand {path}"))?;
-    Ok(online.iter().last().into_iter().collect())
+    text.parse().with_context(|| format!("cannot understand {path}"))
 }
 
 fn write(run: &Run, path: &PathBuf) -> anyhow::Result<()> {

@@ -29,6 +29,7 @@ pub mod runs;
 pub mod status;
 pub mod stress;
 pub mod strip;
+pub mod trials;
 pub mod unpersist;
 pub mod ward;
 pub mod watch;

@@ -144,6 +144,16 @@ pub enum ModeName {
     Sleep,
 }
 
+impl ModeName {
+    /// As the engine takes it.
+    pub fn wait(self) -> Wait {
+        match self {
+            ModeName::NeverSleep => Wait::NeverSleep,
+            ModeName::Sleep => Wait::Sleep,
+        }
+    }
+}
+
 impl On {
     /// As the engine takes it; the shield that is up is looked for.
     pub fn setup(&self) -> anyhow::Result<Setup> {
@@ -181,10 +191,7 @@ impl On {
             outputs: self.channels,
             wish: Wish {
                 cpu: self.cpu.map(CpuId),
-                mode: self.mode.map(|mode| match mode {
-                    ModeName::NeverSleep => Wait::NeverSleep,
-                    ModeName::Sleep => Wait::Sleep,
-                }),
+                mode: self.mode.map(ModeName::wait),
                 priority: self.priority,
                 shield,
             },

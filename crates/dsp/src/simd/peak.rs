@@ -59,14 +59,14 @@ fn spin<L: Lanes>(l: L, rounds: u32) -> (f32, u64) {
     let mut sums = [l.splat(1.0); CHAINS];
     let (a, b) = (l.splat(black_box(0.999_9)), l.splat(black_box(1e-4)));
     for _ in 0..rounds {
-        for n in 0..CHAINS {
-            sums[n] = l.fma(sums[n], a, b);
+        for sum in &mut sums {
+            *sum = l.fma(*sum, a, b);
         }
     }
     let mut out = [[0.0f32; 16]; CHAINS];
-    for n in 0..CHAINS {
+    for (row, &sum) in out.iter_mut().zip(&sums) {
         // SAFETY: there is room for the widest vector.
-        unsafe { l.store(out[n].as_mut_ptr(), sums[n]) };
+        unsafe { l.store(row.as_mut_ptr(), sum) };
     }
     (out.iter().flatten().sum(), u64::from(rounds) * (CHAINS * L::WIDTH) as u64)
 }

@@ -3,7 +3,8 @@
 //! It runs on the processor's clock: frame n plays at n frames after the start. Captured period k
 //! is there at (k + 1) periods; its sound must have been written when the playback ring, full at
 //! the start, has run empty: at k periods and one buffer. What comes later is an xrun, also when
-//! the look at the pointers came in time and only the processing was too long.
+//! the look at the pointers came in time and only the processing was too long. Every period of the
+//! card is either one that was processed in time or one that is counted as missed.
 //!
 //! A cable may lead from its output to its input: what plays at frame n is heard at n + delay.
 
@@ -98,6 +99,8 @@ pub struct Null {
     deadline: u64,
     /// A write came after its deadline.
     late: bool,
+    /// After an xrun: the first frame that is taken again.
+    to: u64,
     line: Option<Line>,
     frames: usize,
 }
@@ -122,6 +125,7 @@ impl Null {
             due: 0,
             deadline: 0,
             late: false,
+            to: 0,
             line: cable.map(|cable| Line::new(cable, buffer)),
             frames: period as usize,
         }
@@ -142,10 +146,13 @@ impl Null {
         self.deadline = self.ticks_at(self.read + self.buffer);
     }
 
-    fn xrun(&self, now: u64) -> Look {
-        // The period of this deadline, and every one whose deadline passed since.
-        let beyond = self.frame_at(now).saturating_sub(self.read + self.buffer);
-        let missed = beyond / self.period + 1;
+    fn xrun(&mut self, now: u64) -> Look {
+        // The card runs on; the period in progress is the next to be taken. What lies before it is
+        // lost: periods that were not processed in time, and those whose deadline was still to come
+        // but whose place in the ring is silence now.
+        let now = self.frame_at(now);
+        self.to = now - now % self.period;
+        let missed = (self.to - self.read) / self.period;
         let missed = u32::try_from(missed).unwrap_or(u32::MAX);
         Look::Xrun(Xrun { capture: true, playback: true, missed })
     }
@@ -201,11 +208,14 @@ impl Duplex for Null {
         self.aim();
     }
 
+    fn late(&self) -> bool {
+        self.late
+    }
+
     fn resync(&mut self) -> bool {
-        // The card runs on; the period in progress is the next to be taken, and the playback ring
-        // is full of silence again: as far apart as at the start.
-        let now = self.frame_at(self.clock.ticks());
-        let to = now - now % self.period;
+        // The playback ring is full of silence again: as far apart as at the start. Whoever is held
+        // up between the look and this finds the next xrun.
+        let to = self.to;
         if let Some(line) = &mut self.line {
             let all = (line.ring.len() as u64).min(to - self.read);
             for frame in to + self.buffer - all..to + self.buffer {

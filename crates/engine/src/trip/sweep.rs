@@ -55,12 +55,10 @@ pub(super) fn find(sound: &Sound, came: &[f32], sent: usize, drift: f64) -> Opti
     spectrum[0].im = 0.0;
     spectrum[length / 2].im = 0.0;
     inverse.process(&mut spectrum, &mut echo).ok()?;
+    // Over all of it: the foot of an echo that comes too late is no echo.
+    let (at, peak) =
+        echo.iter().enumerate().map(|(at, x)| (at, x.abs())).max_by(|a, b| a.1.total_cmp(&b.1))?;
     let within = &echo[..sound.longest + OWN];
-    let (at, peak) = within
-        .iter()
-        .enumerate()
-        .map(|(at, x)| (at, x.abs()))
-        .max_by(|a, b| a.1.total_cmp(&b.1))?;
     let rest: Vec<f64> = within
         .iter()
         .enumerate()
@@ -68,7 +66,7 @@ pub(super) fn find(sound: &Sound, came: &[f32], sent: usize, drift: f64) -> Opti
         .map(|(_, x)| x * x)
         .collect();
     let rest = (rest.iter().sum::<f64>() / rest.len().max(1) as f64).sqrt();
-    if peak <= ABOVE * rest || peak < 1e-9 {
+    if at >= within.len() || peak <= ABOVE * rest || peak < 1e-9 {
         return None;
     }
     let inverted = echo[at] < 0.0;

@@ -14,6 +14,7 @@ use crate::{judge::throughput, text, words};
 pub use campaign::campaign_page;
 use charts::Series;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+pub(crate) use parts::{data, findings, host};
 use quiet_types::{
     Histogram, Proof, Run,
     proof::Setting,
@@ -46,14 +47,14 @@ pub fn proof_page(proof: &Proof) -> String {
         (sections::distributions(&wakeups(proof), proof.spec.threshold))
         (sections::pairs(proof))
         (stolen(proof))
-        (parts::findings(&proof.findings))
+        (findings(&proof.findings))
         (parts::applied(proof))
         (parts::stress(&throughput(proof, Setting::Shared), &throughput(proof, other), other))
         (parts::arms(proof))
         (parts::machine(&proof.machine, &proof.host))
         @if let Some(arm) = proof.arms.first() { (parts::state(&arm.wakeup)) }
         (parts::commands(&proof.commands))
-        (parts::data(&proof.id))
+        (data(&proof.id))
     };
     let json = serde_json::to_string(proof).unwrap_or_default();
     page(&format!("{}: {}", capital(&word), proof.question), &proof.host.program, &body, &json)
@@ -97,11 +98,11 @@ pub fn runs_page(runs: &[Run]) -> String {
             }
         }
         @if let Some(run) = first {
-            (parts::host(&run.host))
+            (host(&run.host))
             (parts::clock(run))
             (parts::state(run))
         }
-        (parts::data(first.map_or("", |run| &run.id)))
+        (data(first.map_or("", |run| &run.id)))
     };
     let json = match runs {
         [one] => serde_json::to_string(one),
@@ -111,7 +112,7 @@ pub fn runs_page(runs: &[Run]) -> String {
     page(&title, program, &body, &json.unwrap_or_default())
 }
 
-fn page(title: &str, program: &str, body: &Markup, json: &str) -> String {
+pub(crate) fn page(title: &str, program: &str, body: &Markup, json: &str) -> String {
     html! {
         (DOCTYPE)
         html lang="en" {

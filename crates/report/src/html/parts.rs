@@ -11,7 +11,7 @@ use quiet_types::{
 };
 use std::collections::BTreeMap;
 
-pub(super) fn findings(findings: &[Finding]) -> Markup {
+pub(crate) fn findings(findings: &[Finding]) -> Markup {
     html! {
         @if !findings.is_empty() {
             h2 { "Findings" }
@@ -215,7 +215,7 @@ pub(super) fn machine(machine: &Machine, host: &Host) -> Markup {
     }
 }
 
-pub(super) fn host(host: &Host) -> Markup {
+pub(crate) fn host(host: &Host) -> Markup {
     html! {
         h2 { "The machine" }
         dl.facts {
@@ -295,7 +295,7 @@ pub(super) fn commands(commands: &[String]) -> Markup {
     }
 }
 
-pub(super) fn data(id: &str) -> Markup {
+pub(crate) fn data(id: &str) -> Markup {
     html! {
         h2 { "The data" }
         p {

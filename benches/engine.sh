@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# benches/engine.sh [CPU [SECONDS [ROUNDS]]]: the engine on the card that does not exist, kept in benches/runs with the
+# machine beside it. Root, a release build, and an otherwise idle machine; stress-ng and valgrind.
+#
+# 1. Lost periods at 16 frames x 2 and 96 kHz, and at smaller buffers: asleep and never, shared and shielded, under the `kernel` stress
+#    and without, all cells in turn, ROUNDS times; medians over the rounds and their ratios.
+# 2. Who took the time: `explain` inside a shield, under the same stress.
+# 3. The loop's own cost, in instructions: a look that finds nothing, and a period, against plain copy loops.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "$0")")/.."
+cpu=${1:-1} seconds=${2:-10} rounds=${3:-7}
+cargo build --quiet --release -p quietcores
+cargo bench --quiet -p quiet-engine --bench duplex --no-run
+program=${QUIETCORES:-target/release/quietcores}
+loop=$(ls -t target/release/deps/duplex-* | grep -v '\.d$' | head -1)
+out=benches/runs/$(date +%F)-engine
+kept=$(mktemp -d)
+trap 'rm -rf "$kept"' EXIT
+
+table() { # NAME ARGUMENT...: measures, and keeps the table as JSON
+  local name=$1; shift
+  "$program" measure buffers --host null --cpu "$cpu" --modes sleep,never-sleep --shield --stress none,kernel \
+    --for "${seconds}s" --rounds "$rounds" --store "$kept" --json "$@" > "$out-$name.json" 2> "$kept/said" || [ $? -eq 1 ] || { cat "$kept/said"; exit 2; }
+}
+
+medians() { # NAME
+  python3 - "$out-$1.json" <<'PY'
+import json, statistics, sys
+table = json.load(open(sys.argv[1]))
+per_minute = lambda trial: trial["missed"] / (trial["lasted"] / 60e9)
+cells = {}
+print(f'{"buffer":>8} {"load":>5} {"stress":<8}{"setting":<10}{"mode":<12}{"policy":<15}{"missed/min":>11} {"each round":<48} xruns  steal ms')
+for cell in table["cells"]:
+    of = [per_minute(t) for t in cell["trials"]]
+    if not of:
+        print("refused:", cell["refused"])
+        continue
+    key = (cell["period"], cell["buffer"], cell["stress"], cell["setting"], cell["mode"])
+    cells[key] = of
+    steal = sum(t["steal"] or 0 for t in cell["trials"]) / 1e6
+    size = f'{cell["period"]} x {cell["buffer"] // cell["period"]}'
+    each = " ".join(f"{x:.0f}" for x in of)
+    print(f'{size:>8} {table["load"]:>5.0%} {cell["stress"]:<8}{cell["setting"]:<10}{cell["mode"]:<12}{cell["trials"][0]["policy"]:<15}'
+          f'{statistics.median(of):>11.0f} {each:<48} {sum(t["xruns"] for t in cell["trials"]):>5} {steal:>9.0f}')
+# Half a lost period in a round is what a round cannot tell from none.
+half = 0.5 / (table["cells"][0]["trials"][0]["lasted"] / 60e9)
+def ratio(a, b):
+    pairs = [(x + half) / (y + half) for x, y in zip(cells[a], cells[b])]
+    wins = sum(x < y for x, y in zip(cells[b], cells[a]))
+    return f"x{statistics.median(pairs):.3g} (median of {len(pairs)} rounds; the second lost less in {wins})"
+for period, buffer, stress in sorted({k[:3] for k in cells}):
+    at = lambda setting, mode: (period, buffer, stress, setting, mode)
+    if not all(at(s, m) in cells for s in ("shared", "shielded") for m in ("sleep", "never-sleep")):
+        continue
+    print(f"{period} x {buffer // period}, stress {stress}: lost periods of the first to the second, round by round")
+    for name, a, b in [
+        ("shared, sleep : shielded, never-sleep", at("shared", "sleep"), at("shielded", "never-sleep")),
+        ("shared, never-sleep : shielded, never-sleep", at("shared", "never-sleep"), at("shielded", "never-sleep")),
+        ("shared, sleep : shielded, sleep", at("shared", "sleep"), at("shielded", "sleep")),
+        ("shielded, sleep : shielded, never-sleep", at("shielded", "sleep"), at("shielded", "never-sleep")),
+    ]:
+        print(f"  {name:<46} {ratio(a, b)}")
+PY
+}
+
+instructions() { # KIND PERIODS EMPTY FRAMES
+  valgrind --tool=none --log-file="$kept/none" true 2> "$kept/none.err" || true
+  valgrind --tool=callgrind --callgrind-out-file="$kept/callgrind" "$loop" "$@" 2>&1 > "$kept/ns" |
+    sed -n 's/.*Collected : //p'
+}
+
+cost() {
+  for frames in 16 64; do
+    for kind in copy convert ours; do
+      # Two lengths each: what is done once falls out.
+      a=$(instructions $kind 2000 0 $frames) b=$(instructions $kind 4000 0 $frames)
+      c=$(instructions $kind 2000 100 $frames) d=$(instructions $kind 4000 100 $frames)
+      awk -v kind=$kind -v frames=$frames -v a=$a -v b=$b -v c=$c -v d=$d 'BEGIN {
+        period = (b - a) / 2000; look = ((d - c) - (b - a)) / 2000 / 100
+        printf "%s %s %.2f %.1f\n", kind, frames, look, period }'
+    done
+  done | awk '{ look[$1, $2] = $3; period[$1, $2] = $4 }
+    END { for (f = 16; f <= 64; f += 48) {
+      printf "%d frames: instructions a look: copy %.1f, ours %.1f (x%.2f); a period: copy %.0f, convert %.0f, ours %.0f (x%.2f of convert)\n", f,
+        look["copy", f], look["ours", f], look["ours", f] / look["copy", f],
+        period["copy", f], period["convert", f], period["ours", f], period["ours", f] / period["convert", f]
+      # A period of 16 frames at 96 kHz is some 166 us, most of it empty looks.
+      looks = 4000 * f / 16
+      printf "  with %d looks a period, as in 16 frames at 96 kHz of some 40 ns a look: ours x%.3f of copy\n", looks,
+        (period["ours", f] + looks * look["ours", f]) / (period["copy", f] + looks * look["copy", f]) } }'
+}
+
+{
+  echo "# benches/engine.sh $cpu $seconds $rounds"
+  grep -m1 '^model name' /proc/cpuinfo || true
+  echo "$(uname -srm), $(nproc) CPUs, up $(cut -d. -f1 /proc/uptime) s, load $(cut -d' ' -f1-3 /proc/loadavg)"
+  echo "sched_rt_runtime_us $(cat /proc/sys/kernel/sched_rt_runtime_us); null host, CPU $cpu, $seconds s a cell and round"
+  echo
+  echo "## 96 kHz, work of 10 % of a period"
+  table light --rate 96000 --periods 16 --counts 2 --dsp-load 10%; medians light
+  echo
+  echo "## 96 kHz, work of 80 % of a period, as latencytest had it"
+  table heavy --rate 96000 --periods 16 --counts 2 --dsp-load 80%; medians heavy
+  echo
+  echo "## 192 kHz, 4 frames x 2: 21 us a period, work of 30 %"
+  table small --rate 192000 --periods 4 --counts 2 --dsp-load 30%; medians small
+  echo
+  echo "## Who took the time from a spinning thread in a shield, under the kernel stress"
+  "$program" apply --cpus "$cpu" --never-sleep --yes --state "$kept/state" > "$kept/said" 2>&1
+  "$program" explain --cpus "$cpu" --for 10s --stress kernel --state "$kept/state" 2>&1 | head -60 || true
+  "$program" revert --state "$kept/state" > "$kept/said" 2>&1
+  echo
+  echo "## The loop's own cost"
+  cost
+} | tee "$out.txt"
