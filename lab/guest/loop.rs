@@ -1,10 +1,10 @@
 //! Sound whose every frame tells its own number, and what became of it on its way through a loop.
 //!
 //!     loop make FORMAT CHANNELS FRAMES FILE     raw frames for aplay
-//!     loop check FORMAT CHANNELS FILE           what arecord heard: runs of sound with one delay each
+//!     loop check FORMAT CHANNELS PLAYED.json FILE   what arecord heard of the engine that says so of itself
 //!     loop same RENDERED.wav FILE               whether S32_LE x 2 that was heard is the rendered file, sample by sample
 //!     loop say SOCKET LINE                      one line to a Unix socket, and its answer
-//!     loop stop PID MILLISECONDS                SIGSTOP, so long, SIGCONT; prints how long it was
+//!     loop stop PID MILLISECONDS                SIGSTOP, so long, SIGCONT; prints how long it was, at least and at most
 use std::{
     env, fs,
     io::{BufRead, BufReader, Read, Write},
@@ -71,45 +71,82 @@ fn make(format: &str, channels: usize, frames: u64, path: &str) {
     fs::write(path, all).unwrap_or_else(|e| fail(&format!("{path}: {e}")));
 }
 
-/// Prints each run of sound with its delay, and a line that sums up.
-fn check(format: &str, channels: usize, path: &str) {
+/// Numbers under a key of JSON.
+fn numbers<'a>(json: &'a str, key: &'a str) -> impl Iterator<Item = u64> + 'a {
+    json.match_indices(key).filter_map(move |(at, _)| {
+        let rest = json[at + key.len()..].trim_start().strip_prefix(':')?.trim_start();
+        rest[..rest.find(|c: char| !c.is_ascii_digit())?].parse().ok()
+    })
+}
+
+/// A stretch of sound between two silences: where it is, its delay, and how many frames of it tell of no frame or of another
+/// delay, beside those at its end.
+struct Stretch {
+    begin: usize,
+    end: usize,
+    delay: Option<i64>,
+    wrong: usize,
+}
+
+/// Prints the stretches of sound and a line that sums up.
+///
+/// An xrun is followed by a whole ring of silence. Before it, the card plays what still lies in its ring until the kernel
+/// notices, and a frame may be half written: the last ring's worth of frames before a gap is not looked at.
+/// An xrun that comes before sound is back makes the gap longer by a ring at least, so the gaps tell how many there can be.
+fn check(format: &str, channels: usize, played: &str, path: &str) {
     let (bytes, bits) = shape(format);
-    let numbers = (1i64 << (bits - 3)) - 1;
+    let wrap = (1i64 << (bits - 3)) - 1;
     let heard = fs::read(path).unwrap_or_else(|e| fail(&format!("{path}: {e}")));
-    let (mut sound, mut broken, mut first_broken) = (0u64, 0u64, None);
-    // Where it began, how long it is, its delay.
-    let mut runs: Vec<(u64, u64, i64)> = Vec::new();
-    let mut frames = 0;
-    for (at, frame) in heard.chunks_exact(bytes * channels).enumerate() {
-        frames = at as u64 + 1;
-        let samples: Vec<_> = frame.chunks_exact(bytes).map(|s| decode(s, format)).collect();
-        if samples.iter().all(|s| *s == Some(0)) {
-            continue;
-        }
-        let number = samples[0].map(|s| i64::from(s & numbers as i32) - 1).unwrap_or(-1);
-        let right = (0..channels).all(|c| samples[c] == Some(code(number.max(0) as u64, c, bits)));
-        if number < 0 || !right {
-            broken += 1;
-            first_broken = first_broken.or(Some((at, frame.to_vec())));
-            continue;
-        }
-        sound += 1;
-        let delay = (at as i64 - number).rem_euclid(numbers);
-        match runs.last_mut() {
-            Some((began, length, same)) if *same == delay && *began + *length == at as u64 => *length += 1,
-            _ => runs.push((at as u64, 1, delay)),
+    let json = fs::read_to_string(played).unwrap_or_else(|e| fail(&format!("{played}: {e}")));
+    let key = |name: &'static str| numbers(&json, name).next().unwrap_or_else(|| fail(&format!("{played}: no {name}")));
+    let ring = key("\"buffer\"") as usize;
+    let frames: Vec<_> = heard.chunks_exact(bytes * channels).collect();
+    let silent = |frame: &[u8]| frame.iter().all(|byte| *byte == 0);
+    let mut stretches: Vec<Stretch> = Vec::new();
+    for (at, _) in frames.iter().enumerate().filter(|(_, frame)| !silent(frame)) {
+        match stretches.last_mut() {
+            // What aloop has of a jiffy may be missing from the silence.
+            Some(last) if at - last.end < ring * 3 / 4 => last.end = at + 1,
+            _ => stretches.push(Stretch { begin: at, end: at + 1, delay: None, wrong: 0 }),
         }
     }
-    for (at, length, delay) in &runs {
-        println!("run at {at} frames {length} delay {delay}");
+    let mut sound = 0;
+    for stretch in &mut stretches {
+        let ragged = (stretch.end - stretch.begin).saturating_sub(ring + 256);
+        for (at, frame) in frames.iter().enumerate().skip(stretch.begin).take(ragged) {
+            let samples: Vec<_> = frame.chunks_exact(bytes).map(|s| decode(s, format)).collect();
+            let number = samples[0].map_or(-1, |s| i64::from(s) & wrap) - 1;
+            let right = number >= 0 && (0..channels).all(|c| samples[c] == Some(code(number as u64, c, bits)));
+            let delay = (at as i64 - number).rem_euclid(wrap);
+            if right && *stretch.delay.get_or_insert(delay) == delay {
+                sound += 1;
+            } else {
+                if stretch.wrong == 0 {
+                    println!("wrong first at {at}: {frame:02x?}, delay {delay}");
+                }
+                stretch.wrong += 1;
+            }
+        }
     }
-    if let Some((at, frame)) = first_broken {
-        println!("broken first at {at}: {frame:02x?}");
+    for Stretch { begin, end, delay, wrong } in &stretches {
+        println!("sound from {begin} to {end}, delay {delay:?}, wrong {wrong}");
     }
-    let mut delays: Vec<_> = runs.iter().map(|run| run.2).collect();
+    let gaps: Vec<usize> = stretches.windows(2).map(|pair| pair[1].begin - pair[0].end).collect();
+    let mut delays: Vec<_> = stretches.iter().filter_map(|s| s.delay).collect();
     delays.sort_unstable();
-    delays.dedup();
-    println!("frames={frames} sound={sound} broken={broken} runs={} delays={}", runs.len(), delays.len());
+    // Xruns before anything can be heard, or so late that nothing is any more, leave no gap.
+    let (edge, lasted) = (2 * ring as u64 * 1_000_000_000 / key("\"rate\""), key("\"lasted\""));
+    let inside = numbers(&json, "\"at\"").filter(|at| *at > edge && *at + edge < lasted).count();
+    println!(
+        "sound={sound} wrong={} gaps={} could={} xruns={} inside={inside} missed={} silent={} apart={}",
+        stretches.iter().map(|s| s.wrong).sum::<usize>(),
+        gaps.len(),
+        gaps.iter().map(|gap| (gap + ring / 4) / ring).sum::<usize>(),
+        numbers(&json, "\"xruns\"").next().unwrap_or(0),
+        key("\"missed\""),
+        gaps.iter().sum::<usize>(),
+        delays.last().zip(delays.first()).map_or(-1, |(most, least)| most - least)
+    );
 }
 
 /// The samples of a WAV file of 32-bit floats.
@@ -137,7 +174,7 @@ fn main() {
     let number = |text: &str| text.parse::<u64>().unwrap_or_else(|_| fail(&format!("{text} is no number")));
     match words[..] {
         ["make", format, channels, frames, path] => make(format, number(channels) as usize, number(frames), path),
-        ["check", format, channels, path] => check(format, number(channels) as usize, path),
+        ["check", format, channels, played, path] => check(format, number(channels) as usize, played, path),
         ["same", rendered, heard] => same(rendered, heard),
         ["say", socket, line] => {
             let mut to = UnixStream::connect(socket).unwrap_or_else(|e| fail(&format!("{socket}: {e}")));
@@ -150,11 +187,13 @@ fn main() {
             let send = |signal: &str| Command::new("kill").args([signal, pid]).status().is_ok_and(|s| s.success());
             let began = Instant::now();
             let stopped = send("-STOP");
+            let surely = Instant::now();
             thread::sleep(Duration::from_millis(number(length)));
+            let least = surely.elapsed().as_micros();
             if !(send("-CONT") && stopped) {
                 fail(&format!("cannot stop {pid}"));
             }
-            println!("stopped_us={}", began.elapsed().as_micros());
+            println!("least={least} most={}", began.elapsed().as_micros());
         }
         _ => fail("make, check, same, say or stop"),
     }

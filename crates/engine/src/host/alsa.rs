@@ -61,8 +61,8 @@ struct Pair {
     /// Captured frames that waited at the last look, and when there came more, ns.
     waiting: Frames,
     arrived: u64,
-    /// When a period was written last, ns, and how long one lasts.
-    wrote: u64,
+    /// When a period was seen to be due last, ns, and how long one lasts.
+    due: u64,
     period_ns: u64,
     /// Looks in vain since the state of the card was looked at.
     idle: u32,
@@ -90,6 +90,11 @@ mod libc_errno {
 fn said(e: &alsa::Error) -> String {
     let text = std::io::Error::from_raw_os_error(e.errno()).to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+/// The library prints on its own accord; what matters comes as errors.
+fn hush() {
+    let _ = alsa::Output::local_error_handler();
 }
 
 impl Alsa {
@@ -122,6 +127,7 @@ impl Alsa {
 
 impl Pair {
     fn open(names: &Names, setup: &Setup) -> Result<Pair> {
+        hush();
         let playback = Half::open(&names.playback, Direction::Playback, setup, setup.outputs)?;
         // The second half follows the first: one period, one ring.
         let follow = Setup { period: playback.period, buffer: playback.buffer, ..setup.clone() };
@@ -156,7 +162,7 @@ impl Pair {
             started: false,
             waiting: 0,
             arrived: 0,
-            wrote: 0,
+            due: 0,
             period_ns: period_ns.max(1),
             idle: 0,
         })
@@ -203,7 +209,7 @@ impl Pair {
         if playback.state() != State::Running {
             playback.start()?;
         }
-        (self.dry, self.started, self.wrote) = (false, true, monotonic());
+        (self.dry, self.started, self.due) = (false, true, monotonic());
         Ok(())
     }
 
@@ -228,13 +234,18 @@ impl Pair {
                 (self.waiting, self.arrived) = (captured, monotonic());
             }
             if free >= period {
-                return Look::Due(free as u32);
+                return self.comes(free);
             }
         } else if free >= period && captured >= period {
-            return Look::Due(captured as u32);
+            return self.comes(captured);
         }
         self.idle += 1;
         if self.idle < LOOKS { Look::Empty } else { self.well() }
+    }
+
+    fn comes(&mut self, waiting: Frames) -> Look {
+        (self.due, self.idle) = (monotonic(), 0);
+        Look::Due(waiting as u32)
     }
 
     /// Nothing is due: whether that is as it should be.
@@ -253,9 +264,10 @@ impl Pair {
         Look::Empty
     }
 
-    /// Periods whose turn has passed since the last one that was written.
+    /// Periods whose turn has passed since the last one that came: a pause while it was processed
+    /// counts as well.
     fn missed(&self) -> u32 {
-        let since = monotonic().saturating_sub(self.wrote) / self.period_ns;
+        let since = monotonic().saturating_sub(self.due) / self.period_ns;
         u32::try_from(since.max(1)).unwrap_or(u32::MAX)
     }
 
@@ -328,7 +340,6 @@ impl Pair {
             let place = (outputs, period, done);
             playback.format.put_together(bytes, playback.channels, samples, place);
         });
-        (self.wrote, self.idle) = (monotonic(), 0);
     }
 
     fn resync(&mut self) -> bool {

@@ -38,6 +38,7 @@ pub struct Abilities {
 
 /// Every device of every card.
 pub fn list() -> Vec<Listed> {
+    super::hush();
     let mut found = Vec::new();
     for card in card::Iter::new().flatten() {
         let Ok(ctl) = Ctl::new(&format!("hw:{}", card.get_index()), false) else { continue };
