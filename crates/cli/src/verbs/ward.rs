@@ -1,0 +1,95 @@
+//! Keeps the promise that whatever ends a measurement under a shield leaves the machine as it was.
+
+use crate::verbs::plan::{Wish, machine, make};
+use quiet_linux::{Root, System};
+use quiet_shield::Setup;
+use quiet_types::plan::Applied;
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
+};
+
+/// Puts shields up and takes them down. Dropped with one up, as by a panic, it takes it down.
+pub struct Ward<'a> {
+    kernel: &'a System,
+    wish: Wish,
+    /// The program that holds `/dev/cpu_dma_latency`.
+    holder: Option<PathBuf>,
+    state: &'a Path,
+    stop: &'a AtomicBool,
+    up: bool,
+}
+
+impl<'a> Ward<'a> {
+    pub fn new(kernel: &'a System, wish: Wish, state: &'a Path, stop: &'a AtomicBool) -> Ward<'a> {
+        Ward { kernel, wish, holder: std::env::current_exe().ok(), state, stop, up: false }
+    }
+
+    /// The shield that is wished, planned for the machine as it is at this moment.
+    pub fn raise(&mut self) -> anyhow::Result<Applied> {
+        let plan = make(&self.wish, &machine(&Root::system()?)?)?;
+        let setup = Setup {
+            state: self.state,
+            holder: self.holder.as_deref(),
+            interrupt: self.stop,
+            confirm: None,
+        };
+        let applied = quiet_shield::up(self.kernel, &plan, &setup)?;
+        self.up = true;
+        Ok(applied)
+    }
+
+    /// Puts the machine back; whether every value is as it was.
+    pub fn lower(&mut self) -> anyhow::Result<bool> {
+        if !self.up {
+            return Ok(true);
+        }
+        let reverted = quiet_shield::revert(self.kernel, self.state)?;
+        self.up = false;
+        Ok(reverted.is_none_or(|reverted| reverted.is_exact()))
+    }
+}
+
+impl Drop for Ward<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.lower() {
+            crate::face::error(
+                &error.context("cannot put the machine back; run `quietcores revert`"),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quiet_types::plan::Standing;
+
+    #[test]
+    fn a_panic_under_a_shield_puts_the_machine_back() {
+        if !crate::face::is_root() {
+            eprintln!("skipped: root is needed to put up a shield");
+            return;
+        }
+        let root = Root::system().unwrap();
+        let before = machine(&root).unwrap();
+        let Some(last) = before.online.iter().last().filter(|_| before.online.len() > 1) else {
+            eprintln!("skipped: one CPU cannot be shared out");
+            return;
+        };
+        let wish = Wish { cpus: Some([last].into_iter().collect()), ..Wish::default() };
+        let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
+        let state = dir.path().join("state");
+        let standing = || quiet_shield::status(&System, &state).unwrap().state;
+        let panicked = std::panic::catch_unwind(|| {
+            let mut ward = Ward::new(&System, wish, &state, &stop);
+            ward.holder = None; // The running program is the test here, not quietcores.
+            ward.raise().unwrap();
+            assert_eq!(standing(), Standing::Up);
+            panic!("in the middle of an arm");
+        });
+        assert!(panicked.is_err());
+        assert_eq!(standing(), Standing::None);
+        assert_eq!(quiet_report::changes(&before, &machine(&root).unwrap()), Vec::<String>::new());
+    }
+}
