@@ -13,7 +13,7 @@ use quiet_linux::{
     sys::{memory, sched},
 };
 use quiet_rt::{Board, Cycle, End, Mode, duplex};
-use quiet_types::{CpuSet, Frames, SampleRate, play::Hits};
+use quiet_types::{Frames, SampleRate, play::Hits};
 use std::{
     path::PathBuf,
     sync::{
@@ -241,7 +241,7 @@ impl Opened {
             period_ns: u64::from(self.period) * 1_000_000_000 / u64::from(self.rate.max(1)),
         };
         let facts = Sizes { rate: self.rate, period: self.period, buffer: self.buffer };
-        keep_off(self.decision.cpu.into_iter().collect());
+        place::keep_off(self.decision.cpu);
         let gone = Arc::new(AtomicU64::new(0));
         let ratio = Arc::new(AtomicU64::new(0));
         let (root, wish, decision) = (self.root, self.setup.wish, self.decision);
@@ -328,16 +328,6 @@ impl Place {
         let after = state::read(&self.root, &cpus);
         place::interrupts(self.decision.cpu, &placed.state, &after, &mut hits);
         hits
-    }
-}
-
-/// Threads of the program other than the playing one stay off its CPU, where they can.
-fn keep_off(cpus: CpuSet) {
-    if let Ok(allowed) = sched::affinity(0) {
-        let rest = allowed.difference(&cpus);
-        if !rest.is_empty() && rest != allowed {
-            let _ = sched::set_affinity(0, &rest);
-        }
     }
 }
 

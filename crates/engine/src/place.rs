@@ -290,6 +290,8 @@ pub(crate) fn settle(wish: &Wish, decision: &Decision, placed: &mut Placed) {
             refused("The thread is not inside the shield", &error, "Others may share its CPU.");
         }
     }
+    // A partition takes the whole process in, and gives every thread of it all of its CPUs.
+    keep_off(decision.cpu);
     if let Some(cpu) = decision.cpu
         && let Err(error) = sched::set_affinity(0, &CpuSet::from_iter([cpu]))
     {
@@ -321,6 +323,20 @@ pub(crate) fn settle(wish: &Wish, decision: &Decision, placed: &mut Placed) {
     placed.allowed = allowed;
     placed.scheduling = sched::scheduling(0).map_or(ordinary(), |s| s.0);
     placed.shielded = inside;
+}
+
+/// Keeps the threads of the program off the playing thread's CPU, where they can be elsewhere: one
+/// that never sleeps would leave them nothing, and nobody moves them away.
+pub(crate) fn keep_off(cpu: Option<CpuId>) {
+    let Some(cpu) = cpu else { return };
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    for thread in threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+        let Ok(allowed) = sched::affinity(thread) else { continue };
+        let rest = allowed.difference(&CpuSet::from_iter([cpu]));
+        if !rest.is_empty() && rest != allowed {
+            let _ = sched::set_affinity(thread, &rest);
+        }
+    }
 }
 
 /// An ordinary thread.

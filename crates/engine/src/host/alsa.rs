@@ -1,15 +1,19 @@
 //! Sound cards through ALSA: mapped memory, one card or two.
 
+mod half;
+mod list;
+
+pub use list::{Abilities, Listed, list};
+
 use super::{Again, Device, bridge::Bridge, format::Format};
 use crate::{Error, Result, engine::Setup};
 use alsa::{
-    Direction, PCM, ValueOr, card,
-    ctl::{Ctl, DeviceIter},
-    pcm::{Access, Format as AlsaFormat, Frames, HwParams, State},
+    Direction,
+    pcm::{Frames, State},
 };
+use half::Half;
 use quiet_linux::sys::clock::monotonic;
 use quiet_rt::{Duplex, Look, Xrun};
-use serde::Serialize;
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
@@ -24,43 +28,44 @@ pub struct Names {
     pub capture: Option<String>,
 }
 
-fn alsa_format(format: Format) -> AlsaFormat {
-    match format {
-        Format::S32 => AlsaFormat::S32LE,
-        Format::S24 => AlsaFormat::S24LE,
-        Format::S24Packed => AlsaFormat::S243LE,
-        Format::F32 => AlsaFormat::FloatLE,
-        Format::S16 => AlsaFormat::S16LE,
+impl Names {
+    fn capture(&self) -> &str {
+        self.capture.as_ref().unwrap_or(&self.playback)
     }
-}
-
-/// One direction.
-struct Half {
-    pcm: PCM,
-    format: Format,
-    channels: usize,
-    rate: u32,
-    period: u32,
-    buffer: u32,
 }
 
 /// A card that plays and captures, or two of them.
 pub struct Alsa {
     names: Names,
     setup: Setup,
+    /// None while the card is away: it can only go when nobody holds it.
+    pair: Option<Pair>,
+    sizes: (u32, u32, u32),
+    about: String,
+    ratio: Option<Arc<AtomicU64>>,
+}
+
+/// Both directions, open.
+struct Pair {
     capture: Half,
     playback: Half,
+    inputs: usize,
+    outputs: usize,
     /// Both start and stop as one.
     linked: bool,
     /// Between two cards.
     bridge: Option<Bridge>,
     /// Frames that found nothing to play, told at the next look.
     dry: bool,
-    ratio: Option<Arc<AtomicU64>>,
     started: bool,
     /// Captured frames that waited at the last look, and when there came more, ns.
     waiting: Frames,
     arrived: u64,
+    /// When a period was seen to be due last, ns, and how long one lasts.
+    due: u64,
+    period_ns: u64,
+    /// Looks in vain since the state of the card was looked at.
+    idle: u32,
 }
 
 impl std::fmt::Debug for Alsa {
@@ -69,116 +74,9 @@ impl std::fmt::Debug for Alsa {
     }
 }
 
-impl Half {
-    fn open(name: &str, direction: Direction, setup: &Setup, channels: usize) -> Result<Half> {
-        let what = match direction {
-            Direction::Capture => "capture",
-            Direction::Playback => "playback",
-        };
-        if name.contains('\0') {
-            return Err(Error::new(format!("{what}: the name of a device has no zero byte")));
-        }
-        let cannot = |doing: &str, e: alsa::Error| {
-            Error::new(format!(
-                "cannot {doing} of {name} ({what}): {}; `quietcores play --list` shows what each \
-                 device can do",
-                said(&e)
-            ))
-        };
-        let pcm = PCM::new(name, direction, true).map_err(|e| {
-            Error::new(format!(
-                "cannot open {name} for {what}: {}; {}",
-                said(&e),
-                match e.errno() {
-                    libc_errno::EBUSY =>
-                        "another program holds it: stop the sound server, or play \
-                                          through it with --host jack",
-                    libc_errno::EACCES => "its user is not in the group `audio`",
-                    _ => "`quietcores play --list` shows what there is",
-                }
-            ))
-        })?;
-        let (format, there, rate, period, buffer) = {
-            let hw = HwParams::any(&pcm).map_err(|e| cannot("read the abilities", e))?;
-            hw.set_access(Access::MMapInterleaved).map_err(|e| cannot("map the memory", e))?;
-            // The card's own rates alone: a hidden resampler would add latency.
-            let _ = hw.set_rate_resample(false);
-            let format = Format::ALL
-                .into_iter()
-                .find(|format| hw.test_format(alsa_format(*format)).is_ok())
-                .ok_or_else(|| {
-                    let names: Vec<_> = Format::ALL.iter().map(|f| f.name()).collect();
-                    Error::new(format!(
-                        "{name} ({what}) has none of the formats {}; play through a `plughw:` device",
-                        names.join(", ")
-                    ))
-                })?;
-            hw.set_format(alsa_format(format)).map_err(|e| cannot("set the format", e))?;
-            let there =
-                hw.set_channels_near(channels as u32).map_err(|e| cannot("set the channels", e))?;
-            hw.set_rate(setup.rate, ValueOr::Nearest).map_err(|e| {
-                let range = (hw.get_rate_min(), hw.get_rate_max());
-                let can = match range {
-                    (Ok(least), Ok(most)) => format!("it can {least} to {most}"),
-                    _ => "its range is unknown".to_owned(),
-                };
-                cannot(&format!("set the rate {} ({can})", setup.rate), e)
-            })?;
-            let period = hw
-                .set_period_size_near(Frames::from(setup.period), ValueOr::Nearest)
-                .map_err(|e| cannot("set the period", e))?;
-            let buffer = hw
-                .set_buffer_size_near(Frames::from(setup.buffer))
-                .map_err(|e| cannot("set the buffer", e))?;
-            pcm.hw_params(&hw).map_err(|e| cannot("set the parameters", e))?;
-            (format, there, setup.rate, period, buffer)
-        };
-        {
-            let sw = pcm.sw_params_current().map_err(|e| cannot("read the parameters", e))?;
-            sw.set_avail_min(period).map_err(|e| cannot("set the wake-up", e))?;
-            // Started by hand, both at once.
-            let boundary = sw.get_boundary().map_err(|e| cannot("read the parameters", e))?;
-            sw.set_start_threshold(boundary).map_err(|e| cannot("set the start", e))?;
-            sw.set_stop_threshold(buffer).map_err(|e| cannot("set the stop", e))?;
-            pcm.sw_params(&sw).map_err(|e| cannot("set the parameters", e))?;
-        }
-        let small = |n: Frames| u32::try_from(n).unwrap_or(0);
-        Ok(Half {
-            pcm,
-            format,
-            channels: there as usize,
-            rate,
-            period: small(period),
-            buffer: small(buffer),
-        })
-    }
-
-    /// Moves up to `frames` frames between the card's ring and `touch`, which is handed the bytes
-    /// and how many frames were moved before; says how many were.
-    fn map(&self, frames: usize, mut touch: impl FnMut(&mut [u8], usize)) -> usize {
-        let io = self.pcm.io_bytes();
-        let frame = self.format.bytes() * self.channels;
-        let mut done = 0;
-        // Twice where the ring wraps.
-        while done < frames {
-            let moved = io.mmap(frames - done, |bytes| {
-                let here = bytes.len() / frame;
-                touch(&mut bytes[..here * frame], done);
-                here
-            });
-            match moved {
-                Ok(0) | Err(_) => break,
-                Ok(n) => done += n,
-            }
-        }
-        done
-    }
-
-    fn silence(&self, frames: usize) {
-        // Zero bytes are zero in every one of our formats.
-        self.map(frames, |bytes, _| bytes.fill(0));
-    }
-}
+/// A card that is pulled out keeps its pointers as they are: its state tells. It is read after so
+/// many looks in vain, which is still within a period.
+const LOOKS: u32 = 64;
 
 /// Error numbers without the C library's crate.
 mod libc_errno {
@@ -194,62 +92,93 @@ fn said(e: &alsa::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
+/// The library prints on its own accord; what matters comes as errors.
+fn hush() {
+    let _ = alsa::Output::local_error_handler();
+}
+
 impl Alsa {
     pub(crate) fn open(names: &Names, setup: &Setup) -> Result<Alsa> {
-        let capture_name = names.capture.as_ref().unwrap_or(&names.playback);
-        let playback = Half::open(&names.playback, Direction::Playback, setup, setup.outputs)?;
-        // The second half follows the first: one period, one ring.
-        let follow = Setup { period: playback.period, buffer: playback.buffer, ..setup.clone() };
-        let capture = Half::open(capture_name, Direction::Capture, &follow, setup.inputs)?;
-        if capture.rate != playback.rate {
-            return Err(Error::new(format!(
-                "{capture_name} captures at {} and {} plays at {}; choose one rate for both",
-                capture.rate, names.playback, playback.rate
-            )));
-        }
-        let linked = capture.pcm.link(&playback.pcm).is_ok();
-        let one_card =
-            card_of(&capture.pcm) == card_of(&playback.pcm) && capture.period == playback.period;
-        let bridge = if linked || one_card {
-            None
-        } else {
-            let period = playback.period as usize;
-            Some(Bridge::new(setup.inputs, period, playback.rate)?)
-        };
-        if bridge.is_none() && capture.period != playback.period {
-            return Err(Error::new(format!(
-                "{capture_name} has periods of {} frames for capture and {} for playback; choose a \
-                 period that both have",
-                capture.period, playback.period
-            )));
-        }
+        let pair = Pair::open(names, setup)?;
         Ok(Alsa {
             names: names.clone(),
             setup: setup.clone(),
-            capture,
-            playback,
-            linked,
-            bridge,
-            dry: false,
+            sizes: pair.sizes(),
+            about: pair.about(names),
+            pair: Some(pair),
             ratio: None,
-            started: false,
-            waiting: 0,
-            arrived: 0,
         })
     }
 
     /// Rate, period, buffer.
     pub(crate) fn sizes(&self) -> (u32, u32, u32) {
-        (self.playback.rate, self.playback.period, self.playback.buffer)
+        self.sizes
     }
 
     pub(crate) fn about(&self) -> String {
+        self.about.clone()
+    }
+
+    /// Where to say the ratio of two clocks.
+    pub(crate) fn show_ratio(&mut self, ratio: Arc<AtomicU64>) {
+        self.ratio = Some(ratio);
+    }
+}
+
+impl Pair {
+    fn open(names: &Names, setup: &Setup) -> Result<Pair> {
+        hush();
+        let playback = Half::open(&names.playback, Direction::Playback, setup, setup.outputs)?;
+        // The second half follows the first: one period, one ring.
+        let follow = Setup { period: playback.period, buffer: playback.buffer, ..setup.clone() };
+        let capture = Half::open(names.capture(), Direction::Capture, &follow, setup.inputs)?;
+        // The kernel links streams of two cards as well, and they drift apart all the same.
+        let one_clock = names.capture() == names.playback
+            || capture.card().is_some_and(|card| Some(card) == playback.card());
+        if one_clock && capture.period != playback.period {
+            return Err(Error::new(format!(
+                "{} has periods of {} frames for capture and {} for playback; choose a period that \
+                 both have",
+                names.capture(),
+                capture.period,
+                playback.period
+            )));
+        }
+        let (linked, bridge) = if one_clock {
+            (capture.pcm.link(&playback.pcm).is_ok(), None)
+        } else {
+            let period = playback.period as usize;
+            (false, Some(Bridge::new(setup.inputs, period, playback.rate)?))
+        };
+        let period_ns = u64::from(playback.period) * 1_000_000_000 / u64::from(playback.rate);
+        Ok(Pair {
+            capture,
+            playback,
+            inputs: setup.inputs,
+            outputs: setup.outputs,
+            linked,
+            bridge,
+            dry: false,
+            started: false,
+            waiting: 0,
+            arrived: 0,
+            due: 0,
+            period_ns: period_ns.max(1),
+            idle: 0,
+        })
+    }
+
+    fn sizes(&self) -> (u32, u32, u32) {
+        (self.playback.rate, self.playback.period, self.playback.buffer)
+    }
+
+    fn about(&self, names: &Names) -> String {
         let one = |half: &Half| format!("{} x {}", half.channels, half.format.name());
         format!(
             "alsa: {} plays {}, {} captures {}{}",
-            self.names.playback,
+            names.playback,
             one(&self.playback),
-            self.names.capture.as_ref().unwrap_or(&self.names.playback),
+            names.capture(),
             one(&self.capture),
             match (&self.bridge, self.linked) {
                 (Some(_), _) => ", two clocks bridged by a resampler",
@@ -257,11 +186,6 @@ impl Alsa {
                 (None, false) => "",
             }
         )
-    }
-
-    /// Where to say the ratio of two clocks.
-    pub(crate) fn show_ratio(&mut self, ratio: Arc<AtomicU64>) {
-        self.ratio = Some(ratio);
     }
 
     /// From any state to running, the playback ring full of silence.
@@ -285,8 +209,114 @@ impl Alsa {
         if playback.state() != State::Running {
             playback.start()?;
         }
-        (self.dry, self.started) = (false, true);
+        (self.dry, self.started, self.due) = (false, true, monotonic());
         Ok(())
+    }
+
+    fn look(&mut self) -> Look {
+        if !self.started && self.start().is_err() {
+            return Look::Gone;
+        }
+        let period = Frames::from(self.playback.period);
+        let captured = match self.capture.pcm.avail_update() {
+            Ok(frames) => frames,
+            Err(e) => return self.broken(&e, Xrun { capture: true, ..Default::default() }),
+        };
+        let free = match self.playback.pcm.avail_update() {
+            Ok(frames) => frames,
+            Err(e) => return self.broken(&e, Xrun { playback: true, ..Default::default() }),
+        };
+        if self.dry {
+            return Look::Xrun(Xrun { capture: true, playback: false, missed: 1 });
+        }
+        if self.bridge.is_some() {
+            if captured > self.waiting {
+                (self.waiting, self.arrived) = (captured, monotonic());
+            }
+            if free >= period {
+                return self.comes(free);
+            }
+        } else if free >= period && captured >= period {
+            return self.comes(captured);
+        }
+        self.idle += 1;
+        if self.idle < LOOKS { Look::Empty } else { self.well() }
+    }
+
+    fn comes(&mut self, waiting: Frames) -> Look {
+        (self.due, self.idle) = (monotonic(), 0);
+        Look::Due(waiting as u32)
+    }
+
+    /// Nothing is due: whether that is as it should be.
+    fn well(&mut self) -> Look {
+        self.idle = 0;
+        for (capture, half) in [(true, &self.capture), (false, &self.playback)] {
+            match half.pcm.state() {
+                State::Running => (),
+                State::Disconnected => return Look::Gone,
+                _ => {
+                    let xrun = Xrun { capture, playback: !capture, missed: self.missed() };
+                    return Look::Xrun(xrun);
+                }
+            }
+        }
+        Look::Empty
+    }
+
+    /// Periods whose turn has passed since the last one that came: a pause while it was processed
+    /// counts as well.
+    fn missed(&self) -> u32 {
+        let since = monotonic().saturating_sub(self.due) / self.period_ns;
+        u32::try_from(since.max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// What an error of a pointer means.
+    fn broken(&self, e: &alsa::Error, xrun: Xrun) -> Look {
+        match e.errno() {
+            libc_errno::EPIPE | libc_errno::ESTRPIPE => {
+                Look::Xrun(Xrun { missed: self.missed(), ..xrun })
+            }
+            _ => Look::Gone,
+        }
+    }
+
+    fn wait(&mut self) {
+        let period = Frames::from(self.playback.period);
+        let waits = self.bridge.is_none()
+            && self.capture.pcm.avail_update().is_ok_and(|there| there < period);
+        let half = if waits { &self.capture } else { &self.playback };
+        // What went wrong is in the state, which the next look reads.
+        if !half.pcm.wait(Some(100)).unwrap_or(false) {
+            self.idle = LOOKS;
+        }
+    }
+
+    fn read(&mut self, samples: &mut [f32], ratio: Option<&AtomicU64>) {
+        let period = self.playback.period as usize;
+        if self.bridge.is_some() {
+            self.fetch();
+            self.waiting = 0;
+            let since = monotonic().saturating_sub(self.arrived) as f64 / 1e9;
+            let since = since * f64::from(self.capture.rate);
+            if let Some(bridge) = &mut self.bridge {
+                self.dry = !bridge.take(samples, since);
+                if let Some(ratio) = ratio {
+                    ratio.store(bridge.ratio().to_bits(), Relaxed);
+                }
+            }
+        } else {
+            let capture = &self.capture;
+            let inputs = self.inputs;
+            capture.map(period, |bytes, done| {
+                let place = (inputs, period, done);
+                capture.format.take_apart(bytes, capture.channels, samples, place);
+            });
+        }
+        let used = self.inputs * period;
+        if let Some(rest) = samples.get_mut(used..) {
+            rest.fill(0.0);
+        }
     }
 
     /// Moves what was captured into the queue between the cards.
@@ -302,89 +332,10 @@ impl Alsa {
             })
         });
     }
-}
-
-fn card_of(pcm: &PCM) -> Option<i32> {
-    pcm.info().ok().map(|info| info.get_card()).filter(|card| *card >= 0)
-}
-
-/// What an error of a pointer means.
-fn broken(e: &alsa::Error, xrun: Xrun) -> Look {
-    match e.errno() {
-        libc_errno::EPIPE | libc_errno::ESTRPIPE => Look::Xrun(Xrun { missed: 1, ..xrun }),
-        _ => Look::Gone,
-    }
-}
-
-impl Duplex for Alsa {
-    #[inline]
-    fn look(&mut self) -> Look {
-        if !self.started && self.start().is_err() {
-            return Look::Gone;
-        }
-        let period = Frames::from(self.playback.period);
-        let captured = match self.capture.pcm.avail_update() {
-            Ok(frames) => frames,
-            Err(e) => return broken(&e, Xrun { capture: true, ..Default::default() }),
-        };
-        let free = match self.playback.pcm.avail_update() {
-            Ok(frames) => frames,
-            Err(e) => return broken(&e, Xrun { playback: true, ..Default::default() }),
-        };
-        if self.dry {
-            return Look::Xrun(Xrun { capture: true, playback: false, missed: 1 });
-        }
-        if self.bridge.is_some() {
-            if captured > self.waiting {
-                (self.waiting, self.arrived) = (captured, monotonic());
-            }
-            if free < period { Look::Empty } else { Look::Due(free as u32) }
-        } else if free < period || captured < period {
-            Look::Empty
-        } else {
-            Look::Due(captured as u32)
-        }
-    }
-
-    fn wait(&mut self) {
-        let period = Frames::from(self.playback.period);
-        let waits = self.bridge.is_none()
-            && self.capture.pcm.avail_update().is_ok_and(|there| there < period);
-        let half = if waits { &self.capture } else { &self.playback };
-        // What goes wrong here is seen at the next look.
-        let _ = half.pcm.wait(Some(100));
-    }
-
-    fn read(&mut self, samples: &mut [f32]) {
-        let period = self.playback.period as usize;
-        if self.bridge.is_some() {
-            self.fetch();
-            self.waiting = 0;
-            let since = monotonic().saturating_sub(self.arrived) as f64 / 1e9;
-            let since = since * f64::from(self.capture.rate);
-            if let Some(bridge) = &mut self.bridge {
-                self.dry = !bridge.take(samples, since);
-                if let Some(ratio) = &self.ratio {
-                    ratio.store(bridge.ratio().to_bits(), Relaxed);
-                }
-            }
-        } else {
-            let capture = &self.capture;
-            let inputs = self.setup.inputs;
-            capture.map(period, |bytes, done| {
-                let place = (inputs, period, done);
-                capture.format.take_apart(bytes, capture.channels, samples, place);
-            });
-        }
-        let used = self.setup.inputs * period;
-        if let Some(rest) = samples.get_mut(used..) {
-            rest.fill(0.0);
-        }
-    }
 
     fn write(&mut self, samples: &[f32]) {
         let period = self.playback.period as usize;
-        let (playback, outputs) = (&self.playback, self.setup.outputs);
+        let (playback, outputs) = (&self.playback, self.outputs);
         playback.map(period, |bytes, done| {
             let place = (outputs, period, done);
             playback.format.put_together(bytes, playback.channels, samples, place);
@@ -409,13 +360,42 @@ impl Duplex for Alsa {
     }
 }
 
+impl Duplex for Alsa {
+    #[inline]
+    fn look(&mut self) -> Look {
+        self.pair.as_mut().map_or(Look::Gone, Pair::look)
+    }
+
+    fn wait(&mut self) {
+        if let Some(pair) = &mut self.pair {
+            pair.wait();
+        }
+    }
+
+    fn read(&mut self, samples: &mut [f32]) {
+        if let Some(pair) = &mut self.pair {
+            pair.read(samples, self.ratio.as_deref());
+        }
+    }
+
+    fn write(&mut self, samples: &[f32]) {
+        if let Some(pair) = &mut self.pair {
+            pair.write(samples);
+        }
+    }
+
+    fn resync(&mut self) -> bool {
+        self.pair.as_mut().is_some_and(Pair::resync)
+    }
+}
+
 impl Device for Alsa {
     fn again(&mut self) -> Again {
-        match Alsa::open(&self.names, &self.setup) {
-            Ok(new) if new.sizes() == self.sizes() => {
-                let ratio = self.ratio.take();
-                *self = new;
-                self.ratio = ratio;
+        // Closed first: the kernel takes a card away only when nobody holds it any more.
+        self.pair = None;
+        match Pair::open(&self.names, &self.setup) {
+            Ok(pair) if pair.sizes() == self.sizes => {
+                self.pair = Some(pair);
                 Again::Back
             }
             _ => Again::NotYet,
@@ -423,71 +403,10 @@ impl Device for Alsa {
     }
 
     fn finish(&mut self) -> Result<()> {
-        let _ = self.playback.pcm.drop();
-        let _ = self.capture.pcm.drop();
+        if let Some(pair) = &self.pair {
+            let _ = pair.playback.pcm.drop();
+            let _ = pair.capture.pcm.drop();
+        }
         Ok(())
     }
-}
-
-/// A device of a card, and what it can do.
-#[derive(Clone, Debug, Serialize)]
-pub struct Listed {
-    /// As `--device` takes it.
-    pub name: String,
-    /// The card's and the device's own words.
-    pub about: String,
-    /// What it can do when it plays; `None` where it cannot, or another program holds it.
-    pub playback: Option<Abilities>,
-    /// What it can do when it captures.
-    pub capture: Option<Abilities>,
-}
-
-/// What one direction can do.
-#[derive(Clone, Debug, Serialize)]
-pub struct Abilities {
-    /// Formats, best first.
-    pub formats: Vec<&'static str>,
-    /// Least and most channels.
-    pub channels: (u32, u32),
-    /// Least and most frames a second.
-    pub rates: (u32, u32),
-    /// Least and most frames a period.
-    pub periods: (u32, u32),
-    /// Least and most frames in the ring.
-    pub buffers: (u32, u32),
-}
-
-/// Every device of every card.
-pub fn list() -> Vec<Listed> {
-    let mut found = Vec::new();
-    for card in card::Iter::new().flatten() {
-        let Ok(ctl) = Ctl::new(&format!("hw:{}", card.get_index()), false) else { continue };
-        let id = ctl.card_info().ok().and_then(|info| info.get_id().ok().map(str::to_owned));
-        let id = id.unwrap_or_else(|| card.get_index().to_string());
-        for device in DeviceIter::new(&ctl) {
-            let name = format!("hw:{id},{device}");
-            found.push(Listed {
-                about: card.get_name().unwrap_or_default(),
-                playback: abilities(&name, Direction::Playback),
-                capture: abilities(&name, Direction::Capture),
-                name,
-            });
-        }
-    }
-    found
-}
-
-fn abilities(name: &str, direction: Direction) -> Option<Abilities> {
-    let pcm = PCM::new(name, direction, true).ok()?;
-    let hw = HwParams::any(&pcm).ok()?;
-    let _ = hw.set_rate_resample(false);
-    let small = |n: alsa::Result<Frames>| u32::try_from(n.unwrap_or(0)).unwrap_or(u32::MAX);
-    let formats = Format::ALL.into_iter().filter(|f| hw.test_format(alsa_format(*f)).is_ok());
-    Some(Abilities {
-        formats: formats.map(Format::name).collect(),
-        channels: (hw.get_channels_min().ok()?, hw.get_channels_max().ok()?),
-        rates: (hw.get_rate_min().ok()?, hw.get_rate_max().ok()?),
-        periods: (small(hw.get_period_size_min()), small(hw.get_period_size_max())),
-        buffers: (small(hw.get_buffer_size_min()), small(hw.get_buffer_size_max())),
-    })
 }

@@ -1,0 +1,149 @@
+//! One direction of a sound card.
+
+use super::{Format, libc_errno, said};
+use crate::{Error, Result, engine::Setup};
+use alsa::{
+    Direction, PCM, ValueOr,
+    pcm::{Access, Format as AlsaFormat, Frames, HwParams},
+};
+
+pub(super) fn alsa_format(format: Format) -> AlsaFormat {
+    match format {
+        Format::S32 => AlsaFormat::S32LE,
+        Format::S24 => AlsaFormat::S24LE,
+        Format::S24Packed => AlsaFormat::S243LE,
+        Format::F32 => AlsaFormat::FloatLE,
+        Format::S16 => AlsaFormat::S16LE,
+    }
+}
+
+/// One direction.
+pub(super) struct Half {
+    pub pcm: PCM,
+    pub format: Format,
+    pub channels: usize,
+    pub rate: u32,
+    pub period: u32,
+    pub buffer: u32,
+}
+
+impl Half {
+    pub(super) fn open(
+        name: &str,
+        direction: Direction,
+        setup: &Setup,
+        channels: usize,
+    ) -> Result<Half> {
+        let what = match direction {
+            Direction::Capture => "capture",
+            Direction::Playback => "playback",
+        };
+        if name.contains('\0') {
+            return Err(Error::new(format!("{what}: the name of a device has no zero byte")));
+        }
+        let cannot = |doing: &str, e: alsa::Error| {
+            Error::new(format!(
+                "cannot {doing} of {name} ({what}): {}; `quietcores play --list` shows what each \
+                 device can do",
+                said(&e)
+            ))
+        };
+        let pcm = PCM::new(name, direction, true).map_err(|e| {
+            Error::new(format!(
+                "cannot open {name} for {what}: {}; {}",
+                said(&e),
+                match e.errno() {
+                    libc_errno::EBUSY =>
+                        "another program holds it: stop the sound server, or play \
+                                          through it with --host jack",
+                    libc_errno::EACCES => "its user is not in the group `audio`",
+                    _ => "`quietcores play --list` shows what there is",
+                }
+            ))
+        })?;
+        let (format, there, rate, period, buffer) = {
+            let hw = HwParams::any(&pcm).map_err(|e| cannot("read the abilities", e))?;
+            hw.set_access(Access::MMapInterleaved).map_err(|e| cannot("map the memory", e))?;
+            // The card's own rates alone: a hidden resampler would add latency.
+            let _ = hw.set_rate_resample(false);
+            let format = Format::ALL
+                .into_iter()
+                .find(|format| hw.test_format(alsa_format(*format)).is_ok())
+                .ok_or_else(|| {
+                    let names: Vec<_> = Format::ALL.iter().map(|f| f.name()).collect();
+                    Error::new(format!(
+                        "{name} ({what}) has none of the formats {}; play through a `plughw:` device",
+                        names.join(", ")
+                    ))
+                })?;
+            hw.set_format(alsa_format(format)).map_err(|e| cannot("set the format", e))?;
+            let there =
+                hw.set_channels_near(channels as u32).map_err(|e| cannot("set the channels", e))?;
+            hw.set_rate(setup.rate, ValueOr::Nearest).map_err(|e| {
+                let range = (hw.get_rate_min(), hw.get_rate_max());
+                let can = match range {
+                    (Ok(least), Ok(most)) => format!("it can {least} to {most}"),
+                    _ => "its range is unknown".to_owned(),
+                };
+                cannot(&format!("set the rate {} ({can})", setup.rate), e)
+            })?;
+            let period = hw
+                .set_period_size_near(Frames::from(setup.period), ValueOr::Nearest)
+                .map_err(|e| cannot("set the period", e))?;
+            let buffer = hw
+                .set_buffer_size_near(Frames::from(setup.buffer))
+                .map_err(|e| cannot("set the buffer", e))?;
+            pcm.hw_params(&hw).map_err(|e| cannot("set the parameters", e))?;
+            (format, there, setup.rate, period, buffer)
+        };
+        {
+            let sw = pcm.sw_params_current().map_err(|e| cannot("read the parameters", e))?;
+            sw.set_avail_min(period).map_err(|e| cannot("set the wake-up", e))?;
+            // Started by hand, both at once.
+            let boundary = sw.get_boundary().map_err(|e| cannot("read the parameters", e))?;
+            sw.set_start_threshold(boundary).map_err(|e| cannot("set the start", e))?;
+            sw.set_stop_threshold(buffer).map_err(|e| cannot("set the stop", e))?;
+            pcm.sw_params(&sw).map_err(|e| cannot("set the parameters", e))?;
+        }
+        let small = |n: Frames| u32::try_from(n).unwrap_or(0);
+        Ok(Half {
+            pcm,
+            format,
+            channels: there as usize,
+            rate,
+            period: small(period),
+            buffer: small(buffer),
+        })
+    }
+
+    /// Moves up to `frames` frames between the card's ring and `touch`, which is handed the bytes
+    /// and how many frames were moved before; says how many were.
+    pub(super) fn map(&self, frames: usize, mut touch: impl FnMut(&mut [u8], usize)) -> usize {
+        let io = self.pcm.io_bytes();
+        let frame = self.format.bytes() * self.channels;
+        let mut done = 0;
+        // Twice where the ring wraps.
+        while done < frames {
+            let moved = io.mmap(frames - done, |bytes| {
+                let here = bytes.len() / frame;
+                touch(&mut bytes[..here * frame], done);
+                here
+            });
+            match moved {
+                Ok(0) | Err(_) => break,
+                Ok(n) => done += n,
+            }
+        }
+        done
+    }
+
+    /// Its card; None for what is none.
+    pub(super) fn card(&self) -> Option<i32> {
+        self.pcm.info().ok().map(|info| info.get_card()).filter(|card| *card >= 0)
+    }
+
+    pub(super) fn silence(&self, frames: usize) {
+        // Zero bytes are zero in every one of our formats.
+        self.map(frames, |bytes, _| bytes.fill(0));
+    }
+}

@@ -1,0 +1,73 @@
+//! Which sound cards there are, and what they can do.
+
+use super::{Format, half::alsa_format};
+use alsa::{
+    Direction, PCM, card,
+    ctl::{Ctl, DeviceIter},
+    pcm::{Frames, HwParams},
+};
+use serde::Serialize;
+
+/// A device of a card, and what it can do.
+#[derive(Clone, Debug, Serialize)]
+pub struct Listed {
+    /// As `--device` takes it.
+    pub name: String,
+    /// The card's and the device's own words.
+    pub about: String,
+    /// What it can do when it plays; `None` where it cannot, or another program holds it.
+    pub playback: Option<Abilities>,
+    /// What it can do when it captures.
+    pub capture: Option<Abilities>,
+}
+
+/// What one direction can do.
+#[derive(Clone, Debug, Serialize)]
+pub struct Abilities {
+    /// Formats, best first.
+    pub formats: Vec<&'static str>,
+    /// Least and most channels.
+    pub channels: (u32, u32),
+    /// Least and most frames a second.
+    pub rates: (u32, u32),
+    /// Least and most frames a period.
+    pub periods: (u32, u32),
+    /// Least and most frames in the ring.
+    pub buffers: (u32, u32),
+}
+
+/// Every device of every card.
+pub fn list() -> Vec<Listed> {
+    super::hush();
+    let mut found = Vec::new();
+    for card in card::Iter::new().flatten() {
+        let Ok(ctl) = Ctl::new(&format!("hw:{}", card.get_index()), false) else { continue };
+        let id = ctl.card_info().ok().and_then(|info| info.get_id().ok().map(str::to_owned));
+        let id = id.unwrap_or_else(|| card.get_index().to_string());
+        for device in DeviceIter::new(&ctl) {
+            let name = format!("hw:{id},{device}");
+            found.push(Listed {
+                about: card.get_name().unwrap_or_default(),
+                playback: abilities(&name, Direction::Playback),
+                capture: abilities(&name, Direction::Capture),
+                name,
+            });
+        }
+    }
+    found
+}
+
+fn abilities(name: &str, direction: Direction) -> Option<Abilities> {
+    let pcm = PCM::new(name, direction, true).ok()?;
+    let hw = HwParams::any(&pcm).ok()?;
+    let _ = hw.set_rate_resample(false);
+    let small = |n: alsa::Result<Frames>| u32::try_from(n.unwrap_or(0)).unwrap_or(u32::MAX);
+    let formats = Format::ALL.into_iter().filter(|f| hw.test_format(alsa_format(*f)).is_ok());
+    Some(Abilities {
+        formats: formats.map(Format::name).collect(),
+        channels: (hw.get_channels_min().ok()?, hw.get_channels_max().ok()?),
+        rates: (hw.get_rate_min().ok()?, hw.get_rate_max().ok()?),
+        periods: (small(hw.get_period_size_min()), small(hw.get_period_size_max())),
+        buffers: (small(hw.get_buffer_size_min()), small(hw.get_buffer_size_max())),
+    })
+}

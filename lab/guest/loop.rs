@@ -1,0 +1,200 @@
+//! Sound whose every frame tells its own number, and what became of it on its way through a loop.
+//!
+//!     loop make FORMAT CHANNELS FRAMES FILE     raw frames for aplay
+//!     loop check FORMAT CHANNELS PLAYED.json FILE   what arecord heard of the engine that says so of itself
+//!     loop same RENDERED.wav FILE               whether S32_LE x 2 that was heard is the rendered file, sample by sample
+//!     loop say SOCKET LINE                      one line to a Unix socket, and its answer
+//!     loop stop PID MILLISECONDS                SIGSTOP, so long, SIGCONT; prints how long it was, at least and at most
+use std::{
+    env, fs,
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::net::UnixStream,
+    process::{Command, exit},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Bytes of a sample, and its bits.
+fn shape(format: &str) -> (usize, u32) {
+    match format {
+        "S16_LE" => (2, 16),
+        "S24_3LE" => (3, 24),
+        "S24_LE" | "S32_LE" | "FLOAT_LE" => (4, 24),
+        _ => fail(&format!("no format is called {format}")),
+    }
+}
+
+fn fail(why: &str) -> ! {
+    eprintln!("loop: {why}");
+    exit(2)
+}
+
+/// The channel in the three upper bits, a number that is never zero below: exact in 24 bits of a float.
+fn code(frame: u64, channel: usize, bits: u32) -> i32 {
+    let numbers = (1u64 << (bits - 3)) - 1;
+    ((channel as i32 & 7) << (bits - 3)) | (1 + frame % numbers) as i32
+}
+
+fn encode(code: i32, format: &str, bits: u32) -> Vec<u8> {
+    let signed = (code << (32 - bits)) >> (32 - bits);
+    match format {
+        "S16_LE" => (signed as i16).to_le_bytes().to_vec(),
+        "S24_3LE" => signed.to_le_bytes()[..3].to_vec(),
+        "S24_LE" => signed.to_le_bytes().to_vec(),
+        "S32_LE" => (signed << 8).to_le_bytes().to_vec(),
+        _ => (signed as f32 / 8_388_608.0).to_le_bytes().to_vec(),
+    }
+}
+
+/// The bits as they were put in; None for what cannot have been.
+fn decode(bytes: &[u8], format: &str) -> Option<i32> {
+    let word = |at: usize| i32::from(*bytes.get(at).unwrap_or(&0));
+    match format {
+        "S16_LE" => Some(word(0) | word(1) << 8),
+        "S24_3LE" | "S24_LE" => Some(word(0) | word(1) << 8 | word(2) << 16),
+        "S32_LE" => (word(0) == 0).then_some(word(1) | word(2) << 8 | word(3) << 16),
+        _ => {
+            let whole = f32::from_le_bytes(bytes.try_into().ok()?) * 8_388_608.0;
+            (whole.fract() == 0.0).then_some(whole as i32 & 0xff_ffff)
+        }
+    }
+}
+
+fn make(format: &str, channels: usize, frames: u64, path: &str) {
+    let (_, bits) = shape(format);
+    let mut all = Vec::new();
+    for frame in 0..frames {
+        for channel in 0..channels {
+            all.extend(encode(code(frame, channel, bits), format, bits));
+        }
+    }
+    fs::write(path, all).unwrap_or_else(|e| fail(&format!("{path}: {e}")));
+}
+
+/// Numbers under a key of JSON.
+fn numbers<'a>(json: &'a str, key: &'a str) -> impl Iterator<Item = u64> + 'a {
+    json.match_indices(key).filter_map(move |(at, _)| {
+        let rest = json[at + key.len()..].trim_start().strip_prefix(':')?.trim_start();
+        rest[..rest.find(|c: char| !c.is_ascii_digit())?].parse().ok()
+    })
+}
+
+/// A stretch of sound between two silences: where it is, its delay, and how many frames of it tell of no frame or of another
+/// delay, beside those at its end.
+struct Stretch {
+    begin: usize,
+    end: usize,
+    delay: Option<i64>,
+    wrong: usize,
+}
+
+/// Prints the stretches of sound and a line that sums up.
+///
+/// An xrun is followed by a whole ring of silence. Before it, the card plays what still lies in its ring until the kernel
+/// notices, and a frame may be half written: the last ring's worth of frames before a gap is not looked at.
+/// An xrun that comes before sound is back makes the gap longer by a ring at least, so the gaps tell how many there can be.
+fn check(format: &str, channels: usize, played: &str, path: &str) {
+    let (bytes, bits) = shape(format);
+    let wrap = (1i64 << (bits - 3)) - 1;
+    let heard = fs::read(path).unwrap_or_else(|e| fail(&format!("{path}: {e}")));
+    let json = fs::read_to_string(played).unwrap_or_else(|e| fail(&format!("{played}: {e}")));
+    let key = |name: &'static str| numbers(&json, name).next().unwrap_or_else(|| fail(&format!("{played}: no {name}")));
+    let ring = key("\"buffer\"") as usize;
+    let frames: Vec<_> = heard.chunks_exact(bytes * channels).collect();
+    let silent = |frame: &[u8]| frame.iter().all(|byte| *byte == 0);
+    let mut stretches: Vec<Stretch> = Vec::new();
+    for (at, _) in frames.iter().enumerate().filter(|(_, frame)| !silent(frame)) {
+        match stretches.last_mut() {
+            // What aloop has of a jiffy may be missing from the silence.
+            Some(last) if at - last.end < ring * 3 / 4 => last.end = at + 1,
+            _ => stretches.push(Stretch { begin: at, end: at + 1, delay: None, wrong: 0 }),
+        }
+    }
+    let mut sound = 0;
+    for stretch in &mut stretches {
+        let ragged = (stretch.end - stretch.begin).saturating_sub(ring + 256);
+        for (at, frame) in frames.iter().enumerate().skip(stretch.begin).take(ragged) {
+            let samples: Vec<_> = frame.chunks_exact(bytes).map(|s| decode(s, format)).collect();
+            let number = samples[0].map_or(-1, |s| i64::from(s) & wrap) - 1;
+            let right = number >= 0 && (0..channels).all(|c| samples[c] == Some(code(number as u64, c, bits)));
+            let delay = (at as i64 - number).rem_euclid(wrap);
+            if right && *stretch.delay.get_or_insert(delay) == delay {
+                sound += 1;
+            } else {
+                if stretch.wrong == 0 {
+                    println!("wrong first at {at}: {frame:02x?}, delay {delay}");
+                }
+                stretch.wrong += 1;
+            }
+        }
+    }
+    for Stretch { begin, end, delay, wrong } in &stretches {
+        println!("sound from {begin} to {end}, delay {delay:?}, wrong {wrong}");
+    }
+    let gaps: Vec<usize> = stretches.windows(2).map(|pair| pair[1].begin - pair[0].end).collect();
+    let mut delays: Vec<_> = stretches.iter().filter_map(|s| s.delay).collect();
+    delays.sort_unstable();
+    // Xruns before anything can be heard, or so late that nothing is any more, leave no gap.
+    let (edge, lasted) = (2 * ring as u64 * 1_000_000_000 / key("\"rate\""), key("\"lasted\""));
+    let inside = numbers(&json, "\"at\"").filter(|at| *at > edge && *at + edge < lasted).count();
+    println!(
+        "sound={sound} wrong={} gaps={} could={} xruns={} inside={inside} missed={} silent={} apart={}",
+        stretches.iter().map(|s| s.wrong).sum::<usize>(),
+        gaps.len(),
+        gaps.iter().map(|gap| (gap + ring / 4) / ring).sum::<usize>(),
+        numbers(&json, "\"xruns\"").next().unwrap_or(0),
+        key("\"missed\""),
+        gaps.iter().sum::<usize>(),
+        delays.last().zip(delays.first()).map_or(-1, |(most, least)| most - least)
+    );
+}
+
+/// The samples of a WAV file of 32-bit floats.
+fn floats(path: &str) -> Vec<f32> {
+    let file = fs::read(path).unwrap_or_else(|e| fail(&format!("{path}: {e}")));
+    let at = file.windows(4).position(|w| w == b"data").unwrap_or_else(|| fail("no data in the WAV file")) + 8;
+    file[at..].chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+fn same(rendered: &str, heard: &str) {
+    let wanted: Vec<i32> = floats(rendered).iter().map(|x| (x * 2_147_483_648.0).round_ties_even() as i32).collect();
+    let heard = fs::read(heard).unwrap_or_else(|e| fail(&format!("{heard}: {e}")));
+    let heard: Vec<i32> = heard.chunks_exact(4).map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+    let first = |all: &[i32]| all.iter().position(|x| *x != 0).unwrap_or_else(|| fail("all is silent"));
+    let (a, b) = (first(&wanted) / 2 * 2, first(&heard) / 2 * 2);
+    let pairs = || wanted[a..].iter().zip(&heard[b..]);
+    let wrong = pairs().filter(|(x, y)| x != y).count();
+    let worst = pairs().map(|(x, y)| (i64::from(*x) - i64::from(*y)).abs()).max().unwrap_or(0);
+    println!("compared={} wrong={wrong} worst={worst}", pairs().count());
+}
+
+fn main() {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let number = |text: &str| text.parse::<u64>().unwrap_or_else(|_| fail(&format!("{text} is no number")));
+    match words[..] {
+        ["make", format, channels, frames, path] => make(format, number(channels) as usize, number(frames), path),
+        ["check", format, channels, played, path] => check(format, number(channels) as usize, played, path),
+        ["same", rendered, heard] => same(rendered, heard),
+        ["say", socket, line] => {
+            let mut to = UnixStream::connect(socket).unwrap_or_else(|e| fail(&format!("{socket}: {e}")));
+            to.write_all(format!("{line}\n").as_bytes()).unwrap_or_else(|e| fail(&e.to_string()));
+            let mut answer = String::new();
+            let _ = BufReader::new(to.take(1 << 20)).read_line(&mut answer);
+            print!("{answer}");
+        }
+        ["stop", pid, length] => {
+            let send = |signal: &str| Command::new("kill").args([signal, pid]).status().is_ok_and(|s| s.success());
+            let began = Instant::now();
+            let stopped = send("-STOP");
+            let surely = Instant::now();
+            thread::sleep(Duration::from_millis(number(length)));
+            let least = surely.elapsed().as_micros();
+            if !(send("-CONT") && stopped) {
+                fail(&format!("cannot stop {pid}"));
+            }
+            println!("least={least} most={}", began.elapsed().as_micros());
+        }
+        _ => fail("make, check, same, say or stop"),
+    }
+}
