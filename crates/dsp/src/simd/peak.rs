@@ -1,5 +1,7 @@
 //! What the processor's vector unit does at most: the yardstick beside every figure.
 
+#![allow(clippy::needless_range_loop, reason = "vectors in step with each other")]
+
 #[cfg(target_arch = "x86_64")]
 use super::amp_lanes::{Avx2, Avx512};
 use super::{
