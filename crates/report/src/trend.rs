@@ -49,15 +49,21 @@ fn series(line: &Line) -> String {
     )
 }
 
+/// Lines by what they have in common.
+pub(crate) fn series_of(lines: &[Line]) -> Vec<(String, Vec<&Line>)> {
+    let mut all: BTreeMap<String, Vec<&Line>> = BTreeMap::new();
+    for line in lines {
+        all.entry(series(line)).or_default().push(line);
+    }
+    all.into_iter().collect()
+}
+
 /// The changes of every series, by the time of the first run after.
 ///
 /// A series is cut where the kernel or the settings that were read back change; each stretch is
 /// compared with the one before it. Lines in the order of time.
 pub fn changes_over_time(lines: &[Line]) -> Vec<Change> {
-    let mut all: BTreeMap<String, Vec<&Line>> = BTreeMap::new();
-    for line in lines {
-        all.entry(series(line)).or_default().push(line);
-    }
+    let all = series_of(lines);
     let mut changes: Vec<(String, Change)> = Vec::new();
     let mut tables = stats::Tables::default();
     for (series, lines) in &all {

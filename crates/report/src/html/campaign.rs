@@ -9,7 +9,6 @@ use super::{
 };
 use crate::{
     campaign::{Group, Middle, campaign_progress, groups},
-    predict::{Ask, buffers_of},
     words,
 };
 use maud::{Markup, PreEscaped, html};
@@ -105,20 +104,22 @@ fn section(it: &Campaigned, group: &Group<'_>) -> Markup {
             }
         })
         .collect();
+    let columns: Vec<(String, Vec<&Run>)> =
+        measured.iter().map(|(name, runs)| ((*name).to_owned(), runs.clone())).collect();
     html! {
         h2 { (capital(group.probe)) ", " @if group.stress == "none" { "no stress" } @else { "stress " (group.stress) } }
         (table(it, group, gap))
         @for versus in it.compared.iter().filter(|v| (v.probe.as_str(), v.stress.as_str()) == (group.probe, group.stress)) {
             p { span.verdict.(class(versus.compared.verdict)) { (capital(&versus.compared.verdict.to_string())) }
-                ": " (versus.other) " against " (versus.base) ". "
+                ": " (versus.other) " against " (versus.base) ", "
                 @let (_, rest) = versus.compared.sentence.split_once(": ").unwrap_or(("", &versus.compared.sentence));
-                span.calm { (capital(rest)) }
+                span.calm { (rest) }
             }
         }
         (sections::charts(&series, first.spec.threshold, if gap { "gap" } else { "latency" }))
         (order(&measured, gap))
         (causes(&measured))
-        (buffers(&measured))
+        (super::buffers::buffers(&columns))
     }
 }
 
@@ -182,7 +183,7 @@ fn order(measured: &[&(&str, Vec<&Run>)], gap: bool) -> Markup {
             (PreEscaped(course(&tracks, &marks, (&ends.0, &ends.1), &format!("{figure} of every run"))))
             p.read.screen {}
             figcaption {
-                (capital(figure)) " of every run in the order of time. "
+                @if gap { "The largest gap" } @else { "p99" } " of every run in the order of time. "
                 @if !marks.is_empty() { "An upright line is a reboot, with the kernel that came. " }
                 "What drifts under all settings alike is the machine's or the neighbours'."
             }
@@ -237,49 +238,6 @@ fn causes(measured: &[&(&str, Vec<&Run>)]) -> Markup {
             @if rest > 0 { p.why { "And " (rest) " more, which took less." } }
         }
     }
-}
-
-/// How often a buffer of so many frames would run dry.
-fn buffers(measured: &[&(&str, Vec<&Run>)]) -> Markup {
-    let ask = Ask::default();
-    let columns: Vec<_> = measured.iter().map(|(_, runs)| buffers_of(runs, &ask)).collect();
-    html! {
-        @if columns.iter().any(|column| !column.is_empty()) {
-            h3 { "Which buffer stands it" }
-            div.box tabindex="0" {
-                table {
-                    thead { tr {
-                        th.n { "frames" } th.n { "at 48 kHz" }
-                        @for (name, _) in measured { th.n { (name) } }
-                    } }
-                    tbody {
-                        @for (row, frames) in ask.frames.iter().enumerate() {
-                            tr {
-                                td.n { (frames.0) } td.n { (frames.lasting(ask.rate)) }
-                                @for column in &columns {
-                                    td.n {
-                                        @if let Some(buffer) = column.get(row) {
-                                            (an_hour(buffer.an_hour))
-                                            br; small { "at most " (an_hour(buffer.most)) }
-                                        } @else { "–" }
-                                    }
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-            p.why {
-                "How often an hour a buffer would run dry, were the same delays to hit a chain whose work takes half of each "
-                "period: reckoned from the readings, not played."
-            }
-        }
-    }
-}
-
-/// `0`, `0.12`, `340`, `many`.
-fn an_hour(times: f64) -> String {
-    if times > 1e6 { "over a million".to_owned() } else { words::significant(times) }
 }
 
 #[cfg(test)]

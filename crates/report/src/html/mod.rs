@@ -3,16 +3,19 @@
 //! maud escapes every text; what is not escaped ([`maud::PreEscaped`]) is drawn by
 //! [`crate::svg`], which escapes itself, or is the page's own style and script.
 
+mod buffers;
 mod campaign;
 mod causes;
 mod charts;
 mod course;
+mod history;
 mod parts;
 mod sections;
 
 use crate::{judge::throughput, text, words};
 pub use campaign::campaign_page;
 use charts::Series;
+pub use history::history_page;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use quiet_types::{
     Histogram, Proof, Run,
@@ -84,6 +87,7 @@ pub fn runs_page(runs: &[Run]) -> String {
                 @let names = names(&these);
                 (sections::threads(&these, &names))
                 (sections::distributions(&series(&these, &names), run.spec.threshold))
+                (buffers::buffers(&columns(&these, &names)))
             }
         }
         @for run in runs {
@@ -192,6 +196,15 @@ fn merged(runs: &[Histogram]) -> Histogram {
         whole.merge(run);
     }
     whole
+}
+
+/// A column a run where there is room for them, else one for all.
+fn columns<'a>(runs: &[&'a Run], names: &[String]) -> Vec<(String, Vec<&'a Run>)> {
+    if runs.len() > CLASSES.len() {
+        return vec![("all runs".to_owned(), runs.to_vec())];
+    }
+    let each = runs.iter().zip(names).map(|(run, name)| (name.clone(), vec![*run]));
+    each.collect()
 }
 
 /// A line a run; of a single run, a line a CPU.
