@@ -16,6 +16,7 @@ mod request;
 mod run;
 pub mod stress;
 mod thread;
+mod tracer;
 mod watch;
 pub mod worker;
 
@@ -26,4 +27,5 @@ pub use reach::reach;
 pub use request::{Request, Strictness};
 pub use run::{Progress, run, watched};
 pub use stress::Stress;
+pub use tracer::tracer;
 pub use watch::{Seen, Watch};

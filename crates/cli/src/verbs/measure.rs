@@ -23,7 +23,8 @@ use std::{
 Examples:
   quietcores measure wakeup --cpus 1 --policy fifo --priority 90 --interval 200us --for 5s
   quietcores measure wakeup --cpus 1 --stress kernel --stress-cpus 0 --json
-  quietcores measure gap --cpus 1 --for 5s --explain")]
+  quietcores measure gap --cpus 1 --for 5s --explain
+  quietcores measure tracer --cpus 1 --for 10s          where the kernel has timerlat")]
 pub struct Args {
     #[command(subcommand)]
     probe: Which,
@@ -41,6 +42,17 @@ enum Which {
     },
     /// How long a spinning thread is kept from reading the clock
     Gap {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// A second opinion on wakeup: the kernel's own tracer timerlat, to interrupt, thread and user space
+    Tracer {
+        /// Time between expiries, 100us to 1s
+        #[arg(long, default_value = "1ms")]
+        interval: Nanos,
+        /// Follow a thread of ours back to user space (Linux 6.5), in place of the kernel's
+        #[arg(long)]
+        user: bool,
         #[command(flatten)]
         common: Common,
     },
@@ -130,14 +142,27 @@ enum IdleStates {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (probe, common) = match args.probe {
-        Which::Wakeup { interval, common } => (Probe::Wakeup { interval }, common),
-        Which::Gap { common } => (Probe::Gap, common),
+    let (probe, tracer, common) = match args.probe {
+        Which::Wakeup { interval, common } => (Probe::Wakeup { interval }, None, common),
+        Which::Gap { common } => (Probe::Gap, None, common),
+        Which::Tracer { interval, user, common } => {
+            (Probe::Wakeup { interval }, Some(user), common)
+        }
     };
+    if tracer.is_some() && common.explain {
+        anyhow::bail!(
+            "the kernel's tracer tells no causes here; use `measure wakeup --explain` beside it"
+        );
+    }
     let request = request(probe, &common)?;
     let stop = face::interrupt()?;
     let bar = bar(&request);
-    let done = quiet_probe::watched(&request, &stop, &mut |progress| show(&bar, progress));
+    let mut told = |progress: &Progress| show(&bar, progress);
+    let done = match tracer {
+        Some(user) => quiet_probe::tracer(&request, user, &stop, &mut told)
+            .map(|run| (run, quiet_probe::Seen::default())),
+        None => quiet_probe::watched(&request, &stop, &mut told),
+    };
     bar.finish_and_clear();
     let (mut run, seen) = done?;
     judge(&mut run);
