@@ -15,15 +15,9 @@ use maud::{Markup, PreEscaped, html};
 use quiet_types::{
     Histogram, Nanos, Run,
     campaign::{Campaigned, Versus},
-    explain::Source,
     proof::Role,
     run::Probe,
 };
-use std::collections::BTreeMap;
-
-/// Rows of a table of causes.
-const CAUSES: usize = 12;
-
 /// The page of a campaign and its runs: how far it is, what its settings show against each other,
 /// and for each probe and stress the distributions, the figure of every run in the order of time,
 /// causes where they were asked for, and buffers.
@@ -118,7 +112,7 @@ fn section(it: &Campaigned, group: &Group<'_>) -> Markup {
         }
         (sections::charts(&series, first.spec.threshold, if gap { "gap" } else { "latency" }))
         (order(&measured, gap))
-        (causes(&measured))
+        (super::causes::side_by_side(&columns))
         (super::buffers::buffers(&columns))
     }
 }
@@ -187,55 +181,6 @@ fn order(measured: &[&(&str, Vec<&Run>)], gap: bool) -> Markup {
                 @if !marks.is_empty() { "An upright line is a reboot, with the kernel that came. " }
                 "What drifts under all settings alike is the machine's or the neighbours'."
             }
-        }
-    }
-}
-
-/// Who took time, setting by setting, where that was asked.
-fn causes(measured: &[&(&str, Vec<&Run>)]) -> Markup {
-    let mut all: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
-    let mut seconds = vec![0.0; measured.len()];
-    for (index, (_, runs)) in measured.iter().enumerate() {
-        for explained in runs.iter().filter_map(|run| run.explained.as_deref()) {
-            if explained.source != Source::Trace {
-                continue;
-            }
-            for cpu in &explained.cpus {
-                seconds[index] += explained.lasted.as_secs_f64();
-                for share in &cpu.causes {
-                    let row = all.entry(&share.title).or_insert_with(|| vec![0; measured.len()]);
-                    row[index] += share.total.unwrap_or_default().0;
-                }
-            }
-        }
-    }
-    let mut rows: Vec<(&str, Vec<u64>)> = all.into_iter().collect();
-    rows.sort_by_key(|(_, totals)| std::cmp::Reverse(totals.iter().sum::<u64>()));
-    let rest = rows.len().saturating_sub(CAUSES);
-    let rate = |total: u64, seconds: f64| {
-        if seconds > 0.0 {
-            Nanos((total as f64 / seconds) as u64).to_string()
-        } else {
-            "–".into()
-        }
-    };
-    html! {
-        @if !rows.is_empty() {
-            h3 { "Who took time, for each second measured" }
-            div.box tabindex="0" {
-                table {
-                    thead { tr { th { "who" } @for (name, _) in measured { th.n { (name) } } } }
-                    tbody {
-                        @for (title, totals) in rows.iter().take(CAUSES) {
-                            tr {
-                                td.wrap { (title) }
-                                @for (total, seconds) in totals.iter().zip(&seconds) { td.n { (rate(*total, *seconds)) } }
-                            }
-                        }
-                    }
-                }
-            }
-            @if rest > 0 { p.why { "And " (rest) " more, which took less." } }
         }
     }
 }

@@ -49,6 +49,10 @@ pub fn proof_page(proof: &Proof) -> String {
         (sections::distributions(&wakeups(proof), proof.spec.threshold))
         (sections::pairs(proof))
         (stolen(proof))
+        (causes::side_by_side(&[Setting::Shared, other].map(|setting| {
+            let arms = proof.arms_of(setting).filter(|arm| arm.void.is_none());
+            (setting.to_string(), arms.map(|arm| &arm.wakeup).collect::<Vec<_>>())
+        })))
         (parts::findings(&proof.findings))
         (parts::applied(proof))
         (parts::stress(&throughput(proof, Setting::Shared), &throughput(proof, other), other))
