@@ -23,7 +23,7 @@ pub mod worker;
 pub use error::{Error, Result};
 pub use host::{host, stamp};
 pub use quiet_linux::state::read as state;
-pub use reach::reach;
+pub use reach::{Special, reach};
 pub use request::{Request, Strictness};
 pub use run::{Progress, run, watched};
 pub use stress::Stress;

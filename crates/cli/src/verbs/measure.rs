@@ -6,6 +6,7 @@ use clap::{Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quiet_linux::System;
 use quiet_probe::{Progress, Request, Strictness};
+use quiet_report::foreign;
 use quiet_types::{
     CpuSet, Nanos, Run,
     machine::Policy,
@@ -37,6 +38,9 @@ enum Which {
         /// Time between expiries, 10us to 1s
         #[arg(long, default_value = "200us")]
         interval: Nanos,
+        /// The core that schedules the thread: the kernel's own, or EVL (Xenomai 4), measured by its latmus
+        #[arg(long, value_enum, default_value_t = Core::Kernel)]
+        core: Core,
         #[command(flatten)]
         common: Common,
     },
@@ -136,6 +140,63 @@ impl Scheduled {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
+enum Core {
+    Kernel,
+    Evl,
+}
+
+/// Runs EVL's own latmus on one CPU and keeps what it prints as a run.
+fn evl(interval: Nanos, common: &Common) -> anyhow::Result<ExitCode> {
+    if !Path::new("/dev/evl/control").exists() {
+        anyhow::bail!(
+            "cannot measure on the EVL core: this kernel has none (no /dev/evl/control); boot one with EVL \
+             (Xenomai 4, CONFIG_EVL), or leave out --core"
+        );
+    }
+    let cpus = common.cpus.clone().map_or_else(last_online, Ok)?;
+    let cpu = match cpus.iter().collect::<Vec<_>>()[..] {
+        [cpu] => cpu,
+        _ => anyhow::bail!("latmus measures one CPU: give --cpus one"),
+    };
+    if !common.stress.is_empty() || common.explain {
+        anyhow::bail!(
+            "--core evl takes no --stress and no --explain; run `quietcores stress` beside it"
+        );
+    }
+    let dir = std::env::temp_dir().join(format!("quietcores-latmus-{}", std::process::id()));
+    std::fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let plot = dir.join("histogram");
+    let micros = (interval.0 / 1000).max(1).to_string();
+    let seconds = common.length.0.div_ceil(1_000_000_000).max(1).to_string();
+    let status = std::process::Command::new("latmus")
+        .args(["-q", "-u", "-c", &cpu.to_string(), "-p", &micros, "-T", &seconds, "-g"])
+        .arg(&plot)
+        .stdout(std::process::Stdio::null())
+        .status();
+    let text = std::fs::read_to_string(&plot);
+    let _ = std::fs::remove_dir_all(&dir);
+    let status = status.context("cannot start latmus, which comes with libevl")?;
+    if !status.success() {
+        anyhow::bail!("latmus ended with {status}, and nothing is kept");
+    }
+    let text = text.context("latmus wrote no histogram")?;
+    let mut run = foreign::read(&text, foreign::Format::Latmus)
+        .map_err(|error| anyhow::anyhow!("cannot understand what latmus wrote: {error}"))?;
+    run.label.clone_from(&common.label);
+    if let Some(path) = &common.output {
+        write(&run, path)?;
+    }
+    let kept = keep::store(common.store.as_deref())?.save_run(&run)?;
+    if common.json {
+        face::print_json(&run)?;
+    } else {
+        face::print(&quiet_report::run_text(&run, face::width()))?;
+    }
+    face::say(&format!("kept as {}", kept.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Clone, Copy, ValueEnum)]
 enum IdleStates {
     Shallow,
     AsIs,
@@ -143,7 +204,8 @@ enum IdleStates {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (probe, tracer, common) = match args.probe {
-        Which::Wakeup { interval, common } => (Probe::Wakeup { interval }, None, common),
+        Which::Wakeup { interval, core: Core::Evl, common } => return evl(interval, &common),
+        Which::Wakeup { interval, common, .. } => (Probe::Wakeup { interval }, None, common),
         Which::Gap { common } => (Probe::Gap, None, common),
         Which::Tracer { interval, user, common } => {
             (Probe::Wakeup { interval }, Some(user), common)
