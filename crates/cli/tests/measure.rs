@@ -415,7 +415,7 @@ fn instruments_that_this_kernel_lacks_are_said_to_be_missing() {
         assert_eq!(output.status.code(), Some(2), "{text}");
         // Without root tracefs itself is out of reach.
         assert!(text.contains(word) || text.contains("tracefs"), "{text}");
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
     assert!(said.len() <= 1);
 }

@@ -100,6 +100,23 @@ fn where_the_chains_interrupt_is_stuck_the_chain_is_put() {
 }
 
 #[test]
+fn of_two_memory_nodes_the_one_of_the_card_is_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let chosen = |link: &str| {
+        let chain = dir.path().join("node.toml");
+        std::fs::write(&chain, format!("[[link]]\nname = \"one\"\n{link}\npriority = 85\n"))
+            .unwrap();
+        let plan = planned("numa2", &[chain.to_str().unwrap()]);
+        (plan["shield"]["cpus"].as_str().unwrap().to_owned(), reasons(&plan))
+    };
+    // Even numbers are on node 0, with the sound card; odd ones on node 1, with the network.
+    let (cpus, why) = chosen("irq = { card = \"HDSPMx579bcc\" }");
+    assert!(cpus == "6" && why.contains("on the memory node of the chain's card"), "{cpus} {why}");
+    let (cpus, why) = chosen("irq = { net = \"eth0\" }");
+    assert!(cpus == "7" && why.contains("on the memory node of the chain's card"), "{cpus} {why}");
+}
+
+#[test]
 fn a_chain_is_placed_link_by_link_with_rising_priorities() {
     let dir = tempfile::tempdir().unwrap();
     let chain = dir.path().join("room.toml");

@@ -131,6 +131,8 @@ struct Merit {
     away_from_chain: bool,
     /// A slower kind of core.
     slow: bool,
+    /// Cards of the chain that hang on another memory node.
+    far: usize,
     /// Interrupts that cannot leave it.
     stuck: usize,
     /// The kernel's boot CPU, where timers and interrupts gather.
@@ -164,7 +166,7 @@ fn best_core(
             )
         }));
     }
-    let wanted: Vec<&Irq> = chain
+    let own: Vec<&Irq> = chain
         .links
         .iter()
         .filter_map(|link| match &link.target {
@@ -172,18 +174,19 @@ fn best_core(
             Target::Process { .. } => None,
         })
         .flatten()
-        .filter(|irq| stuck_at(machine, irq).is_some())
         .collect();
+    let wanted: Vec<&Irq> =
+        own.iter().copied().filter(|irq| stuck_at(machine, irq).is_some()).collect();
     let (merit, core) = cores
         .iter()
-        .map(|core| (merit(machine, core, &wanted), core))
+        .map(|core| (merit(machine, core, &own, &wanted), core))
         .min()
         .ok_or_else(|| PlanError("no CPU is online".into()))?;
-    reasons.push(explain(machine, core, &merit, &wanted));
+    reasons.push(explain(machine, core, &merit, &own, &wanted));
     Ok(core.clone())
 }
 
-fn merit(machine: &Machine, core: &CpuSet, wanted: &[&Irq]) -> Merit {
+fn merit(machine: &Machine, core: &CpuSet, own: &[&Irq], wanted: &[&Irq]) -> Merit {
     let first = core.first().unwrap_or(CpuId(0));
     let cpu = machine.cpu(first);
     let strongest = machine.cpus.iter().filter_map(|cpu| cpu.capacity).max();
@@ -196,6 +199,10 @@ fn merit(machine: &Machine, core: &CpuSet, wanted: &[&Irq]) -> Merit {
         .filter(|(at, _)| core.contains(*at))
         .map(|(_, count)| count)
         .sum();
+    let far = |irq: &&&Irq| {
+        let node = irq.node.and_then(|id| machine.nodes.iter().find(|node| node.id == id));
+        node.is_some_and(|node| !node.cpus.is_empty() && !node.cpus.intersects(core))
+    };
     Merit {
         away_from_chain: !wanted.is_empty() && !wanted.iter().any(|irq| on(irq)),
         stuck: machine
@@ -209,6 +216,7 @@ fn merit(machine: &Machine, core: &CpuSet, wanted: &[&Irq]) -> Merit {
             cpu.kind == Some(CoreKind::Efficiency)
                 || (cpu.kind.is_none() && cpu.capacity.is_some() && cpu.capacity < strongest)
         }),
+        far: own.iter().filter(far).count(),
         boot: machine.cpus.iter().map(|cpu| cpu.id).min().is_some_and(|boot| core.contains(boot)),
         unprepared: !isolated.is_empty() && !core.is_subset(&isolated),
         crowd: cpu.map_or(0, |cpu| cpu.llc.difference(core).len()),
@@ -218,7 +226,7 @@ fn merit(machine: &Machine, core: &CpuSet, wanted: &[&Irq]) -> Merit {
 }
 
 /// Where an interrupt is delivered that cannot be moved from there; `None` where it can.
-fn stuck_at(machine: &Machine, irq: &Irq) -> Option<CpuSet> {
+pub(crate) fn stuck_at(machine: &Machine, irq: &Irq) -> Option<CpuSet> {
     if irq.immovable.is_some() {
         return delivered(irq).cloned();
     }
@@ -252,7 +260,13 @@ fn delivered(irq: &Irq) -> Option<&CpuSet> {
     irq.effective.as_ref().filter(|cpus| !cpus.is_empty()).or(irq.requested.as_ref())
 }
 
-fn explain(machine: &Machine, core: &CpuSet, merit: &Merit, wanted: &[&Irq]) -> String {
+fn explain(
+    machine: &Machine,
+    core: &CpuSet,
+    merit: &Merit,
+    own: &[&Irq],
+    wanted: &[&Irq],
+) -> String {
     let mut why = Vec::new();
     if !wanted.is_empty() && !merit.away_from_chain {
         why.push("the chain's own interrupt cannot be moved and is delivered there".to_owned());
@@ -262,6 +276,10 @@ fn explain(machine: &Machine, core: &CpuSet, merit: &Merit, wanted: &[&Irq]) -> 
     }
     if machine.cpus.iter().any(|cpu| cpu.kind == Some(CoreKind::Efficiency)) && !merit.slow {
         why.push("of the faster kind".into());
+    }
+    let nodes = machine.nodes.iter().filter(|node| !node.cpus.is_empty()).count();
+    if nodes > 1 && merit.far == 0 && own.iter().any(|irq| irq.node.is_some()) {
+        why.push("on the memory node of the chain's card".into());
     }
     if merit.stuck == 0 && machine.irqs.iter().any(|irq| stuck_at(machine, irq).is_some()) {
         why.push("no immovable interrupt of others is delivered there".into());

@@ -1,6 +1,6 @@
 //! What the links of a chain are on this machine.
 
-use crate::{PlanError, say, warning};
+use crate::{PlanError, choose::stuck_at, say, warning};
 use quiet_types::{
     Chain, CpuId, CpuSet, Finding, Machine,
     chain::{IrqSource, Target},
@@ -94,7 +94,10 @@ pub(crate) fn find<'a>(
             tasks: Vec::new(),
         };
         match &link.target {
-            Target::Irq(source) => one.irqs = irq_link(machine, &link.name, source, findings),
+            Target::Irq(source) => {
+                one.irqs = irq_link(machine, &link.name, source, findings);
+                stuck(machine, &one, findings);
+            }
             Target::Process { comm, threads } => {
                 one.tasks = process(machine, comm, threads);
                 if one.tasks.is_empty() {
@@ -129,6 +132,38 @@ fn irq_link<'a>(
         );
     }
     found
+}
+
+/// Tells of interrupts that will not come to where the link is.
+fn stuck(machine: &Machine, link: &Found<'_>, findings: &mut Vec<Finding>) {
+    for irq in &link.irqs {
+        let Some(at) = stuck_at(machine, irq).filter(|at| !at.intersects(&link.cpus)) else {
+            continue;
+        };
+        let why = irq.immovable.clone().unwrap_or_else(|| {
+            "this machine delivers every device's interrupts to that CPU, by its counts".into()
+        });
+        findings.push(
+            warning(
+                "plan.link-stuck",
+                format!(
+                    "IRQ {} of link `{}` stays on {}",
+                    irq.number,
+                    printable(link.name, 60),
+                    say(&at)
+                ),
+            )
+            .evidence(why)
+            .effect(format!(
+                "what it wakes on {} waits for a CPU that everybody else may use",
+                say(&link.cpus)
+            ))
+            .remedy(format!(
+                "shield {} for the chain: leave out `cpus`, and it is chosen",
+                say(&at)
+            )),
+        );
+    }
 }
 
 fn describe(source: &IrqSource) -> String {

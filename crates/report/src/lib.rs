@@ -20,6 +20,7 @@ pub mod stats;
 pub mod svg;
 mod text;
 mod trend;
+mod trip;
 pub mod words;
 
 pub use campaign::{campaign_markdown, campaign_progress, campaign_text, campaigned};
@@ -32,6 +33,7 @@ pub use markdown::{proof_markdown, runs_markdown};
 pub use predict::{Ask, predict, prediction_text};
 pub use text::{Column, Table, explained_text, findings_text, proof_text, run_text, wrap};
 pub use trend::{changes_over_time, history_text};
+pub use trip::{Way, budget, judge_trip, trip_text};
 
 pub mod machine;
 pub mod plan;

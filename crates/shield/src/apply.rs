@@ -1,7 +1,7 @@
 //! Takes the steps of a plan, one by one: note, change, read back.
 
 use crate::{
-    change::{Change, Confined, assigned, chosen, effective_file, irq_file, outside, same},
+    change::{Change, Confined, assigned, chosen, effective_file, irq_file, irq_of, outside, same},
     error::{
         Error, Kind, Result, file_reason, irq_reason, is_gone, partition_reason, plain,
         schedule_reason, task_reason, write_reason,
@@ -519,8 +519,22 @@ impl Hand<'_> {
             Ok(now) if now == *cpus => Outcome::Done { seen: format!("CPU {now}") },
             Ok(now) => Outcome::Ignored { seen: format!("CPU {now}") },
             Err(error) if is_gone(&error) => Outcome::Absent,
-            Err(error) => Outcome::Refused { reason: task_reason(&error) },
+            Err(error) => match irq_of(&thread.comm) {
+                Some(number) if self.send_along(number, cpus) => Outcome::Pending {
+                    seen: format!("goes to CPU {cpus} with IRQ {number} when that next fires"),
+                },
+                _ => Outcome::Refused { reason: task_reason(&error) },
+            },
         })
+    }
+
+    /// The thread of an interrupt is in the root group, and from there no thread may be put onto the
+    /// CPUs of a v2 partition. It follows its interrupt, though, once that was given CPUs, be they the
+    /// same; making the partition may have thrown it off since.
+    fn send_along(&self, number: u32, cpus: &CpuSet) -> bool {
+        let file = irq_file(number);
+        self.cpus(&file).is_ok_and(|asked| asked == *cpus)
+            && self.act(|kernel| kernel.write(&file, &cpus.to_string())).is_ok()
     }
 
     fn schedule(&mut self, thread: &Thread, to: Scheduling) -> Result<Outcome> {

@@ -194,6 +194,11 @@ pub(crate) fn effective_file(number: u32) -> String {
     format!("/proc/irq/{number}/effective_affinity_list")
 }
 
+/// The interrupt that a thread of this name serves: 26 of `irq/26-snd_hda_int` and `irq/26-s-snd_hda_i`.
+pub(crate) fn irq_of(comm: &str) -> Option<u32> {
+    comm.strip_prefix("irq/")?.split_once('-')?.0.parse().ok()
+}
+
 /// What is left of `allowed` off the shield; all of `rest` where nothing is.
 pub(crate) fn outside(allowed: &CpuSet, off: &CpuSet, rest: &CpuSet) -> CpuSet {
     let left = allowed.difference(off);
@@ -203,6 +208,15 @@ pub(crate) fn outside(allowed: &CpuSet, off: &CpuSet, rest: &CpuSet) -> CpuSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_of_interrupts_tell_which() {
+        assert_eq!(irq_of("irq/26-s-snd_hda_i"), Some(26));
+        assert_eq!(irq_of("irq/126-xhci_hcd"), Some(126));
+        for other in ["irq/x-y", "irq/26", "irq_work/1", "ksoftirqd/2"] {
+            assert_eq!(irq_of(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn values_are_compared_by_meaning() {

@@ -1,7 +1,7 @@
 //! What may still run on the shielded CPUs, by a fresh look at the machine.
 
 use crate::{
-    change::{Change, effective_file, irq_file},
+    change::{Change, effective_file, irq_file, irq_of},
     journal::Past,
     tasks,
 };
@@ -16,13 +16,31 @@ use std::collections::{HashMap, HashSet};
 
 /// Threads and interrupts that may run on the shield, intruders first.
 pub(crate) fn residents(kernel: &dyn Kernel, shield: &Shield, past: &Past) -> Vec<Resident> {
-    let mut found = threads(kernel, shield, past);
-    found.extend(interrupts(kernel, shield, past));
+    let chain = chain_irqs(shield, past);
+    let mut found = threads(kernel, shield, past, &chain);
+    found.extend(interrupts(kernel, shield, past, &chain));
     found.sort_by(|a, b| (a.kind, &a.name, a.number).cmp(&(b.kind, &b.name, b.number)));
     found
 }
 
-fn threads(kernel: &dyn Kernel, shield: &Shield, past: &Past) -> Vec<Resident> {
+/// Interrupts that the plan put onto the shield. The last word counts: a number may serve another
+/// device by now.
+fn chain_irqs(shield: &Shield, past: &Past) -> HashSet<u32> {
+    let mut last = HashMap::new();
+    for (_, change) in &past.changes {
+        if let Change::Irq { number, new, .. } = change {
+            last.insert(*number, new.is_subset(&shield.cpus));
+        }
+    }
+    last.into_iter().filter(|(_, ours)| *ours).map(|(number, _)| number).collect()
+}
+
+fn threads(
+    kernel: &dyn Kernel,
+    shield: &Shield,
+    past: &Past,
+    chain: &HashSet<u32>,
+) -> Vec<Resident> {
     let inside: HashSet<u32> = match &shield.entry {
         Some(entry) => {
             let file = if entry.whole_process {
@@ -46,6 +64,8 @@ fn threads(kernel: &dyn Kernel, shield: &Shield, past: &Past) -> Vec<Resident> {
             || placed.contains(&(task.thread.tid, task.thread.start))
         {
             (ResidentKind::Chain, "placed on the shield".to_owned())
+        } else if irq_of(&task.thread.comm).is_some_and(|irq| task.kernel && chain.contains(&irq)) {
+            (ResidentKind::Chain, "serves an interrupt of the chain".to_owned())
         } else if task.kernel {
             kernel_thread(&task.thread.comm, task.movable, &allowed)
         } else {
@@ -90,7 +110,12 @@ fn placed(shield: &Shield, past: &Past) -> HashSet<(u32, u64)> {
     placed
 }
 
-fn interrupts(kernel: &dyn Kernel, shield: &Shield, past: &Past) -> Vec<Resident> {
+fn interrupts(
+    kernel: &dyn Kernel,
+    shield: &Shield,
+    past: &Past,
+    chain: &HashSet<u32>,
+) -> Vec<Resident> {
     let counts = counts(kernel, &shield.cpus);
     let before: HashMap<u32, u64> = past.irqs.iter().copied().collect();
     let tried: HashMap<u32, bool> = past
@@ -101,17 +126,6 @@ fn interrupts(kernel: &dyn Kernel, shield: &Shield, past: &Past) -> Vec<Resident
             _ => None,
         })
         .collect();
-    // The last word counts: a number may serve another device by now.
-    let last: HashMap<u32, &CpuSet> = past
-        .changes
-        .iter()
-        .filter_map(|(_, change)| match change {
-            Change::Irq { number, new, .. } => Some((*number, new)),
-            _ => None,
-        })
-        .collect();
-    let ours: HashSet<u32> =
-        last.iter().filter(|(_, new)| new.is_subset(&shield.cpus)).map(|(n, _)| *n).collect();
     let names = kernel.list("/proc/irq").unwrap_or_default();
     let mut found = Vec::new();
     for number in names.iter().filter_map(|name| name.parse::<u32>().ok()) {
@@ -119,20 +133,22 @@ fn interrupts(kernel: &dyn Kernel, shield: &Shield, past: &Past) -> Vec<Resident
         let delivered = read(effective_file(number)).filter(|cpus| !cpus.is_empty());
         let Some(at) = delivered.or_else(|| read(irq_file(number))) else { continue };
         let cpus = at.intersection(&shield.cpus);
-        if cpus.is_empty() {
+        let now = counts.get(&number).copied();
+        let name = actions(kernel, number);
+        // Nobody has asked for it (the PC's cascade): it cannot fire.
+        if cpus.is_empty() || (name.is_empty() && now.is_none()) {
             continue;
         }
         let (kind, why) = match tried.get(&number) {
-            _ if ours.contains(&number) => (ResidentKind::Chain, "an interrupt of the chain"),
+            _ if chain.contains(&number) => (ResidentKind::Chain, "an interrupt of the chain"),
             Some(false) => (ResidentKind::Irq, "the kernel refused to move it"),
             Some(true) => (ResidentKind::Irq, "it moves when it next fires, or was put here since"),
             None => (ResidentKind::Irq, "it cannot be moved, or was put here since"),
         };
-        let now = counts.get(&number).copied();
         found.push(Resident {
             cpus,
             kind,
-            name: actions(kernel, number),
+            name,
             number,
             why: why.into(),
             since: now.and_then(|now| Some(now.saturating_sub(*before.get(&number)?))),

@@ -91,9 +91,12 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
     let mut told = HashSet::new();
     for (_, change) in past.changes.iter().rev() {
         let again = match change {
-            Change::Write { .. } | Change::Irq { .. } | Change::Scheduling { .. } => {
-                !told.insert(change.what())
-            }
+            Change::Write { .. }
+            | Change::File { .. }
+            | Change::Irq { .. }
+            | Change::Scheduling { .. } => !told.insert(change.what()),
+            // One that was restarted and told again is another one.
+            Change::Ban { .. } => !told.insert("irqbalance".into()),
             _ => false,
         };
         if again {

@@ -122,6 +122,24 @@ impl Store {
         }
     }
 
+    /// Keeps what is neither run nor proof as `KIND/ID.json` and gives the path; no question about
+    /// runs sees it.
+    ///
+    /// # Errors
+    /// When the id or kind is no plain name, the id is taken, or the file cannot be written.
+    pub fn save_other(
+        &self,
+        kind: &str,
+        id: &str,
+        value: &impl serde::Serialize,
+    ) -> Result<PathBuf, Error> {
+        let dir = self.dir.join(checked_id(kind)?);
+        let path = dir.join(format!("{}.json", checked_id(id)?));
+        write::make_dir(&dir)?;
+        write_whole(&path, &json(value, &path)?, Replace::Never)?;
+        Ok(path)
+    }
+
     /// Everything that is kept, oldest first. Unfinished files are not listed.
     ///
     /// # Errors

@@ -59,6 +59,8 @@ mod text;
 #[cfg(feature = "std")]
 pub mod trace;
 #[cfg(feature = "std")]
+pub mod trip;
+#[cfg(feature = "std")]
 pub mod watch;
 
 #[cfg(feature = "std")]

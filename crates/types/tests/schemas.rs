@@ -118,3 +118,8 @@ fn the_committed_render_schema_is_that_of_the_type() {
 fn the_committed_bench_schema_is_that_of_the_type() {
     check::<quiet_types::bench::Bench>("bench");
 }
+
+#[test]
+fn the_committed_roundtrip_schema_is_that_of_the_type() {
+    check::<quiet_types::trip::RoundTrip>("roundtrip");
+}

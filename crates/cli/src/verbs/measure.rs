@@ -25,7 +25,8 @@ Examples:
   quietcores measure wakeup --cpus 1 --policy fifo --priority 90 --interval 200us --for 5s
   quietcores measure wakeup --cpus 1 --stress kernel --stress-cpus 0 --json
   quietcores measure gap --cpus 1 --for 5s --explain
-  quietcores measure tracer --cpus 1 --for 10s          where the kernel has timerlat")]
+  quietcores measure tracer --cpus 1 --for 10s          where the kernel has timerlat
+  quietcores measure roundtrip --device hw:USB --rate 96000 --period 16 --cycles 10")]
 pub struct Args {
     #[command(subcommand)]
     probe: Which,
@@ -60,6 +61,8 @@ enum Which {
         #[command(flatten)]
         common: Common,
     },
+    /// From playback to capture by sound, in frames and ms
+    Roundtrip(super::roundtrip::Args),
 }
 
 #[derive(clap::Args)]
@@ -210,6 +213,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Which::Tracer { interval, user, common } => {
             (Probe::Wakeup { interval }, Some(user), common)
         }
+        Which::Roundtrip(args) => return super::roundtrip::run(args),
     };
     if tracer.is_some() && common.explain {
         anyhow::bail!(

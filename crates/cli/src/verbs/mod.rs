@@ -24,6 +24,7 @@ pub mod reach;
 pub mod render;
 pub mod report;
 pub mod revert;
+pub mod roundtrip;
 pub mod runs;
 pub mod status;
 pub mod stress;

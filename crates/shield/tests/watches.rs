@@ -1,0 +1,216 @@
+//! What a watch makes of settings that are no kernel files: irqbalance's bans, threads of interrupts.
+#![allow(clippy::unwrap_used)] // a test may
+
+#[allow(dead_code, reason = "other tests use the rest of it")]
+mod fake;
+
+use fake::{Fake, Hierarchy, MOUNT, Temper, World, world};
+use quiet_shield::{Planned, Setup, Watch, revert, status, up, watch};
+use quiet_types::{
+    CpuSet, Plan,
+    plan::{Action, Form, GroupFile, GroupValue, Need, Outcome, PLAN_SCHEMA, Return, Step, Thread},
+    shield::{Mechanism, Shield},
+    watch::{Event, Happened},
+};
+use std::{
+    cell::RefCell,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+const FILE: &str = "/etc/default/irqbalance";
+
+fn plan(world: &World, mechanism: Mechanism, actions: Vec<Action>) -> Plan {
+    let cpus: CpuSet = "1".parse().unwrap();
+    let step = |action| Step { action, old: None, why: String::new(), need: Need::BestEffort };
+    Plan {
+        schema: PLAN_SCHEMA.into(),
+        chain: None,
+        mode: Default::default(),
+        shield: Shield { housekeeping: world.all.difference(&cpus), cpus, mechanism, entry: None },
+        reasons: Vec::new(),
+        steps: actions.into_iter().map(step).collect(),
+        findings: Vec::new(),
+    }
+}
+
+fn raise(kernel: &Fake, plan: &Plan, state: &Path) -> Vec<Outcome> {
+    let interrupt = AtomicBool::new(false);
+    let setup = Setup { state, holder: None, interrupt: &interrupt, confirm: None };
+    let applied = up(kernel, plan, &setup).unwrap();
+    applied.steps.into_iter().map(|taken| taken.outcome).collect()
+}
+
+/// Looks `looks` times, with the plan that `plan` makes each time, and gives what was told.
+fn keep(
+    kernel: &Fake,
+    state: &Path,
+    looks: usize,
+    report_only: bool,
+    plan: &dyn Fn(&World) -> Plan,
+) -> Vec<Happened> {
+    let interrupt = AtomicBool::new(false);
+    let (told, mut count) = (RefCell::new(Vec::new()), 0);
+    let mut plans = |_: &Shield| {
+        count += 1;
+        interrupt.store(count >= looks, Ordering::Relaxed);
+        Ok(Planned { plan: plan(&kernel.world.borrow()), names: Vec::new() })
+    };
+    let mut tell = |event: &Event| {
+        told.borrow_mut().push(event.what.clone());
+        Ok(())
+    };
+    watch(Watch {
+        kernel,
+        state,
+        holder: None,
+        interrupt: &interrupt,
+        every: Duration::from_millis(1),
+        report_only,
+        plan: &mut plans,
+        tell: &mut tell,
+    })
+    .unwrap();
+    told.into_inner()
+}
+
+/// What drift was told of, and what became of it.
+fn drift(told: &[Happened]) -> Vec<(String, Option<Outcome>)> {
+    let drift = told.iter().filter_map(|what| match what {
+        Happened::Drift { step, outcome, .. } => Some((step.action.what(), outcome.clone())),
+        _ => None,
+    });
+    drift.collect()
+}
+
+/// An irqbalance of process `tid` that bans CPU `bans` by itself.
+fn irqbalance(world: &mut World, tid: u32) {
+    let mut task = world.tasks[&1].clone();
+    (task.start, task.comm) = (u64::from(tid) * 10, "irqbalance".into());
+    world.tasks.insert(tid, task);
+    world.irqbalance = Some((tid, CpuSet::new(), CpuSet::new()));
+}
+
+/// The plan that bans CPU 1, for whatever daemon runs.
+fn bans(world: &World) -> Plan {
+    let (tid, task) = world.tasks.iter().find(|(_, task)| task.comm == "irqbalance").unwrap();
+    let daemon = Thread { tid: *tid, start: task.start, comm: task.comm.clone() };
+    let (name, value) = ("IRQBALANCE_BANNED_CPULIST".into(), "1".into());
+    let assign = Action::Assign { path: FILE.into(), name, value };
+    let ban = Action::Ban { daemon, cpus: "1".parse().unwrap() };
+    plan(world, Mechanism::Affinity, vec![assign, ban])
+}
+
+#[test]
+fn irqbalance_is_told_again_when_it_was_restarted_and_its_file_rewritten() {
+    let mut before = world(Hierarchy::None, 2, &[], &[]);
+    before.texts.insert(FILE.into(), "ARGS=-d\n".into());
+    irqbalance(&mut before, 90);
+    let kernel = Fake::new(before.clone());
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    raise(&kernel, &bans(&before), &state);
+    assert_eq!(status(&kernel, &state).unwrap().drift, []);
+    {
+        let mut world = kernel.world.borrow_mut();
+        world.tasks.remove(&90);
+        irqbalance(&mut world, 91);
+        world.texts.insert(FILE.into(), "ARGS=--hintpolicy=exact\n".into());
+    }
+    let found = status(&kernel, &state).unwrap().drift;
+    assert_eq!(found.iter().map(|one| one.what.as_str()).collect::<Vec<_>>().len(), 2, "{found:?}");
+    // One that only reports tells of the file, and tells the daemon nothing.
+    let told = keep(&kernel, &state, 3, true, &bans);
+    assert_eq!(drift(&told), [(format!("IRQBALANCE_BANNED_CPULIST in {FILE}"), None)], "{told:?}");
+    assert_eq!(kernel.world.borrow().irqbalance.as_ref().unwrap().1, CpuSet::new());
+
+    let told = drift(&keep(&kernel, &state, 3, false, &bans));
+    let whats: Vec<&str> = told.iter().map(|(what, _)| what.as_str()).collect();
+    assert_eq!(whats.len(), 2, "{told:?}");
+    assert!(whats[0].ends_with(FILE) && whats[1].contains("irqbalance"), "{told:?}");
+    {
+        let world = kernel.world.borrow();
+        let text = "ARGS=--hintpolicy=exact\nIRQBALANCE_BANNED_CPULIST=1\n";
+        assert_eq!(world.texts[FILE], text);
+        assert_eq!(world.irqbalance.as_ref().unwrap().1.to_string(), "1");
+    }
+    // Neither the daemon that is gone nor the first text counts any more.
+    assert_eq!(status(&kernel, &state).unwrap().drift, []);
+
+    let done = revert(&kernel, &state).unwrap().unwrap();
+    let world = kernel.world.borrow();
+    assert_eq!(world.texts[FILE], "ARGS=--hintpolicy=exact\n", "others' change stays");
+    assert_eq!(world.irqbalance.as_ref().unwrap().1, CpuSet::new());
+    let refused = |outcome: &Return| matches!(outcome, Return::Refused { .. });
+    assert!(!done.items.iter().any(|item| refused(&item.outcome)), "{done:?}");
+}
+
+/// The plan of a partition, and an interrupt with its thread on it.
+fn served(world: &World) -> Plan {
+    let task = &world.tasks[&90];
+    let thread = Thread { tid: 90, start: task.start, comm: task.comm.clone() };
+    let file = |name: &str, value: &str, form| GroupFile {
+        name: name.into(),
+        value: GroupValue::Is(value.into()),
+        form,
+        need: Need::Essential,
+    };
+    let files = vec![
+        file("cpuset.cpus", "1", Form::List),
+        file("cpuset.cpus.partition", "isolated", Form::Partition),
+    ];
+    let (number, cpus): (u32, CpuSet) = (40, "1".parse().unwrap());
+    let actions = vec![
+        Action::Write {
+            path: format!("{MOUNT}/cgroup.subtree_control"),
+            request: None,
+            value: "+cpuset".into(),
+            form: Form::Word,
+        },
+        Action::Group { path: format!("{MOUNT}/shield"), files, narrow: Vec::new() },
+        Action::Irq { number, name: String::new(), cpus: cpus.clone() },
+        Action::Pin { thread, cpus },
+    ];
+    plan(world, Mechanism::PartitionV2, actions)
+}
+
+#[test]
+fn a_thread_that_the_partition_keeps_out_goes_with_its_interrupt() {
+    let mut before = world(Hierarchy::V2, 2, &[Temper::MovesLater], &[1]);
+    for group in before.groups.values_mut() {
+        group.cpus = group.cpus.difference(&"1".parse().unwrap());
+    }
+    let number = *before.irqs.keys().next().unwrap();
+    assert_eq!(number, 40);
+    let mut task = before.tasks[&1].clone();
+    (task.start, task.kernel, task.comm) = (900, true, "irq/40-snd_hda_".into());
+    before.tasks.insert(90, task);
+    let kernel = Fake::new(before.clone());
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let outcomes = raise(&kernel, &served(&before), &state);
+    let pending = outcomes.last().unwrap();
+    assert!(matches!(pending, Outcome::Pending { .. }), "{outcomes:?}");
+    // While it waits it is no drift, and no news either, however often one looks.
+    let seen = status(&kernel, &state).unwrap();
+    assert_eq!((seen.drift, seen.refused), (Vec::new(), Vec::new()));
+    for report_only in [true, false] {
+        let told = keep(&kernel, &state, 8, report_only, &served);
+        assert_eq!(drift(&told), [], "{told:?}");
+        assert!(!told.iter().any(|what| matches!(what, Happened::Contested { .. })), "{told:?}");
+    }
+    // The interrupt's own CPUs are, whenever it next fires.
+    let rewritten = |times: usize| {
+        let mut told = Vec::new();
+        for _ in 0..times {
+            kernel.world.borrow_mut().irqs.get_mut(&40).unwrap().asked = "0".parse().unwrap();
+            told.extend(drift(&keep(&kernel, &state, 1, false, &served)));
+        }
+        told.into_iter().filter(|(what, _)| what == "IRQ 40").count()
+    };
+    assert_eq!(rewritten(3), 3);
+    revert(&kernel, &state).unwrap();
+    let world = kernel.world.borrow();
+    assert_eq!(world.capture(&before), before.capture(&world));
+}
