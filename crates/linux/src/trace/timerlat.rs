@@ -109,21 +109,21 @@ impl Timerlat {
                 self.old.push((path, old));
             }
         }
-        let instance = Instance::make(&self.base.path, "-timerlat")?;
-        let file = |name: &str| instance.0.join(name);
+        let dir = self.instance.insert(Instance::make(&self.base.path, "-timerlat")?).0.clone();
+        let file = |name: &str| dir.join(name);
         write(&file("tracing_on"), "0")?;
         write(&file("trace_clock"), "mono")?;
         write(&file("buffer_size_kb"), "1024")?;
+        // Before the pipe: a tracer that somebody reads cannot be changed.
+        write(&file("current_tracer"), "timerlat")?;
         let pipe = OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
             .open(file("trace_pipe"))
             .map_err(|e| Error::io("open", "the trace of timerlat", e))?;
-        let on = write(&file("current_tracer"), "timerlat")
-            .and_then(|()| write(&file("tracing_on"), "1"));
+        write(&file("tracing_on"), "1")?;
         self.pipe = Some(pipe);
-        self.instance = Some(instance);
-        on
+        Ok(())
     }
 
     /// The file by which a thread of user space follows the tracer on `cpu`: that thread, bound to
