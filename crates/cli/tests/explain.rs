@@ -375,11 +375,15 @@ fn an_act_that_reaches_every_cpu_is_seen_to() {
     let Some((cpu, _, _guard)) = machine() else { return };
     let cpu = cpu.to_string();
     let output =
-        quietcores(&["reach", "--cpus", &cpu, "--each", "200ms", "--json"]).output().unwrap();
+        quietcores(&["reach", "--cpus", &cpu, "--each", "200ms", "--also", "profile", "--json"])
+            .output()
+            .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
     let reach: quiet_types::reach::Reach = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(reach.acts[0].name, "nothing");
+    let profile = reach.acts.iter().find(|act| act.name == "profile").unwrap();
+    assert!(profile.times > 0 || !profile.refused.is_empty(), "{profile:?}");
     let act = reach.acts.iter().find(|act| act.name == "vmstat").unwrap();
     if !act.refused.is_empty() {
         eprintln!("skipped: {}", act.refused);

@@ -387,3 +387,35 @@ fn a_disk_that_refuses_does_not_take_the_figures_back() {
     run_of(&output);
     assert!(String::from_utf8_lossy(&output.stderr).contains("not kept"));
 }
+
+/// Here the kernel has neither; where one has, its lab shows the figures (lab/guest/trace).
+#[test]
+fn instruments_that_this_kernel_lacks_are_said_to_be_missing() {
+    let evl = Path::new("/dev/evl/control").exists();
+    let mut said = Vec::new();
+    let mut all = vec![(vec!["tracer", "--for", "1s"], "timerlat")];
+    if !evl {
+        all.push((vec!["wakeup", "--core", "evl"], "/dev/evl/control"));
+    }
+    all.push((vec!["tracer", "--for", "1s", "--explain"], "tells no causes"));
+    for (arguments, word) in all {
+        let dir = tempfile::tempdir().unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_quietcores"))
+            .arg("measure")
+            .args(arguments)
+            .arg("--store")
+            .arg(dir.path())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() {
+            said.push("measured");
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        // Without root tracefs itself is out of reach.
+        assert!(text.contains(word) || text.contains("tracefs"), "{text}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+    assert!(said.len() <= 1);
+}

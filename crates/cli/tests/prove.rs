@@ -46,7 +46,7 @@ fn signal(child: &Child, which: Signal) {
 fn two_settings_are_measured_in_turn_and_the_machine_is_as_it_was() {
     let Some(machine) = Machine::take() else { return };
     let before = Capture::take();
-    let output = short(&machine, "2").output().unwrap();
+    let output = short(&machine, "2").arg("--explain").output().unwrap();
     assert_eq!(before.differences(&Capture::take()), Vec::<String>::new());
     // Two pairs never make a verdict.
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
@@ -61,6 +61,8 @@ fn two_settings_are_measured_in_turn_and_the_machine_is_as_it_was() {
         assert_eq!(thread.expected, thread.obtained + thread.missed);
         assert_eq!(thread.allowed.to_string(), machine.cpu.to_string());
         assert_eq!(arm.wakeup.entry.is_some(), arm.setting == b);
+        let explained = arm.wakeup.explained.as_ref().unwrap();
+        assert_eq!((&explained.run, explained.cpus.len()), (&arm.wakeup.id, 1));
         let stress = arm.wakeup.stress.as_ref().unwrap();
         assert_eq!(stress.cpus.contains(quiet_types::CpuId(machine.cpu)), arm.setting == a);
     }

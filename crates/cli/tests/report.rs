@@ -132,29 +132,32 @@ fn browser() -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-#[test]
-fn a_browser_shows_hostile_names_as_text_fits_a_phone_and_finds_no_error() {
+/// What a real browser makes of a page in a frame as wide as a small phone; `None` without one.
+fn browsed(page: &str) -> Option<serde_json::Value> {
     let Some(browser) = browser() else {
         eprintln!("skipped: needs chromium in PATH");
-        return;
+        return None;
     };
     let dir = tempfile::tempdir().unwrap();
-    let mut proof = example::proof();
-    proof.host.name = HOSTILE.into();
-    proof.question = HOSTILE.into();
-    proof.findings[0].title = HOSTILE.into();
-    proof.arms[0].wakeup.label = HOSTILE.into();
-    fs::write(dir.path().join("page.html"), quiet_report::proof_page(&proof)).unwrap();
-    // The page in a frame as wide as a small phone; a script beside it looks inside.
+    fs::write(dir.path().join("page.html"), page).unwrap();
+    // A script beside the page looks inside.
     let around = r#"<!DOCTYPE html><iframe id=f src=page.html width=360 height=800></iframe><script>
         onload = () => {
             const page = document.getElementById("f").contentDocument;
             const root = page.documentElement;
             const data = JSON.parse(page.getElementById("data").textContent);
+            const charts = [...page.querySelectorAll("svg.chart.narrow")];
+            const seen = one => one.getBoundingClientRect().height > 100
+                && one.querySelectorAll("path, circle").length > 0
+                && [...one.querySelectorAll("path")].every(p => !/NaN|Infinity/.test(p.getAttribute("d")));
+            const over = charts.flatMap(one => [...one.querySelectorAll("text")]
+                .filter(t => t.getBoundingClientRect().right > one.getBoundingClientRect().right + 1)
+                .map(t => t.textContent));
             document.body.textContent = JSON.stringify({
-                wide: root.scrollWidth, room: root.clientWidth,
-                images: page.images.length, charts: page.querySelectorAll("svg.chart").length,
-                link: !page.getElementById("download").hidden, name: data.host.name,
+                wide: root.scrollWidth, room: root.clientWidth, images: page.images.length,
+                charts: page.querySelectorAll("svg.chart").length,
+                empty: charts.filter(one => !seen(one)).length, over,
+                link: !page.getElementById("download").hidden, data,
                 requests: frames[0].performance.getEntriesByType("resource").length,
             });
         };</script>"#;
@@ -173,9 +176,93 @@ fn a_browser_shows_hostile_names_as_text_fits_a_phone_and_finds_no_error() {
     let body = body.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
     let told: serde_json::Value = serde_json::from_str(body.trim()).expect(&dom);
     assert_eq!(told["wide"], told["room"], "the page scrolls sideways");
-    assert_eq!(told["images"], 0);
-    assert_eq!(told["charts"], 6);
+    assert_eq!((&told["images"], &told["requests"]), (&0.into(), &0.into()));
     assert_eq!(told["link"], true, "the script did not run");
-    assert_eq!(told["name"], HOSTILE);
-    assert_eq!(told["requests"], 0);
+    assert_eq!(told["empty"], 0, "a chart is not drawn");
+    assert_eq!(told["over"], serde_json::json!([]), "texts are cut off");
+    Some(told)
+}
+
+#[test]
+fn a_browser_shows_hostile_names_as_text_fits_a_phone_and_finds_no_error() {
+    let mut proof = example::proof();
+    proof.host.name = HOSTILE.into();
+    proof.question = HOSTILE.into();
+    proof.findings[0].title = HOSTILE.into();
+    proof.arms[0].wakeup.label = HOSTILE.into();
+    let Some(told) = browsed(&quiet_report::proof_page(&proof)) else { return };
+    assert_eq!(told["charts"], 6);
+    assert_eq!(told["data"]["host"]["name"], HOSTILE);
+}
+
+#[test]
+fn a_browser_draws_a_campaign_a_history_and_imported_runs_beside_ours() {
+    let (mut cells, mut runs) = example::campaign();
+    for state in &mut cells {
+        state.cell.stress = HOSTILE.into();
+    }
+    for run in &mut runs {
+        run.cell.as_mut().unwrap().stress = HOSTILE.into();
+    }
+    let it = quiet_report::campaigned(HOSTILE, cells, &runs, quiet_types::Nanos::ZERO);
+    let Some(told) = browsed(&quiet_report::campaign_page(&it, &runs)) else { return };
+    assert_eq!((&told["charts"], &told["data"]["name"]), (&6.into(), &HOSTILE.into()));
+
+    let mut lines: Vec<_> = runs.iter().map(quiet_store::line).collect();
+    lines.iter_mut().skip(7).for_each(|line| line.kernel = HOSTILE.into());
+    let changes = quiet_report::changes_over_time(&lines);
+    let history = quiet_types::history::History { runs: lines, changes, ..Default::default() };
+    let told = browsed(&quiet_report::history_page(&history)).unwrap();
+    assert_eq!(told["charts"], 2);
+
+    // A result of another tool, imported, on one page with a run of ours.
+    let dir = tempfile::tempdir().unwrap();
+    let fixture = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../fixtures/results/latmus-vim3l-hectic-200us.txt"
+    );
+    let import = Command::new(env!("CARGO_BIN_EXE_quietcores"))
+        .args(["import", fixture, "-o", "latmus.json"])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    assert!(import.status.success(), "{}", text(&import.stderr));
+    fs::write(dir.path().join("ours.json"), serde_json::to_string(&example::run()).unwrap())
+        .unwrap();
+    let done = report(dir.path(), &["ours.json", "latmus.json", "-o", "both.html"]);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let told = browsed(&fs::read_to_string(dir.path().join("both.html")).unwrap()).unwrap();
+    assert_eq!(told["charts"], 4);
+}
+
+#[test]
+fn conditions_a_campaign_a_trend_and_markdown() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = quiet_store::Store::at(dir.path().join("data/quietcores"));
+    for run in example::campaign().1 {
+        store.save_run(&run).unwrap();
+    }
+    let done = report(dir.path(), &["campaign=shield", "-o", "c.html", "--json"]);
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    let told: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(told["ids"].as_array().unwrap().len(), 12);
+    let page = fs::read_to_string(dir.path().join("c.html")).unwrap();
+    assert!(page.contains("<title>campaign shield</title>"));
+    for (args, file, said) in [
+        (&["campaign=shield", "--markdown"][..], None, "# Campaign shield"),
+        (&["last", "--markdown", "-o", "last.md"], Some("last.md"), "## Wakeup latency"),
+        (&["--trend"], Some("history.html"), "<title>history of runs</title>"),
+    ] {
+        // Twice: a file of ours is replaced.
+        let done = report(dir.path(), args);
+        assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+        let done = report(dir.path(), args);
+        assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+        let path = text(&done.stdout);
+        assert!(file.is_none_or(|file| file == path.trim()), "{path}");
+        let page = fs::read_to_string(dir.path().join(path.trim())).unwrap();
+        assert!(page.contains(said), "{page}");
+    }
+    let done = report(dir.path(), &["kernel=1.*"]);
+    assert!(text(&done.stderr).contains("no run is meant by `kernel=1.*`"));
 }

@@ -16,14 +16,16 @@ mod request;
 mod run;
 pub mod stress;
 mod thread;
+mod tracer;
 mod watch;
 pub mod worker;
 
 pub use error::{Error, Result};
 pub use host::{host, stamp};
 pub use quiet_linux::state::read as state;
-pub use reach::reach;
+pub use reach::{Special, reach};
 pub use request::{Request, Strictness};
 pub use run::{Progress, run, watched};
 pub use stress::Stress;
+pub use tracer::tracer;
 pub use watch::{Seen, Watch};

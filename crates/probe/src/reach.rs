@@ -32,6 +32,77 @@ struct Ordinary {
     act: fn(&Path) -> io::Result<()>,
 }
 
+/// Acts that change the machine for a moment, so that they are done on request alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Special {
+    /// Load a module (`dummy`, which makes no device here) and unload it.
+    Module,
+    /// Start and end a profiler (`perf record`).
+    Profile,
+    /// Switch another CPU off and on again.
+    Hotplug,
+}
+
+impl Special {
+    fn ordinary(self) -> Ordinary {
+        match self {
+            Special::Module => Ordinary {
+                name: "module",
+                about: "load the module dummy and unload it (modprobe; root)",
+                act: |_| {
+                    if Path::new("/sys/module/dummy").exists() {
+                        return Err(io::Error::other("the module dummy is in use here already"));
+                    }
+                    tool("modprobe", &["dummy", "numdummies=0"])?;
+                    tool("modprobe", &["-r", "dummy"])
+                },
+            },
+            Special::Profile => Ordinary {
+                name: "profile",
+                about: "start and end a profiler of one short process (perf record)",
+                act: |dir| {
+                    let file = dir.join("perf.data").to_string_lossy().into_owned();
+                    tool("perf", &["record", "-q", "-o", &file, "--", "true"])
+                },
+            },
+            Special::Hotplug => Ordinary {
+                name: "hotplug",
+                about: "switch another CPU off and on again (root)",
+                act: |_| {
+                    // The acting thread's own last one: it is not watched, and others are left.
+                    let allowed = sched::affinity(0)?;
+                    let file = |cpu| format!("/sys/devices/system/cpu/cpu{cpu}/online");
+                    let spare = allowed.iter().filter(|cpu| Path::new(&file(*cpu)).exists());
+                    let Some(cpu) = spare.last().filter(|_| allowed.len() > 1) else {
+                        return Err(io::Error::other("no other CPU can be spared for a moment"));
+                    };
+                    fs::write(file(cpu), "0")?;
+                    let back = fs::write(file(cpu), "1");
+                    // It left this thread's mask with the CPU.
+                    let _ = sched::set_affinity(0, &allowed);
+                    back
+                },
+            },
+        }
+    }
+}
+
+/// Runs a program of the system that says nothing.
+fn tool(name: &str, arguments: &[&str]) -> io::Result<()> {
+    let mut command = Command::new(name);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let output = command.output().map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => io::Error::other(format!("the program {name} is not installed")),
+        _ => e,
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = quiet_types::printable(said.trim(), 200);
+    Err(io::Error::other(format!("{name} ended with {}: {said}", output.status)))
+}
+
 /// None of them changes the machine.
 const ACTS: [Ordinary; 9] = [
     Ordinary { name: "nothing", about: "sleep", act: |_| Ok(()) },
@@ -101,13 +172,14 @@ const ACTS: [Ordinary; 9] = [
     },
 ];
 
-/// Does each act for `length` on all other CPUs, while `cpus` are watched; `progress` is told which.
+/// Does each act, and those of `also`, for `length` on all other CPUs, while `cpus` are watched; `progress` is told which.
 ///
 /// # Errors
 /// When the kernel's trace may not be used, or no CPU is left to act on.
 pub fn reach(
     cpus: &CpuSet,
     length: Duration,
+    also: &[Special],
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Reach> {
@@ -130,7 +202,8 @@ pub fn reach(
         .map_err(|e| Error::new(format!("cannot make a directory for files to flush: {e}")))?;
     let (started, _) = stamp(&root, NAME);
     let mut acts = Vec::new();
-    for ordinary in &ACTS {
+    let also: Vec<Ordinary> = also.iter().map(|special| special.ordinary()).collect();
+    for ordinary in ACTS.iter().chain(&also) {
         if stop.load(Relaxed) {
             break;
         }
@@ -205,8 +278,8 @@ fn hits(trace: &Trace, cpus: &CpuSet) -> (u64, u64, Vec<Hit>) {
         let (sent, what) = match event.what {
             What::Sent { to, site, function } if cpus.contains(to) && !cpus.contains(event.cpu) => {
                 let by = trace.task(event.task);
-                // The processes that it starts are named after their file, `exe`.
-                if by != NAME && by != "exe" {
+                // The processes that it starts are named after their file.
+                if ![NAME, "exe", "modprobe", "perf", "true"].contains(&by) {
                     continue;
                 }
                 let what = match function {

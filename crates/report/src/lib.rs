@@ -29,7 +29,7 @@ pub use campaign::{campaign_markdown, campaign_progress, campaign_text, campaign
 pub use causes::explain;
 pub use changes::changes;
 pub use compare::{compare_runs, compared_junit, compared_tap, compared_text};
-pub use html::{PAGE_MARK, campaign_page, proof_page, runs_page};
+pub use html::{PAGE_MARK, campaign_page, history_page, proof_page, runs_page};
 pub use judge::{Judgement, judge_proof, judge_run};
 pub use markdown::{proof_markdown, runs_markdown};
 pub use predict::{Ask, predict, prediction_text};

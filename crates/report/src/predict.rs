@@ -3,7 +3,7 @@
 use crate::{
     stats::{
         buffer::Delays,
-        tail::{self, Level, Shown, Tail},
+        tail::{self, Fit, Level, Shown, Tail},
     },
     text::{Column, Table, findings_text, wrap},
     words,
@@ -15,6 +15,8 @@ use quiet_types::{
     run::Probe,
 };
 use std::fmt::Write;
+
+mod mixture;
 
 /// What is asked of a prediction.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,6 +119,7 @@ pub fn predict(runs: &[Run], ask: &Ask) -> Prediction {
                 .effect("their readings are of several kinds, and the levels of none of them"),
         );
     }
+    let (causes, by_cause, no_mixture) = mixture::mixture(runs, seconds);
     let claims =
         ask.claims.iter().map(|(limit, every)| claimed(&all, seconds, *limit, *every)).collect();
     let buffers = runs.first().map_or(Vec::new(), |first| buffers(first, &all, seconds, ask));
@@ -126,20 +129,27 @@ pub fn predict(runs: &[Run], ask: &Ask) -> Prediction {
         readings: all.count,
         lasted: Nanos((seconds * 1e9) as u64),
         percentiles,
-        tail: fit.map(|fit| TailFit {
-            threshold: Nanos(fit.threshold as u64),
-            excesses: fit.excesses,
-            shape: fit.shape,
-            shape_error: fit.shape_error,
-            scale: fit.scale,
-            goodness: fit.goodness,
-            end: fit.end(),
-        }),
+        tail: fit.map(|fit| told(fit)),
         no_fit,
         levels,
+        causes,
+        by_cause,
+        no_mixture,
         claims,
         buffers,
         findings,
+    }
+}
+
+fn told(fit: &Fit) -> TailFit {
+    TailFit {
+        threshold: Nanos(fit.threshold as u64),
+        excesses: fit.excesses,
+        shape: fit.shape,
+        shape_error: fit.shape_error,
+        scale: fit.scale,
+        goodness: fit.goodness,
+        end: fit.end(),
     }
 }
 
@@ -250,6 +260,7 @@ pub fn prediction_text(it: &Prediction, width: usize) -> String {
         None => format!("tail: no fit: {}; nothing is said beyond what was seen", it.no_fit),
     };
     let _ = writeln!(text, "{}", wrap(&line, width, 2));
+    text.push_str(&mixture::text(it, width));
     for claim in &it.claims {
         let _ = writeln!(text, "{}", wrap(&format!("claim: {}", claim.sentence), width, 2));
     }

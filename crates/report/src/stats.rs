@@ -14,7 +14,7 @@ pub mod tail;
 #[cfg(test)]
 mod tail_tests;
 
-pub use sets::{compare_sets, sets_suffice};
+pub use sets::{Tables, compare_sets, sets_suffice};
 
 use quiet_types::proof::{Estimate, Ratio, Verdict};
 

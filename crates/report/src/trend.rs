@@ -49,16 +49,23 @@ fn series(line: &Line) -> String {
     )
 }
 
+/// Lines by what they have in common.
+pub(crate) fn series_of(lines: &[Line]) -> Vec<(String, Vec<&Line>)> {
+    let mut all: BTreeMap<String, Vec<&Line>> = BTreeMap::new();
+    for line in lines {
+        all.entry(series(line)).or_default().push(line);
+    }
+    all.into_iter().collect()
+}
+
 /// The changes of every series, by the time of the first run after.
 ///
 /// A series is cut where the kernel or the settings that were read back change; each stretch is
 /// compared with the one before it. Lines in the order of time.
 pub fn changes_over_time(lines: &[Line]) -> Vec<Change> {
-    let mut all: BTreeMap<String, Vec<&Line>> = BTreeMap::new();
-    for line in lines {
-        all.entry(series(line)).or_default().push(line);
-    }
+    let all = series_of(lines);
     let mut changes: Vec<(String, Change)> = Vec::new();
+    let mut tables = stats::Tables::default();
     for (series, lines) in &all {
         let state = |line: &&Line| (line.kernel.clone(), line.settings.clone());
         let stretches: Vec<&[&Line]> = lines.chunk_by(|a, b| state(a) == state(b)).collect();
@@ -72,7 +79,9 @@ pub fn changes_over_time(lines: &[Line]) -> Vec<Change> {
             let old = &two[0][two[0].len().saturating_sub(NEAREST)..];
             let new = &two[1][..two[1].len().min(NEAREST)];
             for (figure, unit, take) in FIGURES {
-                if let Some(change) = change(series, &since, figure, unit, take, old, new) {
+                if let Some(change) =
+                    change(&mut tables, (series, &since), (figure, unit, take), old, new)
+                {
                     changes.push((first.started.clone(), change));
                 }
             }
@@ -83,16 +92,18 @@ pub fn changes_over_time(lines: &[Line]) -> Vec<Change> {
 }
 
 fn change(
-    series: &str,
-    since: &str,
-    figure: &str,
-    unit: Unit,
-    take: Take,
+    tables: &mut stats::Tables,
+    (series, since): (&str, &str),
+    (figure, unit, take): (&str, Unit, Take),
     old: &[&Line],
     new: &[&Line],
 ) -> Option<Change> {
     let values = |lines: &[&Line]| lines.iter().map(|line| take(line)).collect::<Option<Vec<_>>>();
     let (a, b) = (values(old)?, values(new)?);
+    // First the test alone: most neighbours in a long history do not differ.
+    if tables.p_value(&a, &b) > LEVEL {
+        return None;
+    }
     let smallest = a.iter().chain(&b).map(|v| v.half).fold(0.0, f64::max) * 2.0;
     let relative = if unit == Unit::Nanoseconds { BUCKET } else { 0.0 };
     let found = stats::compare_sets(&a, &b, Resolution { absolute: smallest, relative });

@@ -1,6 +1,6 @@
 //! Who took time from a CPU: causes of late readings, with their lengths.
 
-use crate::{CpuId, Finding, Nanos, run::Host};
+use crate::{CpuId, Finding, Histogram, Nanos, run::Host};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -87,6 +87,13 @@ pub struct Share {
     pub readings: u64,
     /// What removes it.
     pub knob: String,
+    /// The readings of which it took the largest part, whole, so that tails can be told by cause.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub lengths: Histogram,
+}
+
+fn is_empty(all: &Histogram) -> bool {
+    all.count == 0
 }
 
 /// One late reading.

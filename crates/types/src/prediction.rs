@@ -27,6 +27,17 @@ pub struct Prediction {
     pub no_fit: String,
     /// What is exceeded once in a time; empty without a fit.
     pub levels: Vec<Bounded>,
+    /// Late readings by the cause that took most of each, with a tail of its own; empty where the runs
+    /// have no causes (`--explain`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<CauseTail>,
+    /// What all causes together exceed once in a time, ns: their tails summed. Estimates, without
+    /// intervals.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_cause: Vec<Estimated>,
+    /// Why the causes are not summed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub no_mixture: String,
     /// Claims that were asked about.
     pub claims: Vec<Claimed>,
     /// Buffers, and how often each runs dry.
@@ -65,6 +76,34 @@ pub struct TailFit {
     pub goodness: f64,
     /// The upper end, ns, where there is one.
     pub end: Option<f64>,
+}
+
+/// The tail of one cause.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CauseTail {
+    /// The cause in words; `rarer causes` for all that have too few readings to fit.
+    pub title: String,
+    /// Late readings of which it took the largest part.
+    pub readings: u64,
+    /// Such readings an hour.
+    pub an_hour: f64,
+    /// The largest.
+    pub largest: Nanos,
+    /// Their distribution; `None` where none fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fit: Option<TailFit>,
+    /// Why none fits.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub no_fit: String,
+}
+
+/// A level without an interval.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Estimated {
+    /// `once an hour`.
+    pub name: String,
+    /// The level, ns.
+    pub value: f64,
 }
 
 /// A claim: no more than one reading above `limit` in `every`.

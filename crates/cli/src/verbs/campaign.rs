@@ -88,7 +88,9 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let root = Root::system()?;
     let (campaign, dir) = read(&args.file, &root)?;
-    args.html.as_deref().map(keep::may_replace).transpose()?;
+    for path in [&args.html, &args.markdown].into_iter().flatten() {
+        keep::may_replace(path)?;
+    }
     let store = keep::store(args.store.as_deref())?;
     let stop = face::interrupt()?;
     let kernel = root.read("/proc/sys/kernel/osrelease")?;
@@ -114,7 +116,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         quiet_store::write_whole(path, page.as_bytes(), Replace::Always)?;
     }
     if let Some(path) = &args.markdown {
-        let text = quiet_report::campaign_markdown(&it);
+        let text = super::report::marked(&quiet_report::campaign_markdown(&it));
         quiet_store::write_whole(path, text.as_bytes(), Replace::Always)?;
     }
     if args.json {

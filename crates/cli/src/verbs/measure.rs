@@ -6,6 +6,7 @@ use clap::{Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quiet_linux::System;
 use quiet_probe::{Progress, Request, Strictness};
+use quiet_report::foreign;
 use quiet_types::{
     CpuSet, Nanos, Run,
     machine::Policy,
@@ -25,6 +26,7 @@ Examples:
   quietcores measure wakeup --cpus 1 --stress kernel --stress-cpus 0 --json
   quietcores measure gap --cpus 1 --for 5s --explain
   quietcores measure buffers --host null --periods 16,32,64 --stress none,kernel --cpu 1
+  quietcores measure tracer --cpus 1 --for 10s          where the kernel has timerlat
   quietcores measure roundtrip --device hw:USB --rate 96000 --period 16 --cycles 10")]
 pub struct Args {
     #[command(subcommand)]
@@ -38,6 +40,9 @@ enum Which {
         /// Time between expiries, 10us to 1s
         #[arg(long, default_value = "200us")]
         interval: Nanos,
+        /// The core that schedules the thread: the kernel's own, or EVL (Xenomai 4), measured by its latmus
+        #[arg(long, value_enum, default_value_t = Core::Kernel)]
+        core: Core,
         #[command(flatten)]
         common: Common,
     },
@@ -48,6 +53,17 @@ enum Which {
     },
     /// Which buffers hold: periods x rings x stresses, asleep or never, shared or shielded
     Buffers(super::trials::Args),
+    /// A second opinion on wakeup: the kernel's own tracer timerlat, to interrupt, thread and user space
+    Tracer {
+        /// Time between expiries, 100us to 1s
+        #[arg(long, default_value = "1ms")]
+        interval: Nanos,
+        /// Follow a thread of ours back to user space (Linux 6.5), in place of the kernel's
+        #[arg(long)]
+        user: bool,
+        #[command(flatten)]
+        common: Common,
+    },
     /// From playback to capture by sound, in frames and ms
     Roundtrip(super::roundtrip::Args),
 }
@@ -130,22 +146,93 @@ impl Scheduled {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
+enum Core {
+    Kernel,
+    Evl,
+}
+
+/// Runs EVL's own latmus on one CPU and keeps what it prints as a run.
+fn evl(interval: Nanos, common: &Common) -> anyhow::Result<ExitCode> {
+    if !Path::new("/dev/evl/control").exists() {
+        anyhow::bail!(
+            "cannot measure on the EVL core: this kernel has none (no /dev/evl/control); boot one with EVL \
+             (Xenomai 4, CONFIG_EVL), or leave out --core"
+        );
+    }
+    let cpus = common.cpus.clone().map_or_else(last_online, Ok)?;
+    let cpu = match cpus.iter().collect::<Vec<_>>()[..] {
+        [cpu] => cpu,
+        _ => anyhow::bail!("latmus measures one CPU: give --cpus one"),
+    };
+    if !common.stress.is_empty() || common.explain {
+        anyhow::bail!(
+            "--core evl takes no --stress and no --explain; run `quietcores stress` beside it"
+        );
+    }
+    let dir = std::env::temp_dir().join(format!("quietcores-latmus-{}", std::process::id()));
+    std::fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let plot = dir.join("histogram");
+    let micros = (interval.0 / 1000).max(1).to_string();
+    let seconds = common.length.0.div_ceil(1_000_000_000).max(1).to_string();
+    let status = std::process::Command::new("latmus")
+        .args(["-q", "-u", "-c", &cpu.to_string(), "-p", &micros, "-T", &seconds, "-g"])
+        .arg(&plot)
+        .stdout(std::process::Stdio::null())
+        .status();
+    let text = std::fs::read_to_string(&plot);
+    let _ = std::fs::remove_dir_all(&dir);
+    let status = status.context("cannot start latmus, which comes with libevl")?;
+    if !status.success() {
+        anyhow::bail!("latmus ended with {status}, and nothing is kept");
+    }
+    let text = text.context("latmus wrote no histogram")?;
+    let mut run = foreign::read(&text, foreign::Format::Latmus)
+        .map_err(|error| anyhow::anyhow!("cannot understand what latmus wrote: {error}"))?;
+    run.label.clone_from(&common.label);
+    if let Some(path) = &common.output {
+        write(&run, path)?;
+    }
+    let kept = keep::store(common.store.as_deref())?.save_run(&run)?;
+    if common.json {
+        face::print_json(&run)?;
+    } else {
+        face::print(&quiet_report::run_text(&run, face::width()))?;
+    }
+    face::say(&format!("kept as {}", kept.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Clone, Copy, ValueEnum)]
 enum IdleStates {
     Shallow,
     AsIs,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (probe, common) = match args.probe {
-        Which::Wakeup { interval, common } => (Probe::Wakeup { interval }, common),
-        Which::Gap { common } => (Probe::Gap, common),
+    let (probe, tracer, common) = match args.probe {
+        Which::Wakeup { interval, core: Core::Evl, common } => return evl(interval, &common),
+        Which::Wakeup { interval, common, .. } => (Probe::Wakeup { interval }, None, common),
+        Which::Gap { common } => (Probe::Gap, None, common),
+        Which::Tracer { interval, user, common } => {
+            (Probe::Wakeup { interval }, Some(user), common)
+        }
         Which::Buffers(args) => return super::trials::run(args),
         Which::Roundtrip(args) => return super::roundtrip::run(args),
     };
+    if tracer.is_some() && common.explain {
+        anyhow::bail!(
+            "the kernel's tracer tells no causes here; use `measure wakeup --explain` beside it"
+        );
+    }
     let request = request(probe, &common)?;
     let stop = face::interrupt()?;
     let bar = bar(&request);
-    let done = quiet_probe::watched(&request, &stop, &mut |progress| show(&bar, progress));
+    let mut told = |progress: &Progress| show(&bar, progress);
+    let done = match tracer {
+        Some(user) => quiet_probe::tracer(&request, user, &stop, &mut told)
+            .map(|run| (run, quiet_probe::Seen::default())),
+        None => quiet_probe::watched(&request, &stop, &mut told),
+    };
     bar.finish_and_clear();
     let (mut run, seen) = done?;
     judge(&mut run);

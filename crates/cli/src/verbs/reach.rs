@@ -1,6 +1,8 @@
 //! `reach`
 
 use crate::face;
+use clap::ValueEnum;
+use quiet_probe::Special;
 use quiet_report::{Column, Table};
 use quiet_types::{CpuSet, Nanos, printable, reach::Reach};
 use std::{process::ExitCode, time::Duration};
@@ -14,7 +16,8 @@ use std::{process::ExitCode, time::Duration};
 #[command(after_help = "\
 Examples:
   quietcores reach --cpus 3
-  quietcores reach --cpus 2-3 --each 2s --json")]
+  quietcores reach --cpus 2-3 --each 2s --json
+  quietcores reach --cpus 3 --also module,profile,hotplug")]
 pub struct Args {
     /// CPUs to watch
     #[arg(long, alias = "cpu", value_name = "LIST")]
@@ -22,9 +25,30 @@ pub struct Args {
     /// How long to do each act, up to 1min
     #[arg(long, value_name = "LENGTH", default_value = "500ms")]
     each: Nanos,
+    /// Acts that change the machine for a moment and are done on request alone: load a module and unload
+    /// it, start a profiler, switch another CPU off and on (a kill meanwhile leaves that CPU off)
+    #[arg(long, value_enum, value_name = "ACT,...", value_delimiter = ',')]
+    also: Vec<Also>,
     /// Print the result as JSON on standard output
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Also {
+    Module,
+    Profile,
+    Hotplug,
+}
+
+impl Also {
+    fn special(self) -> Special {
+        match self {
+            Also::Module => Special::Module,
+            Also::Profile => Special::Profile,
+            Also::Hotplug => Special::Hotplug,
+        }
+    }
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -32,9 +56,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         anyhow::bail!("each act lasts from 1ns to 1min; give --each a length such as 500ms");
     }
     let stop = face::interrupt()?;
+    let also: Vec<Special> = args.also.iter().map(|also| also.special()).collect();
     let bar = face::spinner();
     let each = Duration::from_nanos(args.each.0);
-    let done = quiet_probe::reach(&args.cpus, each, &stop, &mut |act| {
+    let done = quiet_probe::reach(&args.cpus, each, &also, &stop, &mut |act| {
         bar.set_message(act.to_owned());
         bar.tick();
     });

@@ -76,14 +76,14 @@ pub struct Tracer {
 
 /// Where tracefs is.
 #[derive(Debug)]
-struct Base {
-    path: PathBuf,
+pub(super) struct Base {
+    pub(super) path: PathBuf,
     _mount: Option<OwnedFd>,
 }
 
 /// One directory below `instances`.
 #[derive(Debug)]
-struct Instance(PathBuf);
+pub(super) struct Instance(pub(super) PathBuf);
 
 impl Tracer {
     /// Begins to watch `cpus`. What killed programs left is removed first.
@@ -298,7 +298,7 @@ fn filter(field: &str, cpus: &CpuSet) -> String {
 
 impl Base {
     /// Where tracefs is mounted, else a mount of our own that nobody else sees.
-    fn find() -> Result<Base> {
+    pub(super) fn find() -> Result<Base> {
         for path in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
             if Path::new(path).join("instances").is_dir() {
                 return Ok(Base { path: PathBuf::from(path), _mount: None });
@@ -326,7 +326,7 @@ impl Base {
 }
 
 impl Instance {
-    fn make(base: &Path, kind: &str) -> Result<Instance> {
+    pub(super) fn make(base: &Path, kind: &str) -> Result<Instance> {
         let pid = std::process::id();
         let born = start_time(pid).unwrap_or(0);
         for turn in 0..100 {
@@ -372,7 +372,7 @@ impl Drop for Instance {
 }
 
 /// Removes the instances of programs that are gone.
-fn clean(base: &Path) {
+pub(super) fn clean(base: &Path) {
     for entry in fs::read_dir(base.join("instances")).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Some(rest) = name.strip_prefix(PREFIX) else { continue };
@@ -427,7 +427,7 @@ fn read(path: &Path) -> Result<String> {
         .map_err(|e| Error::io("read", path.display().to_string(), e))
 }
 
-fn write(path: &Path, value: &str) -> Result<()> {
+pub(super) fn write(path: &Path, value: &str) -> Result<()> {
     let failed = |e| Error::io("write", path.display().to_string(), e);
     let options = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(path);
     options.map_err(failed)?.write_all(value.as_bytes()).map_err(failed)

@@ -8,5 +8,7 @@ pub mod format;
 mod instance;
 pub mod page;
 pub mod symbols;
+pub mod timerlat;
 
 pub use instance::{Tracer, instances};
+pub use timerlat::Timerlat;

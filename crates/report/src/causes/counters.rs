@@ -54,6 +54,7 @@ fn share(cause: Cause, times: u64) -> Share {
         times,
         longest: Nanos::ZERO,
         readings: 0,
+        lengths: quiet_types::Histogram::default(),
     }
 }
 

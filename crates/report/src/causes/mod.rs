@@ -7,7 +7,7 @@ mod sweep;
 pub use knob::{knob, title};
 
 use quiet_types::{
-    Finding, Nanos, Run, Severity,
+    Finding, Histogram, Nanos, Run, Severity,
     explain::{self, Cause, Cpu, Explained, Late, Part, Share, Source, Sum},
     run::Probe,
     trace::{Trace, Victim},
@@ -77,7 +77,8 @@ fn cpu(victim: &Victim, found: &Found, start: Nanos) -> Cpu {
     let mut largest: Vec<usize> = (0..found.readings.len()).collect();
     largest.sort_by_key(|at| std::cmp::Reverse(length(victim, *at)));
     largest.truncate(WORST);
-    for stretches in &found.readings {
+    let mut lengths: Vec<Vec<Nanos>> = vec![Vec::new(); shares.len()];
+    for (at, stretches) in found.readings.iter().enumerate() {
         let mut mine: BTreeMap<usize, u64> = BTreeMap::new();
         for stretch in stretches {
             *mine.entry(stretch.cause).or_default() += stretch.to - stretch.from;
@@ -85,12 +86,18 @@ fn cpu(victim: &Victim, found: &Found, start: Nanos) -> Cpu {
             share.times += 1;
             share.around.0 += stretch.around;
         }
+        if let Some((most, _)) = mine.iter().max_by_key(|(_, length)| **length) {
+            lengths[*most].push(length(victim, at));
+        }
         for (cause, length) in mine {
             let share = &mut shares[cause];
             share.readings += 1;
             share.longest = share.longest.max(Nanos(length));
             share.total = share.total.map(|total| Nanos(total.0 + length));
         }
+    }
+    for (share, lengths) in shares.iter_mut().zip(lengths) {
+        share.lengths = Histogram::of(lengths);
     }
     // Largest first; who had no part in a late reading is left out.
     let mut order: Vec<usize> = (0..shares.len()).filter(|at| shares[*at].times > 0).collect();
@@ -138,6 +145,7 @@ fn share(cause: &Cause) -> Share {
         longest: Nanos::ZERO,
         readings: 0,
         knob: knob(cause),
+        lengths: Histogram::default(),
     }
 }
 
@@ -167,6 +175,33 @@ fn late(victim: &Victim, at: usize, stretches: &[Stretch], place: &[usize], star
         parts,
         rest: Nanos(rest.iter().map(|stretch| stretch.to - stretch.from).sum()),
     }
+}
+
+/// What each cause took, side by side for several sets of runs: largest first, each in time for a
+/// second that was measured; `None` where a set has no trace. Empty without any.
+pub(crate) fn side_by_side(sets: &[(String, Vec<&Run>)]) -> Vec<(String, Vec<Option<Nanos>>)> {
+    let mut all: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    let mut seconds = vec![0.0; sets.len()];
+    for (index, (_, runs)) in sets.iter().enumerate() {
+        let traced = runs.iter().filter_map(|run| run.explained.as_deref());
+        for explained in traced.filter(|explained| explained.source == Source::Trace) {
+            for cpu in &explained.cpus {
+                seconds[index] += explained.lasted.as_secs_f64();
+                for share in &cpu.causes {
+                    let row = all.entry(&share.title).or_insert_with(|| vec![0; sets.len()]);
+                    row[index] += share.total.unwrap_or_default().0;
+                }
+            }
+        }
+    }
+    let mut rows: Vec<(&str, Vec<u64>)> = all.into_iter().collect();
+    rows.sort_by_key(|(_, totals)| std::cmp::Reverse(totals.iter().sum::<u64>()));
+    let rate = |(total, seconds): (&u64, &f64)| {
+        (*seconds > 0.0).then(|| Nanos((*total as f64 / seconds) as u64))
+    };
+    rows.into_iter()
+        .map(|(title, totals)| (title.to_owned(), totals.iter().zip(&seconds).map(rate).collect()))
+        .collect()
 }
 
 fn findings(explained: &Explained, trace: &Trace, kept: &BTreeMap<String, u64>) -> Vec<Finding> {

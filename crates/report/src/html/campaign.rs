@@ -9,22 +9,15 @@ use super::{
 };
 use crate::{
     campaign::{Group, Middle, campaign_progress, groups},
-    predict::{Ask, buffers_of},
     words,
 };
 use maud::{Markup, PreEscaped, html};
 use quiet_types::{
     Histogram, Nanos, Run,
     campaign::{Campaigned, Versus},
-    explain::Source,
     proof::Role,
     run::Probe,
 };
-use std::collections::BTreeMap;
-
-/// Rows of a table of causes.
-const CAUSES: usize = 12;
-
 /// The page of a campaign and its runs: how far it is, what its settings show against each other,
 /// and for each probe and stress the distributions, the figure of every run in the order of time,
 /// causes where they were asked for, and buffers.
@@ -105,20 +98,22 @@ fn section(it: &Campaigned, group: &Group<'_>) -> Markup {
             }
         })
         .collect();
+    let columns: Vec<(String, Vec<&Run>)> =
+        measured.iter().map(|(name, runs)| ((*name).to_owned(), runs.clone())).collect();
     html! {
         h2 { (capital(group.probe)) ", " @if group.stress == "none" { "no stress" } @else { "stress " (group.stress) } }
         (table(it, group, gap))
         @for versus in it.compared.iter().filter(|v| (v.probe.as_str(), v.stress.as_str()) == (group.probe, group.stress)) {
             p { span.verdict.(class(versus.compared.verdict)) { (capital(&versus.compared.verdict.to_string())) }
-                ": " (versus.other) " against " (versus.base) ". "
+                ": " (versus.other) " against " (versus.base) ", "
                 @let (_, rest) = versus.compared.sentence.split_once(": ").unwrap_or(("", &versus.compared.sentence));
-                span.calm { (capital(rest)) }
+                span.calm { (rest) }
             }
         }
         (sections::charts(&series, first.spec.threshold, if gap { "gap" } else { "latency" }))
         (order(&measured, gap))
-        (causes(&measured))
-        (buffers(&measured))
+        (super::causes::side_by_side(&columns))
+        (super::buffers::buffers(&columns))
     }
 }
 
@@ -182,104 +177,12 @@ fn order(measured: &[&(&str, Vec<&Run>)], gap: bool) -> Markup {
             (PreEscaped(course(&tracks, &marks, (&ends.0, &ends.1), &format!("{figure} of every run"))))
             p.read.screen {}
             figcaption {
-                (capital(figure)) " of every run in the order of time. "
+                @if gap { "The largest gap" } @else { "p99" } " of every run in the order of time. "
                 @if !marks.is_empty() { "An upright line is a reboot, with the kernel that came. " }
                 "What drifts under all settings alike is the machine's or the neighbours'."
             }
         }
     }
-}
-
-/// Who took time, setting by setting, where that was asked.
-fn causes(measured: &[&(&str, Vec<&Run>)]) -> Markup {
-    let mut all: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
-    let mut seconds = vec![0.0; measured.len()];
-    for (index, (_, runs)) in measured.iter().enumerate() {
-        for explained in runs.iter().filter_map(|run| run.explained.as_deref()) {
-            if explained.source != Source::Trace {
-                continue;
-            }
-            for cpu in &explained.cpus {
-                seconds[index] += explained.lasted.as_secs_f64();
-                for share in &cpu.causes {
-                    let row = all.entry(&share.title).or_insert_with(|| vec![0; measured.len()]);
-                    row[index] += share.total.unwrap_or_default().0;
-                }
-            }
-        }
-    }
-    let mut rows: Vec<(&str, Vec<u64>)> = all.into_iter().collect();
-    rows.sort_by_key(|(_, totals)| std::cmp::Reverse(totals.iter().sum::<u64>()));
-    let rest = rows.len().saturating_sub(CAUSES);
-    let rate = |total: u64, seconds: f64| {
-        if seconds > 0.0 {
-            Nanos((total as f64 / seconds) as u64).to_string()
-        } else {
-            "–".into()
-        }
-    };
-    html! {
-        @if !rows.is_empty() {
-            h3 { "Who took time, for each second measured" }
-            div.box tabindex="0" {
-                table {
-                    thead { tr { th { "who" } @for (name, _) in measured { th.n { (name) } } } }
-                    tbody {
-                        @for (title, totals) in rows.iter().take(CAUSES) {
-                            tr {
-                                td.wrap { (title) }
-                                @for (total, seconds) in totals.iter().zip(&seconds) { td.n { (rate(*total, *seconds)) } }
-                            }
-                        }
-                    }
-                }
-            }
-            @if rest > 0 { p.why { "And " (rest) " more, which took less." } }
-        }
-    }
-}
-
-/// How often a buffer of so many frames would run dry.
-fn buffers(measured: &[&(&str, Vec<&Run>)]) -> Markup {
-    let ask = Ask::default();
-    let columns: Vec<_> = measured.iter().map(|(_, runs)| buffers_of(runs, &ask)).collect();
-    html! {
-        @if columns.iter().any(|column| !column.is_empty()) {
-            h3 { "Which buffer stands it" }
-            div.box tabindex="0" {
-                table {
-                    thead { tr {
-                        th.n { "frames" } th.n { "at 48 kHz" }
-                        @for (name, _) in measured { th.n { (name) } }
-                    } }
-                    tbody {
-                        @for (row, frames) in ask.frames.iter().enumerate() {
-                            tr {
-                                td.n { (frames.0) } td.n { (frames.lasting(ask.rate)) }
-                                @for column in &columns {
-                                    td.n {
-                                        @if let Some(buffer) = column.get(row) {
-                                            (an_hour(buffer.an_hour))
-                                            br; small { "at most " (an_hour(buffer.most)) }
-                                        } @else { "–" }
-                                    }
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-            p.why {
-                "How often an hour a buffer would run dry, were the same delays to hit a chain whose work takes half of each "
-                "period: reckoned from the readings, not played."
-            }
-        }
-    }
-}
-
-/// `0`, `0.12`, `340`, `many`.
-fn an_hour(times: f64) -> String {
-    if times > 1e6 { "over a million".to_owned() } else { words::significant(times) }
 }
 
 #[cfg(test)]

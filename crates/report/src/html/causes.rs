@@ -3,7 +3,7 @@
 use crate::text::part;
 use maud::{Markup, html};
 use quiet_types::{
-    Nanos,
+    Nanos, Run,
     explain::{Cpu, Explained, Late, Source},
 };
 
@@ -19,6 +19,28 @@ pub(super) fn causes(explained: &Explained) -> Markup {
             @if explained.source == Source::Trace { (traced(explained, cpu)) } @else { (counted(cpu)) }
         }
         @if !explained.findings.is_empty() { (super::parts::finding_list(&explained.findings)) }
+    }
+}
+
+/// Who took time in each of several sets of runs, where that was asked.
+pub(super) fn side_by_side(sets: &[(String, Vec<&Run>)]) -> Markup {
+    let rows = crate::causes::side_by_side(sets);
+    let shown = |rate: &Option<Nanos>| rate.map_or("–".to_owned(), |rate| rate.to_string());
+    html! {
+        @if !rows.is_empty() {
+            h3 { "Who took time, for each second measured" }
+            div.box tabindex="0" {
+                table {
+                    thead { tr { th { "who" } @for (name, _) in sets { th.n { (name) } } } }
+                    tbody {
+                        @for (title, rates) in rows.iter().take(ROWS) {
+                            tr { td.wrap { (title) } @for rate in rates { td.n { (shown(rate)) } } }
+                        }
+                    }
+                }
+            }
+            @if rows.len() > ROWS { p.why { "And " (rows.len() - ROWS) " more, which took less." } }
+        }
     }
 }
 
@@ -152,6 +174,7 @@ mod tests {
             longest: Nanos(total),
             readings: 1,
             knob: "turn it off".to_owned(),
+            lengths: Default::default(),
         };
         let part =
             |cause, after, length| Part { cause, after: Nanos(after), length: Nanos(length) };

@@ -43,7 +43,8 @@ pub(crate) fn course(
             }
             if decades.len() < 2 {
                 // Too narrow for decades: its two ends are told.
-                for ns in [least, most] {
+                let apart = |ns: f64| decades.iter().all(|d| (y.at(*d) - y.at(ns)).abs() > 14.0);
+                for ns in [least, most].into_iter().filter(|ns| apart(*ns)) {
                     let text = Nanos(ns as u64).to_string();
                     svg.text("tick", (left - 7.0, y.at(ns) + 4.0), Anchor::End, &text);
                 }

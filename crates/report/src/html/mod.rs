@@ -3,16 +3,19 @@
 //! maud escapes every text; what is not escaped ([`maud::PreEscaped`]) is drawn by
 //! [`crate::svg`], which escapes itself, or is the page's own style and script.
 
+mod buffers;
 mod campaign;
 mod causes;
 mod charts;
 mod course;
+mod history;
 mod parts;
 mod sections;
 
 use crate::{judge::throughput, text, words};
 pub use campaign::campaign_page;
 use charts::Series;
+pub use history::history_page;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 pub(crate) use parts::{data, findings, host};
 use quiet_types::{
@@ -47,6 +50,10 @@ pub fn proof_page(proof: &Proof) -> String {
         (sections::distributions(&wakeups(proof), proof.spec.threshold))
         (sections::pairs(proof))
         (stolen(proof))
+        (causes::side_by_side(&[Setting::Shared, other].map(|setting| {
+            let arms = proof.arms_of(setting).filter(|arm| arm.void.is_none());
+            (setting.to_string(), arms.map(|arm| &arm.wakeup).collect::<Vec<_>>())
+        })))
         (findings(&proof.findings))
         (parts::applied(proof))
         (parts::stress(&throughput(proof, Setting::Shared), &throughput(proof, other), other))
@@ -85,6 +92,7 @@ pub fn runs_page(runs: &[Run]) -> String {
                 @let names = names(&these);
                 (sections::threads(&these, &names))
                 (sections::distributions(&series(&these, &names), run.spec.threshold))
+                (buffers::buffers(&columns(&these, &names)))
             }
         }
         @for run in runs {
@@ -193,6 +201,15 @@ fn merged(runs: &[Histogram]) -> Histogram {
         whole.merge(run);
     }
     whole
+}
+
+/// A column a run where there is room for them, else one for all.
+fn columns<'a>(runs: &[&'a Run], names: &[String]) -> Vec<(String, Vec<&'a Run>)> {
+    if runs.len() > CLASSES.len() {
+        return vec![("all runs".to_owned(), runs.to_vec())];
+    }
+    let each = runs.iter().zip(names).map(|(run, name)| (name.clone(), vec![*run]));
+    each.collect()
 }
 
 /// A line a run; of a single run, a line a CPU.

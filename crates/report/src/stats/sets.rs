@@ -7,6 +7,7 @@
 
 use super::{Comparison, LEVEL, Resolution, Value, estimate, median, tidy};
 use quiet_types::proof::{Estimate, Ratio, Verdict};
+use std::collections::HashMap;
 
 /// Above it (runs of one times runs of the other) the normal approximation is used.
 const MOST_EXACT: usize = 10_000;
@@ -14,28 +15,70 @@ const MOST_EXACT: usize = 10_000;
 /// Whether sets of these sizes can show anything: with 3 and 3 even complete separation happens
 /// by chance in one case of ten.
 pub fn sets_suffice(a: usize, b: usize) -> bool {
-    a > 0 && b > 0 && 2.0 * at_most(a, b, 0) <= LEVEL
+    suffice(&mut Tables::default(), a, b)
 }
 
-/// The chance that Mann and Whitney's U of `m` and `n` values of one distribution is `u` or less.
-fn at_most(m: usize, n: usize, u: usize) -> f64 {
-    if m * n > MOST_EXACT {
-        return approximate(m, n, u);
-    }
-    // Coefficients of the Gaussian binomial: the product of (1 - x^(n+i)) / (1 - x^i), i to m.
-    let size = m * n + 1;
-    let mut ways = vec![0.0f64; size];
-    ways[0] = 1.0;
-    for i in 1..=m {
-        for at in (n + i..size).rev() {
-            ways[at] -= ways[at - n - i];
+fn suffice(tables: &mut Tables, a: usize, b: usize) -> bool {
+    a > 0 && b > 0 && 2.0 * tables.at_most(a, b, 0) <= LEVEL
+}
+
+/// Distributions of Mann and Whitney's U that were asked for, each reckoned once: a history asks
+/// for the same few sizes again and again.
+#[derive(Debug, Default)]
+pub struct Tables(HashMap<(usize, usize), Vec<f64>>);
+
+impl Tables {
+    /// The chance that U of `m` and `n` values of one distribution is `u` or less.
+    fn at_most(&mut self, m: usize, n: usize, u: usize) -> f64 {
+        if m * n > MOST_EXACT {
+            return approximate(m, n, u);
         }
-        for at in i..size {
-            ways[at] += ways[at - i];
-        }
+        let table = self.0.entry((m, n)).or_insert_with(|| {
+            // Coefficients of the Gaussian binomial: the product of (1 - x^(n+i)) / (1 - x^i), i to m.
+            let size = m * n + 1;
+            let mut ways = vec![0.0f64; size];
+            ways[0] = 1.0;
+            for i in 1..=m {
+                for at in (n + i..size).rev() {
+                    ways[at] -= ways[at - n - i];
+                }
+                for at in i..size {
+                    ways[at] += ways[at - i];
+                }
+            }
+            let all: f64 = ways.iter().sum();
+            let mut sum = 0.0;
+            let below = ways.iter().map(|way| {
+                sum += way;
+                (sum / all).clamp(0.0, 1.0)
+            });
+            below.collect()
+        });
+        table.get(u).copied().unwrap_or(1.0)
     }
-    let all: f64 = ways.iter().sum();
-    (ways.iter().take(u + 1).sum::<f64>() / all).clamp(0.0, 1.0)
+
+    /// The two-sided p of the exact test, without anything else of a comparison.
+    pub fn p_value(&mut self, a: &[Value], b: &[Value]) -> f64 {
+        let mut sorted: Vec<f64> = a.iter().map(level).collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let (mut below, mut above) = (0, 0);
+        for value in b.iter().map(level) {
+            above += sorted.partition_point(|a| *a < value);
+            below += sorted.len() - sorted.partition_point(|a| *a <= value);
+        }
+        self.two_sided(a.len(), b.len(), below.max(above))
+    }
+
+    /// Of so many of `m` times `n` differences with one sign. Ties count against what is to be shown.
+    fn two_sided(&mut self, m: usize, n: usize, most: usize) -> f64 {
+        let all = m * n;
+        tidy(if all == 0 { 1.0 } else { (2.0 * self.at_most(m, n, all - most)).min(1.0) })
+    }
+}
+
+/// What is compared of a value: the upper end of the step that it may lie in.
+fn level(value: &Value) -> f64 {
+    (value.value + value.half).max(1e-300)
 }
 
 fn approximate(m: usize, n: usize, u: usize) -> f64 {
@@ -46,43 +89,41 @@ fn approximate(m: usize, n: usize, u: usize) -> f64 {
 
 /// The largest k for which [D(k), D(mn+1-k)] of the sorted differences holds the shift in 95 % of
 /// cases; 0 where there is none.
-fn cut(m: usize, n: usize) -> usize {
+fn cut(tables: &mut Tables, m: usize, n: usize) -> usize {
     // P(U <= k - 1) rises with k.
     let (mut low, mut high) = (0, m * n / 2);
     while low < high {
         let middle = (low + high).div_ceil(2);
-        if at_most(m, n, middle - 1) <= LEVEL / 2.0 { low = middle } else { high = middle - 1 }
+        if tables.at_most(m, n, middle - 1) <= LEVEL / 2.0 {
+            low = middle
+        } else {
+            high = middle - 1
+        }
     }
     low
 }
 
 /// Compares two sets of runs, a value each. Lower is better.
 pub fn compare_sets(a: &[Value], b: &[Value], resolution: Resolution) -> Comparison {
+    let mut tables = Tables::default();
     let (base, other) = (side(a), side(b));
-    let mut shifts: Vec<f64> = a
-        .iter()
-        .flat_map(|a| {
-            b.iter().map(|b| ((b.value + b.half).max(1e-300) / (a.value + a.half).max(1e-300)).ln())
-        })
-        .collect();
+    let mut shifts: Vec<f64> =
+        a.iter().flat_map(|a| b.iter().map(|b| (level(b) / level(a)).ln())).collect();
     shifts.sort_unstable_by(f64::total_cmp);
     let all = shifts.len();
-    let k = cut(a.len().max(1), b.len().max(1));
+    let k = cut(&mut tables, a.len().max(1), b.len().max(1));
     let (low, high) = match k {
         0 => (shifts.first().copied().unwrap_or(0.0), shifts.last().copied().unwrap_or(0.0)),
         k => (shifts[k - 1], shifts[all - k]),
     };
     let ratio =
         Ratio { value: tidy(median(&shifts).exp()), low: tidy(low.exp()), high: tidy(high.exp()) };
-    // Ties count against what is to be shown.
     let below = shifts.iter().filter(|shift| **shift < 0.0).count();
     let above = shifts.iter().filter(|shift| **shift > 0.0).count();
-    let most = below.max(above);
-    let p = if all == 0 { 1.0 } else { (2.0 * at_most(a.len(), b.len(), all - most)).min(1.0) };
-    let p_value = tidy(p);
+    let p_value = tables.two_sided(a.len(), b.len(), below.max(above));
     let not = |why: String| (Verdict::NotShown, why);
     let finest = resolution.absolute.max(resolution.relative * base.median.max(other.median));
-    let (verdict, note) = if !sets_suffice(a.len(), b.len()) {
+    let (verdict, note) = if !suffice(&mut tables, a.len(), b.len()) {
         not(format!(
             "{} and {} runs cannot tell a change from chance; 4 of each can",
             a.len(),
@@ -137,13 +178,31 @@ mod tests {
     fn the_distribution_of_u_agrees_with_counting_by_hand() {
         // 2 and 2: the six orders give U = 0, 1, 2, 2, 3, 4.
         for (u, chance) in [(0, 1.0), (1, 2.0), (2, 4.0), (3, 5.0), (4, 6.0)] {
-            assert!((at_most(2, 2, u) - chance / 6.0).abs() < 1e-12, "{u}");
+            assert!((Tables::default().at_most(2, 2, u) - chance / 6.0).abs() < 1e-12, "{u}");
         }
         // Tables of Mann and Whitney: 5 and 5 have the critical value 2 at 5 %, 10 and 10 have 23.
-        assert_eq!((cut(5, 5), cut(10, 10), cut(8, 8)), (3, 24, 14));
+        let of = |m, n| cut(&mut Tables::default(), m, n);
+        assert_eq!((of(5, 5), of(10, 10), of(8, 8)), (3, 24, 14));
         assert!(sets_suffice(4, 4) && sets_suffice(3, 5) && !sets_suffice(3, 3));
-        let (exact, near) = (at_most(90, 100, 4000), approximate(90, 100, 4000));
+        let (exact, near) = (Tables::default().at_most(90, 100, 4000), approximate(90, 100, 4000));
         assert!((exact - near).abs() < 1e-3, "{exact} and {near}");
+    }
+
+    #[test]
+    fn the_test_alone_says_what_the_comparison_says() {
+        let mut random = Random::new(3);
+        let mut tables = Tables::default();
+        for n in 1..30 {
+            // Steps of a quarter: with ties.
+            let mut draw = |count: usize, shift: f64| {
+                let one = |_| ((normal(&mut random) + shift) * 4.0).round() / 4.0 + 10.0;
+                values(&(0..count).map(one).collect::<Vec<_>>())
+            };
+            let (a, b) = (draw(n, 0.0), draw(31 - n, 0.1 * n as f64));
+            let whole = compare_sets(&a, &b, Resolution { absolute: 0.0, relative: 0.0 });
+            assert_eq!(tables.p_value(&a, &b), whole.p_value, "{n}");
+        }
+        assert_eq!(tables.p_value(&[], &[]), 1.0);
     }
 
     #[test]

@@ -94,6 +94,16 @@ fn threads(run: &Run) -> Table {
     columns.push(Column::Left(if wakeup { "of expected" } else { "" }));
     let mut table = Table::new(columns);
     for thread in &run.threads {
+        // Earlier moments of the same wake-ups stand above what came of them.
+        for station in &thread.stations {
+            let all = &station.readings;
+            let shown = |value: Option<Nanos>| value.map_or("-".to_owned(), |v| v.to_string());
+            let mut cells = vec![thread.cpu.to_string(), format!("to {}", station.name)];
+            cells.push(shown(all.min));
+            cells.extend([0.5, 0.99, 0.999].map(|q| shown(all.percentile(q))));
+            cells.push(shown(all.max));
+            table.row(cells);
+        }
         table.row(row(run, thread));
     }
     table

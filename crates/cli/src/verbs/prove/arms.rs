@@ -28,6 +28,8 @@ pub struct Turns<'a> {
     /// What is compared with shared.
     pub other: Setting,
     pub pairs: u32,
+    /// Whether late readings are told by cause, in both settings alike.
+    pub explain: bool,
     pub ward: Ward<'a>,
     pub stop: &'a AtomicBool,
 }
@@ -88,8 +90,12 @@ impl Turns<'_> {
             Setting::Shared => self.online.clone(),
             _ => self.housekeeping.clone(),
         };
-        let request =
-            Request { label: setting.to_string(), entry, ..Request::new(self.spec.clone()) };
+        let request = Request {
+            label: setting.to_string(),
+            entry,
+            explain: self.explain,
+            ..Request::new(self.spec.clone())
+        };
         let measured = self.under_stress(&request, &stress_cpus, bar);
         // Put back first; what failed is told after.
         let exact = self.ward.lower()?;
@@ -131,11 +137,14 @@ impl Turns<'_> {
 
     fn probe(&self, request: &Request, bar: &ProgressBar) -> anyhow::Result<Run> {
         let start = bar.position();
-        let run = quiet_probe::run(request, self.stop, &mut |progress| {
+        let (mut run, seen) = quiet_probe::watched(request, self.stop, &mut |progress| {
             bar.set_position(start + progress.elapsed.min(progress.length).0 / 1_000_000);
         })
         .with_context(|| format!("cannot measure the {} arm", request.label))?;
         bar.set_position(start + request.spec.length.0 / 1_000_000);
+        if request.explain {
+            run.explained = Some(Box::new(crate::verbs::explain::explained(&run, &seen)));
+        }
         Ok(run)
     }
 

@@ -28,6 +28,7 @@ Examples:
   quietcores prove --cpus 3 --html proof.html
   quietcores prove --cpus 3 --pairs 12 --for 5s --stress kernel,reach
   quietcores prove living-room.toml --json
+  quietcores prove --cpus 3 --explain         and who took time, shared and shielded
 
 Exit status: 0 better, 1 worse or not shown, 2 an error.";
 
@@ -62,6 +63,9 @@ pub struct Args {
     /// Stress suites or stressors; see `quietcores stress --list`
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "kernel")]
     stress: Vec<String>,
+    /// Tell the causes of late readings in both settings; costs both the same
+    #[arg(long)]
+    explain: bool,
     /// Write the page here too
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -139,6 +143,7 @@ fn measure(
         housekeeping: before.online.difference(&plan.shield.cpus),
         other: if root { Setting::Shielded } else { Setting::Confined },
         pairs: args.pairs,
+        explain: args.explain,
         ward: Ward::new(kernel, wish, &args.state, stop),
         stop,
     };
