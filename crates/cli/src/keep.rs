@@ -72,14 +72,8 @@ pub fn may_replace(path: &Path) -> anyhow::Result<()> {
 /// When a condition is none, or one of the named cannot be found or read.
 pub fn runs(store: &Store, text: &str) -> anyhow::Result<Vec<Run>> {
     let of_filter = |filter: &Filter| -> anyhow::Result<Vec<Run>> {
-        let mut runs = Vec::new();
-        for line in store.index()?.lines(filter, usize::MAX)? {
-            match store.find(&line.id)? {
-                Kept::Run(run) => runs.push(*run),
-                Kept::Proof(_) => {}
-            }
-        }
-        Ok(runs)
+        let lines = store.index()?.lines(filter, usize::MAX)?;
+        Ok(lines.iter().map(|line| store.run(&line.id)).collect::<Result<_, _>>()?)
     };
     let is_file = |part: &str| part.contains('/') || part.ends_with(".json");
     if text.split(',').all(|part| part.contains('=') && !is_file(part)) {

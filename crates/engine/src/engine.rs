@@ -473,6 +473,16 @@ impl Engine {
         }
     }
 
+    /// Frames that the host keeps between capture and playback: the card's ring, or what a server
+    /// says of its own; `None` where nobody knows.
+    pub fn way(&self) -> Option<u32> {
+        match &self.running {
+            #[cfg(feature = "audio")]
+            Some(Running::Jack(client)) => client.way(),
+            _ => Some(self.sizes.buffer),
+        }
+    }
+
     /// Ends it; says what hit its thread meanwhile.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ mod shelf;
 mod stages;
 mod status;
 mod strips;
+pub mod trip;
 
 pub use admit::admit;
 pub use clock::Ticks;

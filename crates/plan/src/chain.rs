@@ -19,49 +19,17 @@
 //! priority = 85
 //! ```
 
-use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use crate::file::{FileError, Reader};
 use quiet_types::{
     Chain, CpuSet,
     boot::Mode,
     chain::{Choice, IrqSource, Link, Target},
-    printable,
 };
 use serde::Deserialize;
-use std::{fmt, ops::Range};
 use toml::Spanned;
 
 /// No chain is longer.
 const MOST_LINKS: usize = 256;
-/// No name is longer.
-const LONGEST: usize = 60;
-
-/// What is wrong with a chain file: the sentence, the line with a caret, and the remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChainError {
-    line: usize,
-    title: String,
-    text: String,
-}
-
-impl ChainError {
-    /// The line that is wrong, from 1.
-    pub fn line(&self) -> usize {
-        self.line
-    }
-
-    /// What is wrong, in one sentence.
-    pub fn title(&self) -> &str {
-        &self.title
-    }
-}
-
-impl fmt::Display for ChainError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for ChainError {}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -107,14 +75,9 @@ struct RawIrq {
 /// The first thing that is wrong, with its line: no TOML, an unknown key, a link that names
 /// nothing or two things, a name that is empty or given twice, CPUs that are not on the machine,
 /// a priority outside 1 to 99 or not above the one before it.
-pub fn parse(text: &str, path: &str, known: Option<&CpuSet>) -> Result<Chain, ChainError> {
+pub fn parse(text: &str, path: &str, known: Option<&CpuSet>) -> Result<Chain, FileError> {
     let reader = Reader { text, path, known };
-    let file: RawFile = toml::from_str(text).map_err(|error| {
-        let span = error.span().unwrap_or(0..0);
-        let title = error.message().lines().next().unwrap_or("this is not TOML").to_owned();
-        let remedy = remedy_of(&title);
-        reader.wrong(span, &title, "here", remedy)
-    })?;
+    let file: RawFile = toml::from_str(text).map_err(|error| reader.toml(&error, remedy_of))?;
     reader.chain(&file)
 }
 
@@ -130,37 +93,8 @@ fn remedy_of(message: &str) -> &'static str {
     }
 }
 
-struct Reader<'a> {
-    text: &'a str,
-    path: &'a str,
-    known: Option<&'a CpuSet>,
-}
-
 impl Reader<'_> {
-    fn wrong(&self, span: Range<usize>, title: &str, label: &str, help: &str) -> ChainError {
-        let end = self.text.len();
-        let span = span.start.min(end)..span.end.min(end);
-        let line = self.text[..self.floor(span.start)].matches('\n').count() + 1;
-        let title = printable(title, 200);
-        let span = self.floor(span.start)..self.floor(span.end).max(self.floor(span.start));
-        let snippet = Snippet::source(self.text)
-            .path(self.path)
-            .annotation(AnnotationKind::Primary.span(span).label(label));
-        let report = [Level::ERROR
-            .primary_title(title.as_str())
-            .element(snippet)
-            .element(Level::HELP.message(help))];
-        let rendered = Renderer::plain().render(&report);
-        let text = rendered.strip_prefix("error: ").unwrap_or(&rendered).to_owned();
-        ChainError { line, title, text }
-    }
-
-    /// The start of the character at `at`.
-    fn floor(&self, at: usize) -> usize {
-        (0..=at).rev().find(|at| self.text.is_char_boundary(*at)).unwrap_or(0)
-    }
-
-    fn chain(&self, file: &RawFile) -> Result<Chain, ChainError> {
+    fn chain(&self, file: &RawFile) -> Result<Chain, FileError> {
         let mut chain = Chain::default();
         if let Some(head) = &file.chain {
             if let Some(name) = &head.name {
@@ -200,7 +134,7 @@ impl Reader<'_> {
         Ok(chain)
     }
 
-    fn link(&self, link: &Spanned<RawLink>) -> Result<Link, ChainError> {
+    fn link(&self, link: &Spanned<RawLink>) -> Result<Link, FileError> {
         let raw = link.get_ref();
         let name = self.name(&raw.name)?;
         let target = match (&raw.irq, &raw.process) {
@@ -244,7 +178,7 @@ impl Reader<'_> {
         Ok(Link { name, target, cpus, priority })
     }
 
-    fn irq(&self, irq: &Spanned<RawIrq>) -> Result<IrqSource, ChainError> {
+    fn irq(&self, irq: &Spanned<RawIrq>) -> Result<IrqSource, FileError> {
         let raw = irq.get_ref();
         let mut named: Vec<IrqSource> = Vec::new();
         named.extend(raw.net.clone().map(IrqSource::Net));
@@ -262,82 +196,7 @@ impl Reader<'_> {
         }
     }
 
-    fn one_of<T: Copy>(
-        &self,
-        word: &Spanned<String>,
-        what: &str,
-        known: &[(&str, T)],
-    ) -> Result<T, ChainError> {
-        let found = known.iter().find(|(name, _)| name == word.get_ref());
-        found.map(|(_, value)| *value).ok_or_else(|| {
-            let names: Vec<String> = known.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-            self.wrong(
-                word.span(),
-                &format!("`{}` is not {what}", printable(word.get_ref(), LONGEST)),
-                "here",
-                &format!("write {}", names.join(" or ")),
-            )
-        })
-    }
-
-    fn name(&self, name: &Spanned<String>) -> Result<String, ChainError> {
-        let text = name.get_ref();
-        if text.trim().is_empty() {
-            return Err(self.wrong(name.span(), "a name is empty", "here", "give it a name"));
-        }
-        if text.chars().count() > LONGEST || text.chars().any(char::is_control) {
-            return Err(self.wrong(
-                name.span(),
-                "this is not a name",
-                "here",
-                "a name has at most 60 characters, none of them a control character",
-            ));
-        }
-        Ok(text.clone())
-    }
-
-    fn cpus(&self, cpus: &Spanned<String>) -> Result<CpuSet, ChainError> {
-        let set: CpuSet = cpus.get_ref().parse().map_err(|error| {
-            self.wrong(cpus.span(), &format!("{error}"), "here", "write a list such as 2-3,8")
-        })?;
-        if set.is_empty() {
-            return Err(self.wrong(
-                cpus.span(),
-                "no CPU is named",
-                "this list is empty",
-                "write a list such as 2-3,8",
-            ));
-        }
-        let unknown = self.known.map(|known| set.difference(known)).unwrap_or_default();
-        if let (false, Some(known)) = (unknown.is_empty(), self.known) {
-            let title = match unknown.len() {
-                1 => format!("CPU {unknown} is not on this machine"),
-                _ => format!("CPUs {unknown} are not on this machine"),
-            };
-            let label = format!("this machine has CPUs {known}");
-            return Err(self.wrong(
-                cpus.span(),
-                &title,
-                &label,
-                "`quietcores inspect` shows the CPUs and which of them share a core",
-            ));
-        }
-        Ok(set)
-    }
-
-    fn priority(&self, priority: &Spanned<i64>) -> Result<u8, ChainError> {
-        match u8::try_from(*priority.get_ref()) {
-            Ok(value @ 1..=99) => Ok(value),
-            _ => Err(self.wrong(
-                priority.span(),
-                &format!("{} is not a real-time priority", priority.get_ref()),
-                "here",
-                "priorities of SCHED_FIFO are 1 to 99; above 90 the kernel's own threads suffer",
-            )),
-        }
-    }
-
-    fn check_names(&self, links: &[Spanned<RawLink>]) -> Result<(), ChainError> {
+    fn check_names(&self, links: &[Spanned<RawLink>]) -> Result<(), FileError> {
         for (at, link) in links.iter().enumerate() {
             let name = &link.get_ref().name;
             if links[..at].iter().any(|l| l.get_ref().name.get_ref() == name.get_ref()) {
@@ -352,7 +211,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn check_priorities(&self, links: &[Spanned<RawLink>]) -> Result<(), ChainError> {
+    fn check_priorities(&self, links: &[Spanned<RawLink>]) -> Result<(), FileError> {
         let mut last: Option<(i64, &str)> = None;
         for link in links.iter().map(Spanned::get_ref) {
             let Some(priority) = &link.priority else { continue };
@@ -371,7 +230,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn check_within(&self, chain: &Chain, links: &[Spanned<RawLink>]) -> Result<(), ChainError> {
+    fn check_within(&self, chain: &Chain, links: &[Spanned<RawLink>]) -> Result<(), FileError> {
         let Choice::These(shield) = &chain.cpus else { return Ok(()) };
         for (link, raw) in chain.links.iter().zip(links) {
             let (Some(cpus), Some(written)) = (&link.cpus, &raw.get_ref().cpus) else { continue };
@@ -421,7 +280,7 @@ priority = 85
         "0-3".parse().unwrap()
     }
 
-    fn error(text: &str) -> ChainError {
+    fn error(text: &str) -> FileError {
         parse(text, "my.toml", Some(&known())).unwrap_err()
     }
 

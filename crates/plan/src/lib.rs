@@ -1,14 +1,17 @@
 //! From a machine and a chain to a plan. Pure: it sees facts and gives steps, and touches nothing.
 //!
 //! [`plan`] chooses the CPUs to shield, the way others are kept off them, and the steps in the
-//! order in which they must be taken. [`chain::parse`] reads a chain file.
+//! order in which they must be taken. [`chain::parse`] reads a chain file, [`campaign::parse`]
+//! a campaign's.
 #![forbid(unsafe_code)]
 
 pub mod boot;
 mod calm;
+pub mod campaign;
 pub mod chain;
 pub mod check;
 mod choose;
+mod file;
 mod guards;
 mod irqbalance;
 mod links;
@@ -24,7 +27,7 @@ use quiet_types::{
 };
 use std::fmt;
 
-pub use chain::ChainError;
+pub use file::FileError;
 pub use quiet_types::boot::Mode;
 
 /// Why no plan can be made, with what to do.

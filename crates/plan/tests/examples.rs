@@ -56,3 +56,18 @@ proptest! {
         prop_assert_eq!(parse(&text, "x.toml", None).is_ok(), rises);
     }
 }
+
+#[test]
+fn every_campaign_under_examples_is_understood() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/campaigns");
+    let mut count = 0;
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let campaign = quiet_plan::campaign::parse(&text, &path.display().to_string(), None)
+            .unwrap_or_else(|error| panic!("{error}"));
+        assert!(campaign.tasks().len() >= 24);
+        count += 1;
+    }
+    assert_eq!(count, 2);
+}

@@ -121,6 +121,7 @@ pub fn watched(
         findings: part.findings,
         origin: None,
         explained: None,
+        cell: None,
     };
     let more = judge::judge(&run);
     run.findings.extend(more);

@@ -58,6 +58,15 @@ impl Stress {
         Stress::start_in(names, cpus, &std::env::temp_dir())
     }
 
+    /// Whether these names mean something that can be started here.
+    ///
+    /// # Errors
+    /// A sentence, as [`Stress::start`] gives it.
+    pub fn check(names: &[String]) -> Result<()> {
+        let online = request::online(&Root::system()?)?;
+        suite::orders(names, online.len(), &known_stressors()?).map(|_| ())
+    }
+
     /// As [`Stress::start`], with its files below `dir`: a disk that is to be stressed.
     ///
     /// # Errors

@@ -4,7 +4,9 @@
 use crate::{judge_proof, stats::Random};
 use quiet_types::{
     CpuId, CpuSet, Finding, Histogram, Machine, Nanos, Proof, Run, Severity,
+    campaign::{Cell, CellState, Standing},
     histogram::Linear,
+    history::Line,
     machine::{self, Cpu, Kernel, Policy, Preemption, Scheduling},
     proof::{self, Applied, Arm, Restored, Setting, StepTaken, Verdict},
     run::{self, Clock, Host, Probe, Reading, Spec, State, Stress, Thread, Throughput},
@@ -70,6 +72,57 @@ fn invent() -> Proof {
 /// One run of the wakeup probe with invented readings: the first shared arm of [`proof()`].
 pub fn run() -> Run {
     arm(&mut Random::new(0x1999), 0, Setting::Shared).wakeup
+}
+
+/// A campaign of six rounds, shared against shielded under the suite `kernel`, and a third setting
+/// that still waits: its cells, and the runs there are, with invented readings.
+pub fn campaign() -> (Vec<CellState>, Vec<Run>) {
+    let mut random = Random::new(0x2026);
+    let (mut cells, mut runs) = (Vec::new(), Vec::new());
+    for round in 1..=6u32 {
+        for setting in [Some(Setting::Shared), Some(Setting::Shielded), None] {
+            let name = setting.map_or("other kernel".to_owned(), |setting| setting.to_string());
+            let cell = Cell {
+                campaign: "shield".into(),
+                probe: "wakeup".into(),
+                stress: "kernel".into(),
+                key: format!("{round}-{name}"),
+                setting: name,
+                round,
+            };
+            let Some(setting) = setting else {
+                cells.push(CellState {
+                    cell,
+                    state: Standing::Left,
+                    why: String::new(),
+                    run: None,
+                });
+                continue;
+            };
+            let mut run = arm(&mut random, round - 1, setting).wakeup;
+            let at = 2 * round + (setting == Setting::Shielded) as u32;
+            run.started = format!("2026-11-21T22:{at:02}:00.000Z");
+            run.id = format!("20261121T22{at:02}00Z-wakeup-{at:04}");
+            run.cell = Some(cell.clone());
+            let all = run.readings();
+            let line = Line {
+                id: run.id.clone(),
+                started: run.started.clone(),
+                kernel: run.host.release.clone(),
+                p50: all.percentile(0.5),
+                p99: all.percentile(0.99),
+                p99_9: all.percentile(0.999),
+                max: all.max,
+                missed: run.missed(),
+                beyond: all.above(run.spec.threshold) as f64 / EXPECTED as f64,
+                ..Line::default()
+            };
+            let (why, run_line) = (String::new(), Some(line));
+            cells.push(CellState { cell, state: Standing::Done, why, run: run_line });
+            runs.push(run);
+        }
+    }
+    (cells, runs)
 }
 
 fn arm(random: &mut Random, pair: u32, setting: Setting) -> Arm {
@@ -233,6 +286,7 @@ fn new_run(
         threads: vec![thread],
         stress: Some(stress(setting, random)),
         explained: None,
+        cell: None,
         entry: None,
         before: state.clone(),
         after: state,

@@ -119,7 +119,7 @@ pub fn predict(runs: &[Run], ask: &Ask) -> Prediction {
     }
     let claims =
         ask.claims.iter().map(|(limit, every)| claimed(&all, seconds, *limit, *every)).collect();
-    let buffers = buffers(runs, &all, seconds, ask);
+    let buffers = runs.first().map_or(Vec::new(), |first| buffers(first, &all, seconds, ask));
     Prediction {
         schema: SCHEMA.to_owned(),
         ids: runs.iter().map(|run| run.id.clone()).collect(),
@@ -184,9 +184,17 @@ fn minutes(time: Nanos) -> String {
     }
 }
 
-/// A buffer of n frames holds two periods: what is late may take n frames less the work of one.
-fn buffers(runs: &[Run], all: &Histogram, seconds: f64, ask: &Ask) -> Vec<Buffer> {
+/// Buffers alone, from runs that asked the same.
+pub(crate) fn buffers_of(runs: &[&Run], ask: &Ask) -> Vec<Buffer> {
     let Some(first) = runs.first() else { return Vec::new() };
+    let mut all = Histogram::default();
+    runs.iter().for_each(|run| all.merge(&run.readings()));
+    let seconds = runs.iter().map(|run| run.lasted.as_secs_f64() * run.threads.len() as f64).sum();
+    buffers(first, &all, seconds, ask)
+}
+
+/// A buffer of n frames holds two periods: what is late may take n frames less the work of one.
+fn buffers(first: &Run, all: &Histogram, seconds: f64, ask: &Ask) -> Vec<Buffer> {
     let least = match first.spec.probe {
         Probe::Gap => first.spec.threshold,
         Probe::Wakeup { .. } => all.percentile(0.5).unwrap_or_default(),

@@ -125,6 +125,16 @@ pub fn count(count: u64) -> String {
     text
 }
 
+/// A length for people who wait: `40 s`, `12 min`, `3 h 20 min`.
+pub fn span(time: Nanos) -> String {
+    let seconds = time.0.div_ceil(1_000_000_000);
+    match seconds {
+        0..=99 => format!("{seconds} s"),
+        100..=5_999 => format!("{} min", seconds.div_ceil(60)),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,14 +17,15 @@ use std::{
 };
 
 /// Another layout is thrown away and built anew.
-const LAYOUT: i64 = 1;
+const LAYOUT: i64 = 2;
 
 const TABLE: &str = "
 create table if not exists runs (
     id text primary key, size integer, written integer,
     started text, host text, kernel text, processor text, probe text, interval integer, policy text,
     cpus text, stress text, label text, tool text, settings text, lasted integer, readings integer,
-    missed integer, p50 integer, p99 integer, p99_9 integer, max integer, beyond real
+    missed integer, p50 integer, p99 integer, p99_9 integer, max integer, beyond real,
+    campaign text, cell text
 ) without rowid;
 create index if not exists by_start on runs (started, id);
 create table if not exists bad (
@@ -48,7 +49,7 @@ pub struct Filter {
 }
 
 /// Names of conditions, and the SQL of each.
-const CONDITIONS: [(&str, &str); 14] = [
+const CONDITIONS: [(&str, &str); 15] = [
     ("id", "id glob ?"),
     ("host", "host glob ?"),
     ("kernel", "kernel glob ?"),
@@ -63,6 +64,7 @@ const CONDITIONS: [(&str, &str); 14] = [
     ("since", "started >= ?"),
     ("until", "started < ?"),
     ("interval", "interval = ?"),
+    ("campaign", "campaign glob ?"),
 ];
 
 impl Filter {
@@ -96,6 +98,11 @@ impl Filter {
     /// With the runs whose ids begin so.
     pub fn ids(beginning: &str) -> Filter {
         Filter { conditions: vec![("id glob ?", format!("{beginning}*"))] }
+    }
+
+    /// With the runs of one campaign.
+    pub fn campaign(name: &str) -> Filter {
+        Filter { conditions: vec![("campaign = ?", name.to_owned())] }
     }
 
     fn sql(&self) -> (String, Vec<Value>) {
@@ -308,7 +315,8 @@ impl Index {
         values.push(Value::Integer(i64::try_from(most).unwrap_or(i64::MAX)));
         let sql = format!(
             "select id, started, host, kernel, processor, probe, interval, policy, cpus, stress, \
-             label, tool, settings, lasted, readings, missed, p50, p99, p99_9, max, beyond \
+             label, tool, settings, lasted, readings, missed, p50, p99, p99_9, max, beyond, \
+             campaign, cell \
              from runs where {condition} order by started desc, id desc limit ?"
         );
         let read = || -> rusqlite::Result<Vec<Line>> {
@@ -356,7 +364,7 @@ fn set_aside(dir: &Path, path: &Path, name: &str) -> Option<String> {
 
 fn insert(db: &Connection, stamp: Stamp, line: &Line) -> rusqlite::Result<()> {
     let ns = |time: Option<quiet_types::Nanos>| time.map(|time| time.0 as i64);
-    let values: [&dyn ToSql; 23] = [
+    let values: [&dyn ToSql; 25] = [
         &line.id,
         &stamp.0,
         &stamp.1,
@@ -380,9 +388,11 @@ fn insert(db: &Connection, stamp: Stamp, line: &Line) -> rusqlite::Result<()> {
         &ns(line.p99_9),
         &ns(line.max),
         &line.beyond,
+        &line.campaign,
+        &line.cell,
     ];
     let mut query = db.prepare_cached(
-        "insert or replace into runs values (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        "insert or replace into runs values (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
     )?;
     query.execute(&values[..]).map(|_| ())
 }
@@ -414,6 +424,8 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Line> {
         p99_9: ns(18)?,
         max: ns(19)?,
         beyond: row.get(20)?,
+        campaign: row.get(21)?,
+        cell: row.get(22)?,
     })
 }
 
@@ -452,6 +464,8 @@ pub fn line(run: &Run) -> Line {
         cpus: run.spec.cpus.to_string(),
         stress: stress.filter(|names| !names.is_empty()).unwrap_or_else(|| "none".to_owned()),
         label: run.label.clone(),
+        campaign: run.cell.as_ref().map(|cell| cell.campaign.clone()).unwrap_or_default(),
+        cell: run.cell.as_ref().map(|cell| cell.key.clone()).unwrap_or_default(),
         tool: run.origin.as_ref().map_or("quietcores", |o| o.format.as_str()).to_owned(),
         settings: settings(run),
         lasted: run.lasted,

@@ -110,6 +110,36 @@ impl Store {
         Ok(path)
     }
 
+    /// Reads the run with this id.
+    ///
+    /// # Errors
+    /// When the id is no plain name, or there is no such run, or it cannot be read: see [`load`].
+    pub fn run(&self, id: &str) -> Result<Run, Error> {
+        let path = self.dir.join("runs").join(format!("{}.json", checked_id(id)?));
+        match load(&path)? {
+            Kept::Run(run) => Ok(*run),
+            Kept::Proof(_) => Err(Error::text("read", path.display().to_string(), "it is a proof")),
+        }
+    }
+
+    /// Keeps what is neither run nor proof as `KIND/ID.json` and gives the path; no question about
+    /// runs sees it.
+    ///
+    /// # Errors
+    /// When the id or kind is no plain name, the id is taken, or the file cannot be written.
+    pub fn save_other(
+        &self,
+        kind: &str,
+        id: &str,
+        value: &impl serde::Serialize,
+    ) -> Result<PathBuf, Error> {
+        let dir = self.dir.join(checked_id(kind)?);
+        let path = dir.join(format!("{}.json", checked_id(id)?));
+        write::make_dir(&dir)?;
+        write_whole(&path, &json(value, &path)?, Replace::Never)?;
+        Ok(path)
+    }
+
     /// Everything that is kept, oldest first. Unfinished files are not listed.
     ///
     /// # Errors

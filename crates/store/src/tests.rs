@@ -29,6 +29,7 @@ fn run(id: &str) -> Run {
         threads: Vec::new(),
         stress: None,
         explained: None,
+        cell: None,
         entry: None,
         before: Default::default(),
         after: Default::default(),

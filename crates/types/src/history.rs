@@ -50,6 +50,12 @@ pub struct Line {
     pub stress: String,
     /// Free words.
     pub label: String,
+    /// The campaign that it was made by; empty for none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub campaign: String,
+    /// The key of its cell in that campaign.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cell: String,
     /// What made it: `quietcores`, or the format it was imported from.
     pub tool: String,
     /// A hash of the settings that were read back before the first reading: two equal ones make

@@ -19,6 +19,8 @@ pub mod bench;
 #[cfg(feature = "std")]
 pub mod boot;
 #[cfg(feature = "std")]
+pub mod campaign;
+#[cfg(feature = "std")]
 pub mod chain;
 #[cfg(feature = "std")]
 pub mod check;
@@ -56,6 +58,8 @@ pub mod surroundings;
 mod text;
 #[cfg(feature = "std")]
 pub mod trace;
+#[cfg(feature = "std")]
+pub mod trip;
 #[cfg(feature = "std")]
 pub mod watch;
 

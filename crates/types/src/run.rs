@@ -2,6 +2,7 @@
 
 use crate::{
     CpuId, CpuSet, Finding, Histogram, Nanos,
+    campaign::Cell,
     explain::Explained,
     machine::{Policy, Scheduling},
     shield::Entry,
@@ -103,6 +104,9 @@ pub struct Run {
     /// Causes of the readings beyond the threshold, where they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explained: Option<Box<Explained>>,
+    /// Its place in a campaign, where it was made by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<Cell>,
     /// Where it comes from; `None` for a run that quietcores made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,

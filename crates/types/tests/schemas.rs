@@ -85,6 +85,11 @@ fn the_committed_compared_schema_is_that_of_the_type() {
 }
 
 #[test]
+fn the_committed_campaign_schema_is_that_of_the_type() {
+    check::<quiet_types::campaign::Campaigned>("campaign");
+}
+
+#[test]
 fn the_committed_history_schema_is_that_of_the_type() {
     check::<quiet_types::history::History>("history");
 }
@@ -112,4 +117,9 @@ fn the_committed_render_schema_is_that_of_the_type() {
 #[test]
 fn the_committed_bench_schema_is_that_of_the_type() {
     check::<quiet_types::bench::Bench>("bench");
+}
+
+#[test]
+fn the_committed_roundtrip_schema_is_that_of_the_type() {
+    check::<quiet_types::trip::RoundTrip>("roundtrip");
 }

@@ -23,7 +23,8 @@ use std::{
 Examples:
   quietcores measure wakeup --cpus 1 --policy fifo --priority 90 --interval 200us --for 5s
   quietcores measure wakeup --cpus 1 --stress kernel --stress-cpus 0 --json
-  quietcores measure gap --cpus 1 --for 5s --explain")]
+  quietcores measure gap --cpus 1 --for 5s --explain
+  quietcores measure roundtrip --device hw:USB --rate 96000 --period 16 --cycles 10")]
 pub struct Args {
     #[command(subcommand)]
     probe: Which,
@@ -44,6 +45,8 @@ enum Which {
         #[command(flatten)]
         common: Common,
     },
+    /// From playback to capture by sound, in frames and ms
+    Roundtrip(super::roundtrip::Args),
 }
 
 #[derive(clap::Args)]
@@ -133,6 +136,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (probe, common) = match args.probe {
         Which::Wakeup { interval, common } => (Probe::Wakeup { interval }, common),
         Which::Gap { common } => (Probe::Gap, common),
+        Which::Roundtrip(args) => return super::roundtrip::run(args),
     };
     let request = request(probe, &common)?;
     let stop = face::interrupt()?;
@@ -162,7 +166,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Adds what the report sees in the run to what the probe knows, each kind once.
-fn judge(run: &mut Run) {
+pub fn judge(run: &mut Run) {
     for finding in quiet_report::judge_run(run) {
         if !run.findings.iter().any(|known| known.id == finding.id) {
             run.findings.push(finding);

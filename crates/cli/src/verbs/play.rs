@@ -166,7 +166,7 @@ impl On {
             #[cfg(feature = "audio")]
             HostName::Jack => Host::Jack(quiet_engine::host::jack::Ports {
                 name: self.device.clone().unwrap_or_else(|| "quietcores".to_owned()),
-                connect: true,
+                connect: quiet_engine::host::jack::Connect::Physical,
             }),
         };
         let shield =

@@ -6,8 +6,8 @@ use crate::{
     place::Placed,
 };
 use jack::{
-    AsyncClient, AudioIn, AudioOut, ClientOptions, Control, NotificationHandler, Port, PortFlags,
-    ProcessHandler, ProcessScope,
+    AsyncClient, AudioIn, AudioOut, ClientOptions, Control, LatencyType, NotificationHandler, Port,
+    PortFlags, ProcessHandler, ProcessScope,
 };
 use quiet_dsp::simd::Denormals;
 use quiet_rt::{Board, Cycle, Xrun};
@@ -23,8 +23,17 @@ use std::sync::{
 pub struct Ports {
     /// Its name.
     pub name: String,
-    /// Whether to connect it to the first physical ports.
-    pub connect: bool,
+    /// What its ports are connected to.
+    pub connect: Connect,
+}
+
+/// What a client's ports are connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connect {
+    /// The first physical ports.
+    Physical,
+    /// Its own: what it plays it hears, one period later.
+    Own,
 }
 
 /// A client that does not play yet.
@@ -32,7 +41,7 @@ pub struct Client {
     client: jack::Client,
     inputs: Vec<Port<AudioIn>>,
     outputs: Vec<Port<AudioOut>>,
-    connect: bool,
+    connect: Connect,
 }
 
 fn cannot(doing: &str, e: &jack::Error) -> Error {
@@ -101,11 +110,22 @@ impl Client {
         let placed = hear
             .recv_timeout(std::time::Duration::from_secs(5))
             .map_err(|_| Error::new("the JACK server did not start the client's thread"))?;
-        if self.connect {
-            connect(client.as_client(), &ours_in, &ours_out);
+        match self.connect {
+            Connect::Physical => connect(client.as_client(), &ours_in, &ours_out),
+            Connect::Own => {
+                for (ours_in, ours_out) in ours_in.iter().zip(&ours_out) {
+                    client
+                        .as_client()
+                        .connect_ports_by_name(ours_out, ours_in)
+                        .map_err(|e| cannot("connect the client to itself", &e))?;
+                }
+            }
         }
-        let last = AtomicU64::new(0);
-        Ok((Active { client: Some(client), board, last, place, placed: placed.clone() }, placed))
+        let ends = ours_in.into_iter().next().zip(ours_out.into_iter().next());
+        let (last, placed_too) = (AtomicU64::new(0), placed.clone());
+        let client = Some(client);
+        let active = Active { client, board, last, place, placed, ends, connect: self.connect };
+        Ok((active, placed_too))
     }
 }
 
@@ -208,6 +228,9 @@ pub(crate) struct Active {
     last: AtomicU64,
     place: Place,
     placed: Placed,
+    /// Names of our first input and output.
+    ends: Option<(String, String)>,
+    connect: Connect,
 }
 
 impl Active {
@@ -215,6 +238,19 @@ impl Active {
     pub(crate) fn moved(&self) -> bool {
         let now = self.board.blocks.load(Relaxed);
         self.last.swap(now, Relaxed) != now
+    }
+
+    /// Frames from our first output to our first input, as the server has it; `None` where it says
+    /// nothing.
+    pub(crate) fn way(&self) -> Option<u32> {
+        let (input, output) = self.ends.as_ref()?;
+        let client = self.client.as_ref()?.as_client();
+        if self.connect == Connect::Own {
+            return Some(client.buffer_size());
+        }
+        let captured = client.port_by_name(input)?.get_latency_range(LatencyType::Capture).1;
+        let played = client.port_by_name(output)?.get_latency_range(LatencyType::Playback).1;
+        (captured + played > 0).then_some(captured + played)
     }
 
     pub(crate) fn stop(mut self) -> Result<Hits> {

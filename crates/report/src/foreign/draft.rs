@@ -46,6 +46,7 @@ pub(super) fn run(format: Format, program: &str, probe: Probe, resolution: Nanos
         stress: None,
         entry: None,
         explained: None,
+        cell: None,
         before: run::State::default(),
         after: run::State::default(),
         findings: Vec::new(),

@@ -12,7 +12,7 @@ use quiet_types::{
 };
 
 /// Widths of the two forms, in px, with the class that shows each.
-const FORMS: [(&str, f64); 2] = [("wide", 720.0), ("narrow", 328.0)];
+pub(super) const FORMS: [(&str, f64); 2] = [("wide", 720.0), ("narrow", 328.0)];
 
 /// Display bins a decade.
 const BINS: f64 = 22.0;

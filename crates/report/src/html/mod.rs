@@ -3,12 +3,15 @@
 //! maud escapes every text; what is not escaped ([`maud::PreEscaped`]) is drawn by
 //! [`crate::svg`], which escapes itself, or is the page's own style and script.
 
+mod campaign;
 mod causes;
 mod charts;
+mod course;
 mod parts;
 mod sections;
 
 use crate::{judge::throughput, text, words};
+pub use campaign::campaign_page;
 use charts::Series;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use quiet_types::{

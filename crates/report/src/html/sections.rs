@@ -108,20 +108,30 @@ fn row(figure: &Figure, scale: (f64, f64)) -> Markup {
 pub(super) fn distributions(series: &[Series], threshold: Nanos) -> Markup {
     html! {
         h2 { "Where the readings lie" }
+        (charts(series, threshold, "latency"))
+    }
+}
+
+/// The same without a heading; `axis` is `latency` or `gap`.
+pub(super) fn charts(series: &[Series], threshold: Nanos, axis: &str) -> Markup {
+    html! {
         figure {
-            (PreEscaped(charts::histogram(series, threshold, "latency")))
+            (PreEscaped(charts::histogram(series, threshold, axis)))
             p.read.screen {}
             figcaption {
-                "Share of readings by latency. Both axes are logarithmic: the rare late ones on the "
-                "right are what a listener hears. Missed periods are counted with the time they "
-                "would have waited; what is shorter than the scale stands in its first bin."
+                "Share of readings by " (axis) ". Both axes are logarithmic: the rare late ones on the "
+                "right are what a listener hears. "
+                @if axis == "latency" {
+                    "Missed periods are counted with the time they would have waited; what is "
+                    "shorter than the scale stands in its first bin."
+                }
             }
         }
         figure {
             (PreEscaped(charts::percentiles(series, threshold)))
             p.read.screen {}
             figcaption {
-                "Latency by percentile, each further nine as wide as the one before. "
+                @if axis == "latency" { "Latency" } @else { "Gaps" } " by percentile, each further nine as wide as the one before. "
                 @if series.iter().any(|one| one.runs.len() > 1) {
                     "Thin lines are single runs (or CPUs), thick ones all of them together."
                 }

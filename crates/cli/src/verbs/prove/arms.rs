@@ -1,7 +1,7 @@
 //! The arms: A B A B ..., each measured whole, each void where its ground moved.
 
-use super::ward::Ward;
 use crate::face;
+use crate::verbs::ward::Ward;
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quiet_probe::{Request, Stress};
@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, io::IsTerminal, sync::atomic::AtomicBool, time:
 const STOLEN: Nanos = Nanos::from_micros(20);
 
 /// What is measured, and how often.
-pub struct Campaign<'a> {
+pub struct Turns<'a> {
     /// Of the wakeup probe.
     pub spec: Spec,
     /// Length of the gap measurement; zero for none.
@@ -42,7 +42,7 @@ pub struct Measured {
     pub findings: Vec<Finding>,
 }
 
-impl Campaign<'_> {
+impl Turns<'_> {
     pub fn run(&mut self) -> anyhow::Result<Measured> {
         let mut done =
             Measured { arms: Vec::new(), applied: None, reverts_exact: true, findings: Vec::new() };

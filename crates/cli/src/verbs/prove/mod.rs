@@ -1,12 +1,12 @@
 //! `prove`: shared against shielded in turn, on the same CPUs, under the same stress.
 
 mod arms;
-mod ward;
 
 use super::plan::{Wish, machine, make};
+use super::ward::Ward;
 use crate::{face, keep};
 use anyhow::{Context, bail};
-use arms::{Campaign, Measured};
+use arms::{Measured, Turns};
 use quiet_linux::{Kernel, Root, System};
 use quiet_types::{
     CpuSet, Finding, Machine, Nanos, Plan, Proof, Severity,
@@ -21,7 +21,6 @@ use std::{
     sync::atomic::AtomicBool,
     time::Instant,
 };
-use ward::Ward;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -132,7 +131,7 @@ fn measure(
     let root = face::is_root();
     // The same CPUs in every arm, whoever chose them first.
     let wish = Wish { cpus: Some(plan.shield.cpus.clone()), ..args.wish.clone() };
-    let mut campaign = Campaign {
+    let mut turns = Turns {
         spec: spec(args, measured.clone()),
         gap: args.gap,
         stress: args.stress.clone(),
@@ -143,7 +142,7 @@ fn measure(
         ward: Ward::new(kernel, wish, &args.state, stop),
         stop,
     };
-    let Measured { arms, applied, reverts_exact, mut findings } = campaign.run()?;
+    let Measured { arms, applied, reverts_exact, mut findings } = turns.run()?;
     if arms.is_empty() {
         bail!("interrupted before anything was measured; the machine is as it was");
     }
@@ -166,15 +165,15 @@ fn measure(
         lasted: Nanos(began.elapsed().as_nanos() as u64),
         interrupted: face::raised(stop),
         host: arms[0].wakeup.host.clone(),
-        question: question(&campaign, plan),
-        spec: campaign.spec.clone(),
+        question: question(&turns, plan),
+        spec: turns.spec.clone(),
         arms,
         figures: Vec::new(),
         verdict: Verdict::NotShown,
         sentence: String::new(),
         shield: applied,
         restored,
-        commands: commands(args, &campaign.spec, plan),
+        commands: commands(args, &turns.spec, plan),
         findings,
         machine: Box::new(before.clone()),
     })
@@ -195,13 +194,13 @@ fn spec(args: &Args, cpus: CpuSet) -> Spec {
     }
 }
 
-fn question(campaign: &Campaign<'_>, plan: &Plan) -> String {
-    let cpus = &campaign.spec.cpus;
+fn question(turns: &Turns<'_>, plan: &Plan) -> String {
+    let cpus = &turns.spec.cpus;
     let word = if cpus.len() == 1 { "CPU" } else { "CPUs" };
-    match campaign.other {
+    match turns.other {
         Setting::Confined => format!(
             "{word} {cpus} shared with everybody, and with the stress kept on CPU {}",
-            campaign.housekeeping
+            turns.housekeeping
         ),
         _ => format!(
             "{word} {cpus} shared with everybody, and shielded (CPU {} taken, {} left to the rest)",

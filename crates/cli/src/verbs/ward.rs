@@ -1,4 +1,4 @@
-//! Keeps the promise that whatever ends a proof leaves the machine as it was.
+//! Keeps the promise that whatever ends a measurement under a shield leaves the machine as it was.
 
 use crate::verbs::plan::{Wish, machine, make};
 use quiet_linux::{Root, System};

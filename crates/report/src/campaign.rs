@@ -1,0 +1,318 @@
+//! A campaign: how far it is, what its settings show against each other, as text.
+
+use crate::{
+    compare_runs, stats,
+    text::{Column, Table, findings_text, wrap},
+    words,
+};
+use quiet_types::{
+    Finding, Nanos, Run, Severity,
+    campaign::{Campaigned, CellState, SCHEMA, Standing, Versus},
+    printable,
+    proof::Role,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
+
+/// Two settings of which one has fewer runs are not compared yet.
+const FEWEST: usize = 2;
+
+/// The runs of one probe under one stress, by setting in the order of the file.
+pub(crate) struct Group<'a> {
+    pub probe: &'a str,
+    pub stress: &'a str,
+    pub settings: Vec<(&'a str, Vec<&'a Run>)>,
+}
+
+/// Runs by what was asked, in the order in which the names first appear among the cells.
+pub(crate) fn groups<'a>(cells: &'a [CellState], runs: &'a [Run]) -> Vec<Group<'a>> {
+    let by_key: BTreeMap<&str, &Run> = runs
+        .iter()
+        .filter_map(|run| run.cell.as_ref().map(|cell| (cell.key.as_str(), run)))
+        .collect();
+    let mut order: Vec<&str> = Vec::new();
+    // The first round runs forwards: it has the file's order.
+    for state in cells {
+        if !order.contains(&state.cell.setting.as_str()) {
+            order.push(&state.cell.setting);
+        }
+    }
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for state in cells {
+        let cell = &state.cell;
+        let at = groups.iter().position(|g| g.probe == cell.probe && g.stress == cell.stress);
+        let at = at.unwrap_or_else(|| {
+            let settings = order.iter().map(|name| (*name, Vec::new())).collect();
+            groups.push(Group { probe: &cell.probe, stress: &cell.stress, settings });
+            groups.len() - 1
+        });
+        let run = by_key.get(cell.key.as_str()).filter(|_| state.state == Standing::Done);
+        let setting = groups[at].settings.iter_mut().find(|(name, _)| *name == cell.setting);
+        if let (Some(run), Some((_, runs))) = (run, setting) {
+            runs.push(run);
+        }
+    }
+    groups
+}
+
+/// What the cells and their runs come to. `needs` is how long those that are left take.
+pub fn campaigned(name: &str, cells: Vec<CellState>, runs: &[Run], needs: Nanos) -> Campaigned {
+    let count = |state| cells.iter().filter(|cell| cell.state == state).count() as u64;
+    let mut compared = Vec::new();
+    for group in groups(&cells, runs) {
+        let sides: Vec<(&str, Vec<Run>)> = group
+            .settings
+            .iter()
+            .map(|(name, runs)| (*name, runs.iter().map(|run| (*run).clone()).collect()))
+            .collect();
+        let Some(((base, a), others)) = sides.split_first() else { continue };
+        for (other, b) in others {
+            if a.len().min(b.len()) < FEWEST {
+                continue;
+            }
+            compared.push(Versus {
+                probe: group.probe.to_owned(),
+                stress: group.stress.to_owned(),
+                base: (*base).to_owned(),
+                other: (*other).to_owned(),
+                compared: compare_runs((base, a), (other, b)),
+            });
+        }
+    }
+    Campaigned {
+        schema: SCHEMA.to_owned(),
+        name: name.to_owned(),
+        done: count(Standing::Done),
+        left: count(Standing::Left),
+        waiting: count(Standing::Waiting),
+        failed: count(Standing::Failed),
+        needs,
+        findings: several_kernels(&cells),
+        compared,
+        cells,
+    }
+}
+
+/// A setting whose runs come from several kernels.
+fn several_kernels(cells: &[CellState]) -> Vec<Finding> {
+    let mut kernels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for state in cells {
+        if let Some(line) = &state.run {
+            kernels.entry(&state.cell.setting).or_default().insert(&line.kernel);
+        }
+    }
+    kernels.retain(|_, names| names.len() > 1);
+    kernels
+        .into_iter()
+        .map(|(setting, names)| {
+            let names = names.into_iter().collect::<Vec<_>>().join(", ");
+            let title =
+                format!("setting {} was measured on several kernels", printable(setting, 60));
+            Finding::new(Severity::Warning, "campaign.kernels", title)
+                .evidence(printable(&names, 300))
+                .effect("its figures are of a mixture")
+                .remedy("give the setting `kernel = \"...\"`, one setting for each kernel")
+        })
+        .collect()
+}
+
+/// How far the campaign is, in a sentence or two.
+pub fn campaign_progress(it: &Campaigned) -> String {
+    let all = it.cells.len();
+    let mut text = format!("{} of {all} runs are done", it.done);
+    if it.left > 0 {
+        let _ = write!(text, ", {} are left (about {})", it.left, words::span(it.needs));
+    }
+    text.push('.');
+    for (state, why, count) in reasons(it) {
+        let runs = if count == 1 { "run" } else { "runs" };
+        let _ = match state {
+            Standing::Waiting => write!(text, " {count} {runs} wait {why}."),
+            _ => write!(text, " {count} {runs} failed: {why}."),
+        };
+    }
+    text
+}
+
+/// Why runs wait or failed, each reason once.
+fn reasons(it: &Campaigned) -> Vec<(Standing, String, usize)> {
+    let mut reasons: Vec<(Standing, String, usize)> = Vec::new();
+    for state in it.cells.iter().filter(|state| !state.why.is_empty()) {
+        let why = printable(state.why.trim_end_matches('.'), 300);
+        match reasons.iter_mut().find(|(s, known, _)| *s == state.state && *known == why) {
+            Some((.., count)) => *count += 1,
+            None => reasons.push((state.state, why, 1)),
+        }
+    }
+    reasons
+}
+
+/// Medians over the runs of one setting: p50, p99, p99.9, and the largest reading.
+pub(crate) struct Middle {
+    pub runs: usize,
+    pub p50: Option<Nanos>,
+    pub p99: Option<Nanos>,
+    pub p99_9: Option<Nanos>,
+    pub max: Option<Nanos>,
+    pub beyond: f64,
+    pub missed: u64,
+}
+
+impl Middle {
+    /// Of the done cells of one setting under one probe and one stress.
+    pub(crate) fn of(it: &Campaigned, probe: &str, stress: &str, setting: &str) -> Middle {
+        let lines: Vec<_> = it
+            .cells
+            .iter()
+            .filter(|s| {
+                (s.cell.probe.as_str(), s.cell.stress.as_str(), s.cell.setting.as_str())
+                    == (probe, stress, setting)
+            })
+            .filter_map(|state| state.run.as_ref())
+            .collect();
+        let middle = |values: Vec<Nanos>| {
+            let values: Vec<f64> = values.iter().map(|time| time.0 as f64).collect();
+            (!values.is_empty()).then(|| Nanos(stats::median(&values) as u64))
+        };
+        let beyond: Vec<f64> = lines.iter().map(|line| line.beyond).collect();
+        Middle {
+            runs: lines.len(),
+            p50: middle(lines.iter().filter_map(|line| line.p50).collect()),
+            p99: middle(lines.iter().filter_map(|line| line.p99).collect()),
+            p99_9: middle(lines.iter().filter_map(|line| line.p99_9).collect()),
+            max: lines.iter().filter_map(|line| line.max).max(),
+            beyond: stats::median(&beyond),
+            missed: lines.iter().map(|line| line.missed).sum(),
+        }
+    }
+}
+
+/// Names of the settings, probes and stresses, in the order of the cells.
+pub(crate) fn rows(it: &Campaigned) -> Vec<(&str, &str, &str)> {
+    let mut rows: Vec<(&str, &str, &str)> = Vec::new();
+    for group in groups(&it.cells, &[]) {
+        rows.extend(group.settings.iter().map(|(name, _)| (group.probe, group.stress, *name)));
+    }
+    rows
+}
+
+/// The campaign as text, at most `width` columns wide.
+pub fn campaign_text(it: &Campaigned, width: usize) -> String {
+    let width = width.max(20);
+    let title = format!("campaign {}: {}", printable(&it.name, 60), campaign_progress(it));
+    let mut text = format!("{}\n\n", wrap(&title, width, 0));
+    let shown = |time: Option<Nanos>| time.map_or("-".to_owned(), |time| time.to_string());
+    let mut table = Table::new([
+        Column::Left("probe"),
+        Column::Left("stress"),
+        Column::Left("setting"),
+        Column::Right("runs"),
+        Column::Right("p50"),
+        Column::Right("p99"),
+        Column::Right("p99.9"),
+        Column::Right("max"),
+        Column::Right("beyond"),
+        Column::Right("missed"),
+    ]);
+    for (probe, stress, setting) in rows(it) {
+        let middle = Middle::of(it, probe, stress, setting);
+        table.row([
+            printable(probe, 24),
+            printable(stress, 20),
+            printable(setting, 24),
+            middle.runs.to_string(),
+            shown(middle.p50),
+            shown(middle.p99),
+            shown(middle.p99_9),
+            shown(middle.max),
+            if middle.runs == 0 { "-".into() } else { words::share(middle.beyond) },
+            words::count(middle.missed),
+        ]);
+    }
+    text.push_str(&table.text(width));
+    text.push_str("medians over runs; max of all of them\n");
+    for versus in &it.compared {
+        let line = format!(
+            "{}, {}: {} against {}: {}",
+            printable(&versus.probe, 60),
+            printable(&versus.stress, 60),
+            printable(&versus.other, 60),
+            printable(&versus.base, 60),
+            printable(&versus.compared.sentence, 400)
+        );
+        let _ = write!(text, "\n{}\n", wrap(&line, width, 2));
+    }
+    if !it.findings.is_empty() {
+        text.push('\n');
+        text.push_str(&findings_text(&it.findings, width));
+    }
+    text
+}
+
+/// The campaign as Markdown: tables that any viewer shows.
+pub fn campaign_markdown(it: &Campaigned) -> String {
+    use crate::markdown::{cell, row};
+    let mut text = format!("# Campaign {}\n\n{}\n", cell(&it.name), cell(&campaign_progress(it)));
+    for group in groups(&it.cells, &[]) {
+        let _ = write!(text, "\n## {}, stress {}\n\n", cell(group.probe), cell(group.stress));
+        row(&mut text, &["setting", "runs", "p50", "p99", "p99.9", "max", "beyond", "missed"]);
+        text.push_str("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n");
+        let shown = |time: Option<Nanos>| time.map_or("–".to_owned(), |time| time.to_string());
+        for (setting, _) in &group.settings {
+            let middle = Middle::of(it, group.probe, group.stress, setting);
+            row(
+                &mut text,
+                &[
+                    &cell(setting),
+                    &middle.runs.to_string(),
+                    &shown(middle.p50),
+                    &shown(middle.p99),
+                    &shown(middle.p99_9),
+                    &shown(middle.max),
+                    &words::share(middle.beyond),
+                    &words::count(middle.missed),
+                ],
+            );
+        }
+        let these = it
+            .compared
+            .iter()
+            .filter(|v| (v.probe.as_str(), v.stress.as_str()) == (group.probe, group.stress));
+        for versus in these {
+            let _ = write!(
+                text,
+                "\n**{}** against {}: {}\n\n",
+                cell(&versus.other),
+                cell(&versus.base),
+                cell(&versus.compared.sentence)
+            );
+            row(
+                &mut text,
+                &["figure", &cell(&versus.base), &cell(&versus.other), "ratio", "p", "verdict"],
+            );
+            text.push_str("| --- | ---: | ---: | --- | ---: | --- |\n");
+            for figure in &versus.compared.figures {
+                let value = |value| words::value(figure.unit, value);
+                let title = match figure.role {
+                    Role::Primary => format!("**{}**", cell(&figure.title)),
+                    _ => cell(&figure.title),
+                };
+                row(
+                    &mut text,
+                    &[
+                        &title,
+                        &value(figure.a.median),
+                        &value(figure.b.median),
+                        &words::ratio_between(figure.ratio),
+                        &words::p_value(figure.p_value),
+                        &figure.verdict.to_string(),
+                    ],
+                );
+            }
+        }
+    }
+    text.push_str(&crate::markdown::findings(&it.findings));
+    text
+}

@@ -1,0 +1,312 @@
+//! The page of a campaign: every probe under every stress, its settings over each other.
+
+use super::{
+    CLASSES, capital,
+    charts::Series,
+    class,
+    course::{Track, course},
+    least, merged, page, parts, sections, when,
+};
+use crate::{
+    campaign::{Group, Middle, campaign_progress, groups},
+    predict::{Ask, buffers_of},
+    words,
+};
+use maud::{Markup, PreEscaped, html};
+use quiet_types::{
+    Histogram, Nanos, Run,
+    campaign::{Campaigned, Versus},
+    explain::Source,
+    proof::Role,
+    run::Probe,
+};
+use std::collections::BTreeMap;
+
+/// Rows of a table of causes.
+const CAUSES: usize = 12;
+
+/// The page of a campaign and its runs: how far it is, what its settings show against each other,
+/// and for each probe and stress the distributions, the figure of every run in the order of time,
+/// causes where they were asked for, and buffers.
+pub fn campaign_page(it: &Campaigned, runs: &[Run]) -> String {
+    let groups = groups(&it.cells, runs);
+    let first = runs.first();
+    let body = html! {
+        header {
+            p.over {
+                "quietcores campaign"
+                @if let Some(run) = first { " on " (run.host.name) ", from " (when(&run.started)) }
+            }
+            h1.plain { (capital(&it.name)) }
+            p.lede { (campaign_progress(it)) }
+        }
+        @if it.compared.len() > 1 { (overview(it)) }
+        @for group in &groups { (section(it, group)) }
+        (parts::findings(&it.findings))
+        @if let Some(run) = first {
+            (parts::host(&run.host))
+            (parts::state(run))
+        }
+        (parts::data(&it.name))
+    };
+    let json = serde_json::to_string(it).unwrap_or_default();
+    let program = first.map_or("", |run| &run.host.program);
+    page(&format!("campaign {}", it.name), program, &body, &json)
+}
+
+/// Every verdict in one table.
+fn overview(it: &Campaigned) -> Markup {
+    html! {
+        h2 { "What is shown" }
+        div.box tabindex="0" {
+            table {
+                thead { tr {
+                    th { "probe" } th { "stress" } th { "setting" } th { "against" } th { "primary figures" } th { "verdict" }
+                } }
+                tbody {
+                    @for versus in &it.compared {
+                        tr {
+                            td { (versus.probe) } td { (versus.stress) }
+                            td { (versus.other) } td { (versus.base) }
+                            td.wrap { (primary(versus)) }
+                            td { span.verdict.(class(versus.compared.verdict)) { (versus.compared.verdict) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn primary(versus: &Versus) -> String {
+    let figures = versus.compared.figures.iter().filter(|figure| figure.role == Role::Primary);
+    let said: Vec<String> = figures
+        .map(|figure| format!("{} {}", figure.title, words::ratio_between(figure.ratio)))
+        .collect();
+    said.join(", ")
+}
+
+fn section(it: &Campaigned, group: &Group<'_>) -> Markup {
+    let measured: Vec<&(&str, Vec<&Run>)> =
+        group.settings.iter().filter(|(_, runs)| !runs.is_empty()).collect();
+    let Some(first) = measured.first().and_then(|(_, runs)| runs.first()) else { return html! {} };
+    let gap = first.spec.probe == Probe::Gap;
+    let series: Vec<Series> = measured
+        .iter()
+        .zip(CLASSES.iter().cycle())
+        .map(|((name, runs), class)| {
+            let each: Vec<Histogram> = runs.iter().map(|run| run.readings()).collect();
+            Series {
+                name: (*name).to_owned(),
+                class,
+                least: least(runs),
+                whole: merged(&each),
+                runs: each,
+            }
+        })
+        .collect();
+    html! {
+        h2 { (capital(group.probe)) ", " @if group.stress == "none" { "no stress" } @else { "stress " (group.stress) } }
+        (table(it, group, gap))
+        @for versus in it.compared.iter().filter(|v| (v.probe.as_str(), v.stress.as_str()) == (group.probe, group.stress)) {
+            p { span.verdict.(class(versus.compared.verdict)) { (capital(&versus.compared.verdict.to_string())) }
+                ": " (versus.other) " against " (versus.base) ". "
+                @let (_, rest) = versus.compared.sentence.split_once(": ").unwrap_or(("", &versus.compared.sentence));
+                span.calm { (capital(rest)) }
+            }
+        }
+        (sections::charts(&series, first.spec.threshold, if gap { "gap" } else { "latency" }))
+        (order(&measured, gap))
+        (causes(&measured))
+        (buffers(&measured))
+    }
+}
+
+fn table(it: &Campaigned, group: &Group<'_>, gap: bool) -> Markup {
+    let shown = |time: Option<Nanos>| time.map_or("–".to_owned(), |time| time.to_string());
+    html! {
+        div.box tabindex="0" {
+            table {
+                thead { tr {
+                    th { "setting" } th.n { "runs" } th.n { "p50" } th.n { "p99" } th.n { "p99.9" } th.n { "largest" }
+                    th.n { @if gap { "stolen" } @else { "beyond" } } th.n { "missed" }
+                } }
+                tbody {
+                    @for (name, _) in &group.settings {
+                        @let middle = Middle::of(it, group.probe, group.stress, name);
+                        tr {
+                            td { (name) } td.n { (middle.runs) }
+                            td.n { (shown(middle.p50)) } td.n { (shown(middle.p99)) } td.n { (shown(middle.p99_9)) }
+                            td.n { (shown(middle.max)) }
+                            td.n { @if middle.runs == 0 { "–" } @else { (words::share(middle.beyond)) } }
+                            td.n { (words::count(middle.missed)) }
+                        }
+                    }
+                }
+            }
+        }
+        p.why { "Medians over runs; the largest reading of all of them, which is never judged." }
+    }
+}
+
+/// The figure of every run, in the order in which they were made.
+fn order(measured: &[&(&str, Vec<&Run>)], gap: bool) -> Markup {
+    let mut all: Vec<(&str, usize, &Run)> = Vec::new();
+    for (index, (_, runs)) in measured.iter().enumerate() {
+        all.extend(runs.iter().map(|run| (run.started.as_str(), index, *run)));
+    }
+    all.sort_by_key(|(started, ..)| *started);
+    let figure = if gap { "largest gap" } else { "p99" };
+    let mut tracks: Vec<Track> = measured
+        .iter()
+        .zip(CLASSES.iter().cycle())
+        .map(|((name, _), class)| Track { name: (*name).to_owned(), class, points: Vec::new() })
+        .collect();
+    let mut marks: Vec<(usize, String)> = Vec::new();
+    let mut boot: Option<&str> = None;
+    for (place, (started, index, run)) in all.iter().enumerate() {
+        let readings = run.readings();
+        let value = if gap { readings.max } else { readings.percentile(0.99) };
+        let Some(value) = value else { continue };
+        let said = format!("{}: {figure} {value}, {}", measured[*index].0, when(started));
+        tracks[*index].points.push((place, value, said));
+        if boot.is_some_and(|boot| boot != run.host.boot_id) {
+            marks.push((place, run.host.release.clone()));
+        }
+        boot = Some(&run.host.boot_id);
+    }
+    let (Some(first), Some(last)) = (all.first(), all.last()) else { return html! {} };
+    let ends = (when(first.0), when(last.0));
+    html! {
+        figure {
+            (PreEscaped(course(&tracks, &marks, (&ends.0, &ends.1), &format!("{figure} of every run"))))
+            p.read.screen {}
+            figcaption {
+                (capital(figure)) " of every run in the order of time. "
+                @if !marks.is_empty() { "An upright line is a reboot, with the kernel that came. " }
+                "What drifts under all settings alike is the machine's or the neighbours'."
+            }
+        }
+    }
+}
+
+/// Who took time, setting by setting, where that was asked.
+fn causes(measured: &[&(&str, Vec<&Run>)]) -> Markup {
+    let mut all: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    let mut seconds = vec![0.0; measured.len()];
+    for (index, (_, runs)) in measured.iter().enumerate() {
+        for explained in runs.iter().filter_map(|run| run.explained.as_deref()) {
+            if explained.source != Source::Trace {
+                continue;
+            }
+            for cpu in &explained.cpus {
+                seconds[index] += explained.lasted.as_secs_f64();
+                for share in &cpu.causes {
+                    let row = all.entry(&share.title).or_insert_with(|| vec![0; measured.len()]);
+                    row[index] += share.total.unwrap_or_default().0;
+                }
+            }
+        }
+    }
+    let mut rows: Vec<(&str, Vec<u64>)> = all.into_iter().collect();
+    rows.sort_by_key(|(_, totals)| std::cmp::Reverse(totals.iter().sum::<u64>()));
+    let rest = rows.len().saturating_sub(CAUSES);
+    let rate = |total: u64, seconds: f64| {
+        if seconds > 0.0 {
+            Nanos((total as f64 / seconds) as u64).to_string()
+        } else {
+            "–".into()
+        }
+    };
+    html! {
+        @if !rows.is_empty() {
+            h3 { "Who took time, for each second measured" }
+            div.box tabindex="0" {
+                table {
+                    thead { tr { th { "who" } @for (name, _) in measured { th.n { (name) } } } }
+                    tbody {
+                        @for (title, totals) in rows.iter().take(CAUSES) {
+                            tr {
+                                td.wrap { (title) }
+                                @for (total, seconds) in totals.iter().zip(&seconds) { td.n { (rate(*total, *seconds)) } }
+                            }
+                        }
+                    }
+                }
+            }
+            @if rest > 0 { p.why { "And " (rest) " more, which took less." } }
+        }
+    }
+}
+
+/// How often a buffer of so many frames would run dry.
+fn buffers(measured: &[&(&str, Vec<&Run>)]) -> Markup {
+    let ask = Ask::default();
+    let columns: Vec<_> = measured.iter().map(|(_, runs)| buffers_of(runs, &ask)).collect();
+    html! {
+        @if columns.iter().any(|column| !column.is_empty()) {
+            h3 { "Which buffer stands it" }
+            div.box tabindex="0" {
+                table {
+                    thead { tr {
+                        th.n { "frames" } th.n { "at 48 kHz" }
+                        @for (name, _) in measured { th.n { (name) } }
+                    } }
+                    tbody {
+                        @for (row, frames) in ask.frames.iter().enumerate() {
+                            tr {
+                                td.n { (frames.0) } td.n { (frames.lasting(ask.rate)) }
+                                @for column in &columns {
+                                    td.n {
+                                        @if let Some(buffer) = column.get(row) {
+                                            (an_hour(buffer.an_hour))
+                                            br; small { "at most " (an_hour(buffer.most)) }
+                                        } @else { "–" }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            p.why {
+                "How often an hour a buffer would run dry, were the same delays to hit a chain whose work takes half of each "
+                "period: reckoned from the readings, not played."
+            }
+        }
+    }
+}
+
+/// `0`, `0.12`, `340`, `many`.
+fn an_hour(times: f64) -> String {
+    if times > 1e6 { "over a million".to_owned() } else { words::significant(times) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{campaigned, example};
+    use quiet_types::campaign::{Cell, CellState, Standing};
+
+    #[test]
+    fn a_campaign_shows_each_setting_its_verdict_and_what_is_left() {
+        let (cells, runs) = example::campaign();
+        let it = campaigned("two <kernels>", cells, &runs, Nanos::from_secs(70));
+        let page = campaign_page(&it, &runs);
+        assert!(page.contains("Two &lt;kernels&gt;") && !page.contains("<kernels>"));
+        assert!(page.contains("are left (about 70 s)"), "{page}");
+        assert!(page.contains("Wakeup, stress kernel") && page.contains("Which buffer stands it"));
+        assert_eq!(page.matches("chart wide").count(), 3, "histogram, percentiles, order");
+        assert!(
+            page.contains(r#"<span class="verdict better">Better</span>: shielded against shared"#)
+        );
+    }
+
+    #[test]
+    fn a_campaign_of_nothing_is_a_page_too() {
+        let cell = Cell { campaign: "x".into(), ..Cell::default() };
+        let state = CellState { cell, state: Standing::Left, why: String::new(), run: None };
+        let it = campaigned("x", vec![state], &[], Nanos::from_secs(1));
+        assert!(campaign_page(&it, &[]).contains("0 of 1 runs are done"));
+    }
+}

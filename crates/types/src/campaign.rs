@@ -1,0 +1,378 @@
+//! A campaign: a declared matrix of probes, stresses and settings, each cell of it one run.
+
+use crate::{
+    CpuSet, Finding, Nanos,
+    compared::Compared,
+    history::Line,
+    machine::Policy,
+    run::{Idle, Probe, Spec},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The schema of [`Campaigned`] in JSON.
+pub const SCHEMA: &str = "quietcores.campaign/1";
+
+/// What a campaign file declares.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Campaign {
+    /// Its name: runs are found by it, from whichever boot.
+    pub name: String,
+    /// Runs of each cell of the matrix.
+    pub rounds: u32,
+    /// What is measured.
+    pub probes: Vec<Question>,
+    /// Under what.
+    pub stresses: Vec<Load>,
+    /// On what.
+    pub settings: Vec<Setting>,
+}
+
+/// One probe with its specification.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// Its name.
+    pub name: String,
+    /// What is asked.
+    pub spec: Spec,
+    /// Whether late readings are told by cause.
+    pub explain: bool,
+}
+
+/// One stress, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Its name.
+    pub name: String,
+    /// Suites and stressors; empty for no stress.
+    pub run: Vec<String>,
+}
+
+/// One setting of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Its name.
+    pub name: String,
+    /// Kernel releases that it is measured on, with `*` and `?`; whichever runs where there is none.
+    pub kernel: Option<String>,
+    /// What is put around the measured CPUs first.
+    pub shield: Shielding,
+    /// What is done about idle states.
+    pub idle: Idle,
+    /// Where the stress may run. Without it: everywhere, or outside the shield where there is one.
+    pub stress_cpus: Option<CpuSet>,
+}
+
+/// Whether a setting has a shield.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Shielding {
+    /// The machine as it is.
+    #[default]
+    None,
+    /// A shield around the measured CPUs.
+    Measured,
+    /// The shield of a chain file, as a path beside the campaign file.
+    Chain(String),
+}
+
+/// The place of a run in a campaign.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Cell {
+    /// The campaign's name.
+    pub campaign: String,
+    /// The probe's.
+    pub probe: String,
+    /// The stress's.
+    pub stress: String,
+    /// The setting's.
+    pub setting: String,
+    /// Which of its runs, from 1.
+    pub round: u32,
+    /// A hash of everything that the file says about this cell: one that says something else is
+    /// another cell.
+    pub key: String,
+}
+
+/// One cell that is to be measured, with what it is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task<'a> {
+    /// Its place.
+    pub cell: Cell,
+    /// What is measured.
+    pub probe: &'a Question,
+    /// Under what.
+    pub stress: &'a Load,
+    /// On what.
+    pub setting: &'a Setting,
+}
+
+impl Task<'_> {
+    /// The specification of its run.
+    pub fn spec(&self) -> Spec {
+        Spec { idle: self.setting.idle, ..self.probe.spec.clone() }
+    }
+}
+
+impl Campaign {
+    /// Every cell, in the order in which they are measured: round by round, so that settings stand
+    /// beside each other in time, and every second round backwards, so that none is always first.
+    pub fn tasks(&self) -> Vec<Task<'_>> {
+        let mut tasks = Vec::new();
+        for round in 1..=self.rounds {
+            for probe in &self.probes {
+                for stress in &self.stresses {
+                    let at = tasks.len();
+                    for setting in &self.settings {
+                        let cell = self.cell(round, probe, stress, setting);
+                        tasks.push(Task { cell, probe, stress, setting });
+                    }
+                    if round % 2 == 0 {
+                        tasks[at..].reverse();
+                    }
+                }
+            }
+        }
+        tasks
+    }
+
+    fn cell(&self, round: u32, probe: &Question, stress: &Load, setting: &Setting) -> Cell {
+        // FNV-1a over names and numbers that keep their meaning from version to version.
+        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        let mut eat = |text: &str| {
+            for byte in text.bytes().chain([0]) {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+            }
+        };
+        let spec = &probe.spec;
+        let interval = match spec.probe {
+            Probe::Wakeup { interval } => interval.0,
+            Probe::Gap => 0,
+        };
+        let policy = match spec.policy {
+            Policy::Other => "other",
+            Policy::Fifo => "fifo",
+            Policy::Rr => "rr",
+            Policy::Batch => "batch",
+            Policy::Idle => "idle",
+            Policy::Deadline => "deadline",
+            Policy::Ext => "ext",
+        };
+        for text in [&self.name, &probe.name, &stress.name, &setting.name, policy] {
+            eat(text);
+        }
+        for number in [
+            interval,
+            u64::from(spec.priority),
+            spec.length.0,
+            spec.threshold.0,
+            spec.bucket.0,
+            u64::from(spec.buckets),
+            u64::from(probe.explain),
+            u64::from(setting.idle == Idle::AsIs),
+            u64::from(round),
+        ] {
+            eat(&number.to_string());
+        }
+        eat(&spec.cpus.to_string());
+        eat(&stress.run.join(","));
+        eat(setting.kernel.as_deref().unwrap_or_default());
+        eat(match &setting.shield {
+            Shielding::None => "-",
+            Shielding::Measured => "+",
+            Shielding::Chain(path) => path,
+        });
+        eat(&setting.stress_cpus.as_ref().map(CpuSet::to_string).unwrap_or_default());
+        Cell {
+            campaign: self.name.clone(),
+            probe: probe.name.clone(),
+            stress: stress.name.clone(),
+            setting: setting.name.clone(),
+            round,
+            key: format!("{hash:016x}"),
+        }
+    }
+}
+
+/// Whether `text` is what `pattern` means: `*` stands for any characters, `?` for one.
+pub fn glob(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), text.chars().collect());
+    let (mut p, mut t) = (0, 0);
+    // Where to go on after a mismatch: behind the last `*`, one more character swallowed.
+    let mut again: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                again = Some((p + 1, t));
+                p += 1;
+            }
+            Some(c) if *c == '?' || *c == text[t] => (p, t) = (p + 1, t + 1),
+            _ => match again {
+                Some((after, from)) => {
+                    again = Some((after, from + 1));
+                    (p, t) = (after, from + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == '*')
+}
+
+/// How far a campaign is, and what its runs say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Campaigned {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// Every run of every cell, in the order in which they are measured.
+    pub cells: Vec<CellState>,
+    /// How many runs are there.
+    pub done: u64,
+    /// How many can be made on this boot.
+    pub left: u64,
+    /// How many wait for something: another kernel, root.
+    pub waiting: u64,
+    /// How many could not be made.
+    pub failed: u64,
+    /// How long those that are left take, about.
+    pub needs: Nanos,
+    /// Each probe under each stress: the first setting against each of the others.
+    pub compared: Vec<Versus>,
+    /// What to know about all of it.
+    pub findings: Vec<Finding>,
+}
+
+/// One cell and its run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CellState {
+    /// Which.
+    pub cell: Cell,
+    /// How it stands.
+    pub state: Standing,
+    /// Why it waits or failed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+    /// Its run, in a line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Line>,
+}
+
+/// How a cell stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// Its run is kept.
+    Done,
+    /// To be measured.
+    Left,
+    /// To be measured elsewhere: on another kernel, as root.
+    Waiting,
+    /// It could not be measured; the next call tries again.
+    Failed,
+}
+
+/// Two settings compared, under one probe and one stress.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Versus {
+    /// The probe.
+    pub probe: String,
+    /// The stress.
+    pub stress: String,
+    /// What it is compared with: the first setting of the file.
+    pub base: String,
+    /// The setting that is compared.
+    pub other: String,
+    /// Its verdict.
+    pub compared: Compared,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(name: &str) -> Setting {
+        Setting {
+            name: name.into(),
+            kernel: None,
+            shield: Shielding::None,
+            idle: Idle::Shallow,
+            stress_cpus: None,
+        }
+    }
+
+    fn campaign() -> Campaign {
+        let spec = Spec {
+            probe: Probe::Gap,
+            cpus: "1".parse().unwrap(),
+            policy: Policy::Other,
+            priority: 0,
+            length: Nanos::from_secs(1),
+            threshold: Nanos::from_micros(5),
+            bucket: Nanos::from_micros(1),
+            buckets: 100,
+            idle: Idle::Shallow,
+        };
+        Campaign {
+            name: "x".into(),
+            rounds: 3,
+            probes: vec![Question { name: "gap".into(), spec, explain: false }],
+            stresses: vec![
+                Load { name: "none".into(), run: Vec::new() },
+                Load { name: "kernel".into(), run: vec!["kernel".into()] },
+            ],
+            settings: vec![setting("a"), setting("b"), setting("c")],
+        }
+    }
+
+    #[test]
+    fn settings_stand_beside_each_other_in_time_and_turn_about() {
+        let campaign = campaign();
+        let order: Vec<String> = campaign
+            .tasks()
+            .iter()
+            .map(|task| {
+                format!("{}{}{}", task.cell.round, &task.cell.stress[..1], task.cell.setting)
+            })
+            .collect();
+        assert_eq!(
+            order.join(" "),
+            "1na 1nb 1nc 1ka 1kb 1kc 2nc 2nb 2na 2kc 2kb 2ka 3na 3nb 3nc 3ka 3kb 3kc"
+        );
+        let keys: std::collections::BTreeSet<String> =
+            campaign.tasks().into_iter().map(|task| task.cell.key).collect();
+        assert_eq!(keys.len(), 18);
+    }
+
+    #[test]
+    fn more_rounds_leave_earlier_cells_as_they_are_and_another_length_makes_others() {
+        let keys = |campaign: &Campaign| -> Vec<String> {
+            campaign.tasks().into_iter().take(18).map(|task| task.cell.key).collect()
+        };
+        let (one, mut more, mut longer) = (campaign(), campaign(), campaign());
+        more.rounds = 5;
+        assert_eq!(keys(&one), keys(&more));
+        longer.probes[0].spec.length = Nanos::from_secs(2);
+        assert!(keys(&one).iter().all(|key| !keys(&longer).contains(key)));
+        // Kept with runs on disks: it must not change from version to version.
+        assert_eq!(keys(&one)[0], "06c007aa305699ed");
+    }
+
+    #[test]
+    fn stars_and_question_marks_stand_for_characters() {
+        for (pattern, text, matches) in [
+            ("6.12*", "6.12.48-rt-amd64", true),
+            ("*-rt-*", "6.12.48+deb13-rt-amd64", true),
+            ("6.1.*", "6.12.48", false),
+            ("6.?.0", "6.1.0", true),
+            ("", "6.1", false),
+            ("*", "", true),
+            ("*a*b", "aXbXb", true),
+            ("a*b*c", "abbc", true),
+            ("a*b*c", "abbcd", false),
+        ] {
+            assert_eq!(glob(pattern, text), matches, "{pattern} {text}");
+        }
+    }
+}
