@@ -157,7 +157,9 @@ impl Hand<'_> {
                 }
                 items
             }
-            Change::Irq { number, name, .. } if residents::serves_another(self.kernel, *number, name) => {
+            Change::Irq { number, name, .. }
+                if residents::serves_another(self.kernel, *number, name) =>
+            {
                 one(Return::Gone)
             }
             Change::Irq { number, old, effective, new, .. } => {
