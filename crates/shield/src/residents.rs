@@ -163,6 +163,14 @@ pub(crate) fn actions(kernel: &dyn Kernel, number: u32) -> String {
     printable(text.trim(), 60)
 }
 
+/// Whether the number of an interrupt that served `name` was given to another device since, or is
+/// nobody's.
+pub(crate) fn serves_another(kernel: &dyn Kernel, number: u32, name: &str) -> bool {
+    let now = actions(kernel, number);
+    let mut served = name.split(',').filter(|one| !one.is_empty()).peekable();
+    served.peek().is_some() && !served.any(|one| now.split(',').any(|other| other == one))
+}
+
 /// Deliveries of every numbered interrupt on `cpus`, since boot.
 pub(crate) fn counts(kernel: &dyn Kernel, cpus: &CpuSet) -> HashMap<u32, u64> {
     let text = kernel.read("/proc/interrupts").unwrap_or_default();

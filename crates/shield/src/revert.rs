@@ -157,7 +157,9 @@ impl Hand<'_> {
                 }
                 items
             }
-            Change::Irq { number, name, .. } if self.serves_another(*number, name) => {
+            Change::Irq { number, name, .. }
+                if residents::serves_another(self.kernel, *number, name) =>
+            {
                 one(Return::Gone)
             }
             Change::Irq { number, old, effective, new, .. } => {
@@ -270,7 +272,7 @@ impl Hand<'_> {
                 || self.past.irqs.iter().any(|(known, _)| *known == number)
                     && !self.past.changes.iter().any(|(_, change)| {
                         matches!(change, Change::Irq { number: n, name, .. }
-                            if *n == number && self.serves_another(number, name))
+                            if *n == number && residents::serves_another(self.kernel, number, name))
                     });
             if was_there || !self.cpus(&file).is_ok_and(|now| now == new) {
                 continue;
@@ -282,13 +284,6 @@ impl Hand<'_> {
             }
         }
         items
-    }
-
-    /// Whether the number of an interrupt was given to another device since.
-    fn serves_another(&self, number: u32, name: &str) -> bool {
-        let now = residents::actions(self.kernel, number);
-        let mut served = name.split(',').filter(|one| !one.is_empty()).peekable();
-        served.peek().is_some() && !served.any(|one| now.split(',').any(|other| other == one))
     }
 
     /// The CPU that it was delivered to comes first: opening the mask alone would leave the

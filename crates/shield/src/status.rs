@@ -6,7 +6,7 @@ use crate::{
     confirm, hold, irqbalance,
     journal::{self, Past},
     lives,
-    residents::residents,
+    residents::{residents, serves_another},
     state::State,
     tasks,
 };
@@ -108,6 +108,7 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
             Change::Write { request, new, form, .. } => {
                 drifted(kernel.read(request).ok(), new, |now| same(*form, now, new))
             }
+            Change::Irq { number, name, .. } if serves_another(kernel, *number, name) => None,
             Change::Irq { number, new, .. } => {
                 let last =
                     past.outcomes.iter().rev().find_map(|(step, outcome)| match &step.action {
