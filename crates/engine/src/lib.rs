@@ -12,6 +12,8 @@ pub mod control;
 mod engine;
 mod error;
 pub mod host;
+#[cfg(feature = "audio")]
+pub mod midi;
 mod place;
 mod player;
 pub mod render;
