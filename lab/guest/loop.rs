@@ -1,6 +1,7 @@
 //! Sound whose every frame tells its own number, and what became of it on its way through a loop.
 //!
 //!     loop make FORMAT CHANNELS FRAMES FILE     raw frames for aplay
+//!     loop wav FRAMES FILE                      the same of two channels for `quietcores render`
 //!     loop check FORMAT CHANNELS PLAYED.json FILE   what arecord heard of the engine that says so of itself
 //!     loop same RENDERED.wav FILE               whether S32_LE x 2 that was heard is the rendered file, sample by sample
 //!     loop say SOCKET LINE                      one line to a Unix socket, and its answer
@@ -66,6 +67,24 @@ fn make(format: &str, channels: usize, frames: u64, path: &str) {
     for frame in 0..frames {
         for channel in 0..channels {
             all.extend(encode(code(frame, channel, bits), format, bits));
+        }
+    }
+    fs::write(path, all).unwrap_or_else(|e| fail(&format!("{path}: {e}")));
+}
+
+fn wav(frames: u64, path: &str) {
+    let bytes = frames as u32 * 8;
+    let mut all = b"RIFF".to_vec();
+    all.extend((36 + bytes).to_le_bytes());
+    all.extend(b"WAVEfmt \x10\0\0\0\x03\0\x02\0");
+    for word in [48_000u32, 48_000 * 8, 8 | 32 << 16] {
+        all.extend(word.to_le_bytes());
+    }
+    all.extend(b"data");
+    all.extend(bytes.to_le_bytes());
+    for frame in 0..frames {
+        for channel in 0..2 {
+            all.extend(encode(code(frame, channel, 24), "FLOAT_LE", 24));
         }
     }
     fs::write(path, all).unwrap_or_else(|e| fail(&format!("{path}: {e}")));
@@ -174,6 +193,7 @@ fn main() {
     let number = |text: &str| text.parse::<u64>().unwrap_or_else(|_| fail(&format!("{text} is no number")));
     match words[..] {
         ["make", format, channels, frames, path] => make(format, number(channels) as usize, number(frames), path),
+        ["wav", frames, path] => wav(number(frames), path),
         ["check", format, channels, played, path] => check(format, number(channels) as usize, played, path),
         ["same", rendered, heard] => same(rendered, heard),
         ["say", socket, line] => {
@@ -195,6 +215,6 @@ fn main() {
             }
             println!("least={least} most={}", began.elapsed().as_micros());
         }
-        _ => fail("make, check, same, say or stop"),
+        _ => fail("make, wav, check, same, say or stop"),
     }
 }

@@ -13,6 +13,8 @@ mod engine;
 mod error;
 mod files;
 pub mod host;
+#[cfg(feature = "audio")]
+pub mod midi;
 mod place;
 mod player;
 pub mod render;

@@ -56,6 +56,14 @@ pub struct Args {
     #[cfg(feature = "audio")]
     #[arg(long)]
     list: bool,
+    /// Listen to MIDI; SENDER is CLIENT:PORT or how its name begins, else somebody connects to us
+    #[cfg(feature = "audio")]
+    #[arg(long, value_name = "SENDER", num_args = 0..=1)]
+    midi: Option<Option<String>>,
+    /// A MIDI controller turns a parameter, or `bypass`: 7=out.gain, or 2/7=out.gain on channel 2
+    #[cfg(feature = "audio")]
+    #[arg(long, value_name = "NUMBER=PARAMETER")]
+    cc: Vec<quiet_engine::midi::Turns>,
     /// Find the least buffer that works, then play with it
     #[arg(long)]
     find_buffer: bool,
@@ -273,8 +281,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (setting, clock),
         args.presets.clone(),
     );
+    let mut midi = Midi::open(&args, &session)?;
     let began = Instant::now();
-    follow(&args, &mut session, server.as_mut(), &stop, began);
+    follow(&args, &mut session, (server.as_mut(), &mut midi), &stop, began);
     drop(server);
     let lasted = Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let status = session.status();
@@ -341,11 +350,57 @@ fn server(args: &Args) -> anyhow::Result<Option<Server>> {
     Ok(Some(Server::listen(&path)?))
 }
 
+/// What is heard of MIDI, where it is asked for.
+struct Midi {
+    #[cfg(feature = "audio")]
+    port: Option<quiet_engine::midi::Midi>,
+}
+
+impl Midi {
+    #[cfg(feature = "audio")]
+    fn open(args: &Args, session: &Session) -> anyhow::Result<Midi> {
+        let Some(from) = &args.midi else {
+            if !args.cc.is_empty() {
+                bail!("--cc tells what a controller does, and nobody listens: add --midi");
+            }
+            return Ok(Midi { port: None });
+        };
+        if let Some(turn) = args.cc.iter().find(|t| t.param != "bypass" && !session.has(&t.param)) {
+            bail!(
+                "the strip `{}` has no parameter `{}` for controller {}; type `params` while it \
+                 plays to see them",
+                session.name(),
+                quiet_types::printable(&turn.param, 60),
+                turn.controller
+            );
+        }
+        let wishes = quiet_engine::midi::Wishes { from: from.clone(), turns: args.cc.clone() };
+        let port = quiet_engine::midi::Midi::open(&wishes)?;
+        face::say(&format!("MIDI port: {}", port.address()));
+        Ok(Midi { port: Some(port) })
+    }
+
+    #[cfg(not(feature = "audio"))]
+    fn open(_: &Args, _: &Session) -> anyhow::Result<Midi> {
+        Ok(Midi {})
+    }
+
+    fn turn(&mut self, session: &mut Session) -> Vec<String> {
+        #[cfg(feature = "audio")]
+        return self.port.as_mut().map(|port| port.turn(session)).unwrap_or_default();
+        #[cfg(not(feature = "audio"))]
+        {
+            let _ = session;
+            Vec::new()
+        }
+    }
+}
+
 /// Turns until it is over; the engine plays on a thread of its own.
 fn follow(
     args: &Args,
     session: &mut Session,
-    mut server: Option<&mut Server>,
+    (mut server, midi): (Option<&mut Server>, &mut Midi),
     stop: &std::sync::atomic::AtomicBool,
     began: Instant,
 ) {
@@ -367,6 +422,9 @@ fn follow(
             None => std::thread::sleep(Duration::from_millis(20)),
         }
         session.tidy();
+        for said in midi.turn(session) {
+            bar.suspend(|| face::say(&said));
+        }
         while let Ok(line) = typed.try_recv() {
             let said = match session.words(&line) {
                 Ok(value) => quiet_said(&value),

@@ -234,7 +234,12 @@ impl Session {
         Ok(json!({"param": name, "value": value}))
     }
 
-    /// Changes the `number`th place of a controller: `share` from 0 to 1 of the parameter's range.
+    /// Whether the strip has a parameter of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.params.iter().any(|param| param.name == name)
+    }
+
+    /// Turns a parameter to `share` of its range, from 0 to 1.
     ///
     /// # Errors
     /// As for [`Request::Set`].

@@ -87,13 +87,13 @@ mod libc_errno {
     pub(super) const ESTRPIPE: i32 = Errno::STRPIPE.raw_os_error();
 }
 
-fn said(e: &alsa::Error) -> String {
+pub(crate) fn said(e: &alsa::Error) -> String {
     let text = std::io::Error::from_raw_os_error(e.errno()).to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 /// The library prints on its own accord; what matters comes as errors.
-fn hush() {
+pub(crate) fn hush() {
     let _ = alsa::Output::local_error_handler();
 }
 
