@@ -33,7 +33,7 @@ print(f'{"buffer":>8} {"load":>5} {"stress":<8}{"setting":<10}{"mode":<12}{"poli
 for cell in table["cells"]:
     of = [per_minute(t) for t in cell["trials"]]
     if not of:
-        print("refused:", cell["refused"])
+        print("refused:", cell.get("refused"))
         continue
     key = (cell["period"], cell["buffer"], cell["stress"], cell["setting"], cell["mode"])
     cells[key] = of
