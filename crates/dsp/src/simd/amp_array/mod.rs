@@ -17,9 +17,11 @@ mod held;
 mod laid;
 
 #[cfg(target_arch = "x86_64")]
-use super::amp_lanes::{Avx2, Avx512};
 use super::{
     Level,
+    amp_lanes::{Avx2, Avx512},
+};
+use super::{
     amp_lanes::{FUSED, Kernel, Lanes, Plain},
     amp_wave::{Act, Rows, STEP},
 };
