@@ -7,11 +7,11 @@
 //! Loops over a tile count to a constant: they are unrolled, while calls of an iterator may stay calls.
 #![allow(clippy::needless_range_loop)]
 
+use super::amp_lanes::{FUSED, Kernel, Lanes, Plain, Tile, tanh};
 #[cfg(target_arch = "x86_64")]
-use super::amp_lanes::{Avx2, Avx512};
 use super::{
     Level,
-    amp_lanes::{FUSED, Kernel, Lanes, Plain, Tile, tanh},
+    amp_lanes::{Avx2, Avx512},
 };
 use crate::amp::net::Activation;
 

@@ -1,0 +1,255 @@
+//! Any number of channels: they lie in the nearest cache, and tiles of them in registers.
+
+use super::{Array, Io, Layer, Tap, add_taps, all, get, put, put_rows};
+use crate::simd::{
+    amp_lanes::{Lanes, Tile},
+    amp_wave::{Act, STEP, activate, most},
+};
+
+/// Any number of channels, in memory, `FV` vectors being a [`STEP`]. Says how many frames went through.
+///
+/// # Safety
+/// The array has been checked with this.
+#[inline(always)]
+pub(super) unsafe fn laid_pass<L: Lanes, const FV: usize>(
+    l: L,
+    array: &mut Array,
+    io: &mut Io<'_>,
+    t: usize,
+) -> usize {
+    let frames = STEP.min(io.frames - t);
+    let stride = io.source.stride;
+    let base = array.room.as_ptr().align_offset(64).min(15);
+    let head = array.room.as_mut_ptr().wrapping_add(base);
+    let acts = head.wrapping_add(array.wide * STEP);
+    let moved = acts.wrapping_add(array.wide * STEP);
+    let past = array.past.as_mut_ptr();
+    let target = |layer: &Layer| {
+        let (now, also) = layer.now();
+        let at = |n: usize| past.wrapping_add(layer.ring + n);
+        To { at: at(now), also: also.map(at), stride: layer.stride }
+    };
+    let rows = |at: *const f32| Tap { at: at.wrapping_add(t), stride };
+    let whole = |at: *mut f32| To { at: at.wrapping_add(t), also: None, stride };
+
+    if let Some(first) = array.layers.first() {
+        let conv = &array.rechannel;
+        let tile = Sum::<FV> {
+            bias: conv.bias.as_ptr(),
+            beside: None,
+            weights: conv.weights.as_ptr(),
+            outputs: conv.outputs,
+            inputs: conv.inputs,
+            taps: &[rows(io.source.data.as_ptr())],
+            given: None,
+            act: Act::None,
+            head: None,
+            to: target(first),
+            o: 0,
+        };
+        // SAFETY: the rows have been checked; a ring holds an edge beyond its last frame.
+        unsafe { tile.run_all(l) };
+    }
+    for n in 0..array.wide {
+        let from = io.sum.as_ptr().wrapping_add(n * stride + t);
+        // SAFETY: the rows have been checked.
+        let row: [L::V; FV] = unsafe { get(l, from) };
+        // SAFETY: the room has a row for each sum.
+        unsafe { put(l, head.wrapping_add(n * STEP), &row) };
+    }
+    let (channels, wide) = (array.channels, array.wide);
+    for n in 0..array.layers.len() {
+        let layer = &array.layers[n];
+        let ring = past.wrapping_add(layer.ring);
+        let (now, _) = layer.now();
+        let mut to = moved;
+        for (k, tap) in array.taps[..layer.taps].iter_mut().enumerate() {
+            let by = (layer.taps - 1 - k) * layer.dilation;
+            if by == 0 || by >= L::WIDTH {
+                *tap = Tap { at: ring.wrapping_add(layer.back(by)), stride: layer.stride };
+                continue;
+            }
+            *tap = Tap { at: to, stride: STEP };
+            let shift = l.by(by);
+            for o in 0..channels {
+                let before = ring.wrapping_add(o * layer.stride + layer.back(L::WIDTH));
+                // SAFETY: a ring reaches two edges further back than its layer.
+                let mut before = unsafe { l.load(before) };
+                let at = ring.wrapping_add(o * layer.stride + now);
+                // SAFETY: these are the newest frames.
+                let mut row: [L::V; FV] = unsafe { get(l, at) };
+                for f in 0..FV {
+                    let now = row[f];
+                    row[f] = l.shift(shift, before, now);
+                    before = now;
+                }
+                // SAFETY: the room has rows for the taps that lie less than a step back.
+                unsafe { put(l, to, &row) };
+                to = to.wrapping_add(STEP);
+            }
+        }
+        let weights = array.weights.as_ptr().wrapping_add(layer.weights);
+        let mixin = weights.wrapping_add(wide);
+        let given = (mixin, rows(io.given.data.as_ptr()), array.given);
+        let tile = Sum::<FV> {
+            bias: weights,
+            beside: None,
+            weights: mixin.wrapping_add(array.given * wide),
+            outputs: wide,
+            inputs: channels,
+            taps: &array.taps[..layer.taps],
+            given: Some(given),
+            act: layer.act,
+            head: Some(head),
+            to: To { at: acts, also: None, stride: STEP },
+            o: 0,
+        };
+        // SAFETY: the weights follow each other as they were laid out, the rows have been checked.
+        unsafe { tile.run_all(l) };
+        let to = match array.layers.get(n + 1) {
+            Some(next) => Some(target(next)),
+            None => (!array.last).then(|| whole(io.x.as_mut_ptr())),
+        };
+        if let Some(to) = to {
+            let bias = mixin.wrapping_add((array.given + layer.taps * channels) * wide);
+            let x = Tap { at: ring.wrapping_add(now), stride: layer.stride };
+            let tile = Sum::<FV> {
+                bias,
+                beside: Some(x),
+                weights: bias.wrapping_add(channels),
+                outputs: channels,
+                inputs: wide,
+                taps: &[Tap { at: acts, stride: STEP }],
+                given: None,
+                act: Act::None,
+                head: None,
+                to,
+                o: 0,
+            };
+            // SAFETY: as above.
+            unsafe { tile.run_all(l) };
+        }
+        array.layers[n].advance(frames);
+    }
+    let made = Tap { at: head, stride: STEP };
+    if let Some(conv) = &array.head {
+        let tile = Sum::<FV> {
+            bias: conv.bias.as_ptr(),
+            beside: None,
+            weights: conv.weights.as_ptr(),
+            outputs: conv.outputs,
+            inputs: wide,
+            taps: &[made],
+            given: None,
+            act: Act::None,
+            head: None,
+            to: whole(io.next.as_mut_ptr()),
+            o: 0,
+        };
+        // SAFETY: the rows have been checked, and there is a weight for each input and output.
+        unsafe { tile.run_all(l) };
+    } else {
+        for n in 0..wide {
+            // SAFETY: the room has a row for each sum.
+            let row: [L::V; FV] = unsafe { get(l, head.wrapping_add(n * STEP)) };
+            // SAFETY: the rows have been checked.
+            unsafe { put(l, io.sum.as_mut_ptr().wrapping_add(n * stride + t), &row) };
+        }
+    }
+    STEP
+}
+
+/// Where rows go, and where they stand once more.
+#[derive(Clone, Copy)]
+struct To {
+    at: *mut f32,
+    also: Option<*mut f32>,
+    stride: usize,
+}
+
+/// `act(bias + beside + given + taps)` for some outputs at a time, kept and added to the head's sums.
+struct Sum<'a, const FV: usize> {
+    bias: *const f32,
+    /// Rows that are added as they are.
+    beside: Option<Tap>,
+    /// `[tap][input][output]`.
+    weights: *const f32,
+    outputs: usize,
+    inputs: usize,
+    taps: &'a [Tap],
+    /// Weights, rows and how many: before the taps.
+    given: Option<(*const f32, Tap, usize)>,
+    act: Act,
+    head: Option<*mut f32>,
+    to: To,
+    /// The first output of a tile.
+    o: usize,
+}
+
+impl<const FV: usize> Sum<'_, FV> {
+    /// # Safety
+    /// All that it names is there, `FV` vectors in a row.
+    #[inline(always)]
+    unsafe fn run_all<L: Lanes>(mut self, l: L) {
+        while self.o < self.outputs {
+            let left = self.outputs - self.o;
+            let size = left.div_ceil(left.div_ceil(const { most(L::REGISTERS, FV) }));
+            self.o += if FV == 1 {
+                // SAFETY: as the caller vouches; a tile is no larger than it is told.
+                unsafe { l.one(size, &mut self) }
+            } else {
+                // SAFETY: as above.
+                unsafe { l.two(size, &mut self) }
+            };
+        }
+    }
+}
+
+impl<L: Lanes, const W: usize> Tile<L> for Sum<'_, W> {
+    #[inline(always)]
+    unsafe fn run<const FV: usize, const OT: usize>(&mut self, l: L) {
+        let o = self.o;
+        let mut acc = [[l.splat(0.0); FV]; OT];
+        for n in 0..OT {
+            // SAFETY: as the caller vouches.
+            acc[n] = [unsafe { all(l, self.bias.wrapping_add(o + n)) }; FV];
+        }
+        if let Some(x) = self.beside {
+            for n in 0..OT {
+                // SAFETY: as the caller vouches.
+                let x: [L::V; FV] = unsafe { get(l, x.at.wrapping_add((o + n) * x.stride)) };
+                for f in 0..FV {
+                    acc[n][f] = l.add(x[f], acc[n][f]);
+                }
+            }
+        }
+        if let Some((weights, rows, count)) = self.given {
+            let weights = weights.wrapping_add(o);
+            // SAFETY: as the caller vouches.
+            unsafe { add_taps(l, weights, self.outputs, &[rows], count, &mut acc) };
+        }
+        let weights = self.weights.wrapping_add(o);
+        // SAFETY: as the caller vouches.
+        unsafe { add_taps(l, weights, self.outputs, self.taps, self.inputs, &mut acc) };
+        activate(l, self.act, &mut acc);
+        if let Some(head) = self.head {
+            for n in 0..OT {
+                let at = head.wrapping_add((o + n) * STEP);
+                // SAFETY: as the caller vouches.
+                let mut row: [L::V; FV] = unsafe { get(l, at) };
+                for f in 0..FV {
+                    row[f] = l.add(row[f], acc[n][f]);
+                }
+                // SAFETY: as the caller vouches.
+                unsafe { put(l, at, &row) };
+            }
+        }
+        let at = o * self.to.stride;
+        // SAFETY: as the caller vouches.
+        unsafe { put_rows(l, self.to.at.wrapping_add(at), self.to.stride, &acc) };
+        if let Some(also) = self.to.also {
+            // SAFETY: as the caller vouches.
+            unsafe { put_rows(l, also.wrapping_add(at), self.to.stride, &acc) };
+        }
+    }
+}
