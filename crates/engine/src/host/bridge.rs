@@ -129,8 +129,13 @@ impl Bridge {
     fn follow(&mut self, since: f64) {
         self.smooth += (self.level as f64 + since - self.smooth) * self.alpha;
         let error = (self.smooth - self.target) / self.period as f64;
-        self.drift = (self.drift + self.omega * self.omega * error).clamp(-FURTHEST, FURTHEST);
-        let correction = (2.0 * self.omega * error + self.drift).clamp(-FURTHEST, FURTHEST);
+        let drift = (self.drift + self.omega * self.omega * error).clamp(-FURTHEST, FURTHEST);
+        let wanted = 2.0 * self.omega * error + drift;
+        let correction = wanted.clamp(-FURTHEST, FURTHEST);
+        // At its limit it learns nothing of the clocks: what is learned there overshoots.
+        if correction == wanted {
+            self.drift = drift;
+        }
         // More waits than should: make fewer frames of each.
         self.ratio = 1.0 - correction;
         let _ = self.resampler.set_resample_ratio(self.ratio, true);
@@ -187,6 +192,20 @@ mod tests {
             assert!(rest < 1e-3, "{ppm} ppm: {rest} of the energy is no sine");
             assert_eq!(dry, 0, "{ppm} ppm: ran dry");
         }
+    }
+
+    #[test]
+    fn a_queue_that_is_far_too_full_finds_its_way_back_without_running_dry() {
+        let (rate, period) = (48_000.0, 1024);
+        let mut bridge = Bridge::new(1, period, 48_000).unwrap();
+        // As after a late start: four periods more than there should be.
+        bridge.append(|_, _| 4 * period);
+        let mut samples = vec![0.0f32; period];
+        for n in 0..(120.0 * rate) as usize / period {
+            bridge.append(|_, _| period);
+            assert!(bridge.take(&mut samples, 0.0), "dry after {n} periods");
+        }
+        assert!((bridge.ratio() - 1.0).abs() < 50e-6, "{}", bridge.ratio());
     }
 
     #[test]
