@@ -16,6 +16,7 @@ use quiet_types::{
 };
 use std::{
     collections::BTreeMap,
+    fs::File,
     io::Read,
     sync::{
         Arc,
@@ -239,19 +240,25 @@ impl Followers {
         let mut all = Followers::none();
         for cpu in request.spec.cpus.iter() {
             let (stop, spec) = (all.stop.clone(), request.spec.clone());
-            let file = timerlat.follow(cpu)?;
+            let path = timerlat.follow(cpu);
             let (tell, told) = std::sync::mpsc::channel();
             let body = move || {
-                let ready = || -> std::io::Result<()> {
+                let ready = || -> std::io::Result<File> {
                     sched::set_affinity(0, &CpuSet::from_iter([cpu]))?;
                     let to = Scheduling { policy: spec.policy, priority: spec.priority, nice: 0 };
-                    sched::set_scheduling(0, to)
+                    sched::set_scheduling(0, to)?;
+                    File::open(&path)
                 };
-                let went = ready();
-                let ends = went.is_err();
-                let _ = tell.send(went);
-                let (mut file, mut byte) = (file, [0u8; 1]);
-                while !ends && !stop.load(Relaxed) && file.read(&mut byte).is_ok() {}
+                let mut file = match ready() {
+                    Ok(file) => file,
+                    Err(error) => {
+                        let _ = tell.send(Err(error));
+                        return;
+                    }
+                };
+                let _ = tell.send(Ok(()));
+                let mut byte = [0u8; 1];
+                while !stop.load(Relaxed) && file.read(&mut byte).is_ok() {}
             };
             let spawned = thread::Builder::new().name(format!("follow/{cpu}")).spawn(body);
             let failed = |e: std::io::Error| {

@@ -127,13 +127,10 @@ impl Timerlat {
     }
 
     /// The file by which a thread of user space follows the tracer on `cpu`: that thread, bound to
-    /// this CPU alone, reads it again and again; each read sleeps until the timer woke it.
-    ///
-    /// # Errors
-    /// When the kernel does not know it (before 6.5), or refuses.
-    pub fn follow(&self, cpu: CpuId) -> Result<File> {
-        let path = self.base.path.join(format!("osnoise/per_cpu/cpu{cpu}/timerlat_fd"));
-        File::open(path).map_err(|e| Error::io("follow", format!("timerlat on CPU {cpu}"), e))
+    /// this CPU alone before it opens it, reads it again and again; each read sleeps until the timer
+    /// woke it.
+    pub fn follow(&self, cpu: CpuId) -> PathBuf {
+        self.base.path.join(format!("osnoise/per_cpu/cpu{cpu}/timerlat_fd"))
     }
 
     /// Takes what is there.
