@@ -122,7 +122,7 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
                     None
                 } else {
                     drifted(now, &format!("CPU {new}"), |now| {
-                        now.parse::<CpuSet>().is_ok_and(|now| now == *new)
+                        now.parse::<CpuSet>().is_ok_and(|now| in_place(&now, new, past))
                     })
                 }
             }
@@ -179,6 +179,13 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
         }
     }
     found
+}
+
+/// Whether an interrupt is where it was sent. One that was only sent off the shield may be moved about
+/// among the CPUs it was left: that is what irqbalance is for.
+fn in_place(now: &CpuSet, asked: &CpuSet, past: &Past) -> bool {
+    let served = past.shield.as_ref().is_none_or(|shield| asked.intersects(&shield.cpus));
+    now == asked || (!served && !now.is_empty() && now.is_subset(asked))
 }
 
 /// CPUs of the shield that were switched off: a partition of them may be called valid all the same.

@@ -214,3 +214,19 @@ fn a_thread_that_the_partition_keeps_out_goes_with_its_interrupt() {
     let world = kernel.world.borrow();
     assert_eq!(world.capture(&before), before.capture(&world));
 }
+
+#[test]
+fn an_interrupt_off_the_shield_may_be_moved_among_the_cpus_it_was_left() {
+    let before = world(Hierarchy::None, 4, &[Temper::MovesLater], &[]);
+    let kernel = Fake::new(before.clone());
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let cpus: CpuSet = "0,2-3".parse().unwrap();
+    let sent = Action::Irq { number: 40, name: String::new(), cpus };
+    raise(&kernel, &plan(&before, Mechanism::Affinity, vec![sent]), &state);
+    for (now, drifted) in [("2", false), ("0,3", false), ("1", true), ("1-2", true)] {
+        kernel.world.borrow_mut().irqs.get_mut(&40).unwrap().asked = now.parse().unwrap();
+        let seen = status(&kernel, &state).unwrap().drift;
+        assert_eq!(!seen.is_empty(), drifted, "{now}: {seen:?}");
+    }
+}
