@@ -15,7 +15,8 @@ program=${QUIETCORES:-target/release/quietcores}
 loop=$(ls -t target/release/deps/duplex-* | grep -v '\.d$' | head -1)
 out=benches/runs/$(date +%F)-engine
 kept=$(mktemp -d)
-trap 'rm -rf "$kept"' EXIT
+# A shield of this script's is taken down before the note of it goes.
+trap '"$program" revert --state "$kept/state" > "$kept/said" 2>&1 || cat "$kept/said"; rm -rf "$kept"' EXIT
 
 table() { # NAME ARGUMENT...: measures, and keeps the table as JSON
   local name=$1; shift
@@ -106,7 +107,8 @@ cost() {
   table small --rate 192000 --periods 4 --counts 2 --dsp-load 30%; medians small
   echo
   echo "## Who took the time from a spinning thread in a shield, under the kernel stress"
-  "$program" apply --cpus "$cpu" --never-sleep --yes --state "$kept/state" > "$kept/said" 2>&1
+  "$program" apply --cpus "$cpu" --never-sleep --yes --state "$kept/state" > "$kept/said" 2>&1 ||
+    [ $? -eq 1 ] || { cat "$kept/said"; exit 2; }
   "$program" explain --cpus "$cpu" --for 10s --stress kernel --state "$kept/state" 2>&1 | head -60 || true
   "$program" revert --state "$kept/state" > "$kept/said" 2>&1
   echo
