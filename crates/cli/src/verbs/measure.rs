@@ -52,7 +52,7 @@ enum Which {
         common: Common,
     },
     /// Which buffers hold: periods x rings x stresses, asleep or never, shared or shielded
-    Buffers(super::trials::Args),
+    Buffers(super::buffers::Args),
     /// A second opinion on wakeup: the kernel's own tracer timerlat, to interrupt, thread and user space
     Tracer {
         /// Time between expiries, 100us to 1s
@@ -216,7 +216,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Which::Tracer { interval, user, common } => {
             (Probe::Wakeup { interval }, Some(user), common)
         }
-        Which::Buffers(args) => return super::trials::run(args),
+        Which::Buffers(args) => return super::buffers::run(args),
         Which::Roundtrip(args) => return super::roundtrip::run(args),
     };
     if tracer.is_some() && common.explain {

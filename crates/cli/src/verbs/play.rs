@@ -215,7 +215,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = face::interrupt()?;
     let mut setup = args.on.setup()?;
     if args.find_buffer {
-        let found = super::buffers::find(&setup, &stop)?;
+        let found = super::find_buffer::find(&setup, &stop)?;
         (setup.period, setup.buffer) = found;
     }
     if let Some(path) = &args.strip {
