@@ -8,6 +8,8 @@ pub mod file;
 #[cfg(feature = "audio")]
 mod format;
 #[cfg(feature = "audio")]
+mod line;
+#[cfg(feature = "audio")]
 pub mod jack;
 pub mod null;
 
