@@ -205,6 +205,7 @@ impl Bridge {
             plane.copy_within(0..level - silent, silent);
             plane[..silent].fill(0.0);
         }
+        self.resampler.reset();
         (self.level, self.aligned) = (level, Some(0.0));
     }
 }
