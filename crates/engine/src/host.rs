@@ -8,9 +8,9 @@ pub mod file;
 #[cfg(feature = "audio")]
 mod format;
 #[cfg(feature = "audio")]
-mod line;
-#[cfg(feature = "audio")]
 pub mod jack;
+#[cfg(feature = "audio")]
+mod line;
 pub mod null;
 
 use quiet_rt::Duplex;
