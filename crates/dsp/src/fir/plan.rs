@@ -28,10 +28,12 @@ pub fn best(taps: usize, inputs: usize, outputs: usize, routes: usize) -> Plan {
             let transform = 1.8 + 0.2 * passes;
             let bytes = 8 * part * parts * (inputs + routes);
             // From the first, the second and the third cache.
-            let product = match bytes {
-                0..=0x8000 => 0.37,
-                ..=0x8_0000 => 0.5,
-                _ => 0.7,
+            let product = if bytes <= 1 << 15 {
+                0.37
+            } else if bytes <= 1 << 19 {
+                0.5
+            } else {
+                0.7
             };
             cost += 1.5 + transform * (inputs + outputs) as f64 + product * (parts * routes) as f64;
         }

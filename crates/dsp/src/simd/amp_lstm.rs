@@ -501,7 +501,9 @@ unsafe fn wide_step<L: Lanes, H: Lanes>(
     let (from, to) = (spare.as_ptr(), layer.h[layer.own..].as_mut_ptr());
     for u in (0..layer.units).step_by(8) {
         // SAFETY: both are as long as the units, a multiple of 8.
-        unsafe { half.store(to.wrapping_add(u), half.load(from.wrapping_add(u))) };
+        let x = unsafe { half.load(from.wrapping_add(u)) };
+        // SAFETY: as above.
+        unsafe { half.store(to.wrapping_add(u), x) };
     }
 }
 
@@ -522,15 +524,18 @@ unsafe fn groups<L: Lanes>(
     let rows = 4 * (1 + layer.inputs + layer.columns);
     while u + L::WIDTH <= layer.units {
         let w = layer.weights.as_ptr().wrapping_add(u * rows);
-        // SAFETY: as the caller vouches.
-        let [i, f, g, o] = unsafe {
-            if L::REGISTERS == 32 {
-                all_gates::<L, 4>(l, size, 0, w, from, h)
-            } else {
-                let low = all_gates::<L, 2>(l, size, 0, w, from, h);
-                let high = all_gates::<L, 2>(l, size, 2, w, from, h);
-                [0, 1, 2, 3].map(|gate| l.add(low[gate], high[gate]))
+        let [i, f, g, o] = if L::REGISTERS == 32 {
+            // SAFETY: as the caller vouches.
+            unsafe { all_gates::<L, 4>(l, size, 0, w, from, h) }
+        } else {
+            // SAFETY: as the caller vouches.
+            let mut low = unsafe { all_gates::<L, 2>(l, size, 0, w, from, h) };
+            // SAFETY: as the caller vouches.
+            let high = unsafe { all_gates::<L, 2>(l, size, 2, w, from, h) };
+            for gate in 0..4 {
+                low[gate] = l.add(low[gate], high[gate]);
             }
+            low
         };
         let early = [tanh_quick(l, i), tanh_quick(l, f), tanh_quick(l, g)];
         // SAFETY: within the state that was checked; `to` is as long as the units.
@@ -585,8 +590,12 @@ unsafe fn all_gates<L: Lanes, const C: usize>(
         w = w.wrapping_add(CHAINS * row);
         n += CHAINS;
     }
-    [0, 1, 2, 3].map(|g| {
-        let low = l.add(acc[0][g], acc[1][g]);
-        if C == 4 { l.add(low, l.add(acc[2 % C][g], acc[3 % C][g])) } else { low }
-    })
+    let mut sum = acc[0];
+    for g in 0..4 {
+        sum[g] = l.add(acc[0][g], acc[1][g]);
+        if C == 4 {
+            sum[g] = l.add(sum[g], l.add(acc[2 % C][g], acc[3 % C][g]));
+        }
+    }
+    sum
 }

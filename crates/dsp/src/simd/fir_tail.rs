@@ -308,8 +308,8 @@ impl Segment {
         // Equal shares of the slots.
         let most = slots.div_ceil(slots.div_ceil(PRODUCTS));
         let product = match self.bytes() {
-            0..=NEAREST => PRODUCT,
-            ..=NEAR => NEAR_PRODUCT,
+            bytes if bytes <= NEAREST => PRODUCT,
+            bytes if bytes <= NEAR => NEAR_PRODUCT,
             _ => FAR_PRODUCT,
         };
         for from in (0..bands).step_by(step as usize) {
@@ -696,16 +696,16 @@ enum Deal {
     Turn,
 }
 
-/// Real and imaginary parts alike. (A function as argument would not be inlined: it has no features.)
+/// Real and imaginary parts alike. (A function or a closure as argument might stay a call: it has no features.)
 #[inline(always)]
 fn deal<L: Lanes>(x: [Complex<L>; 4], how: Deal) -> [Complex<L>; 4] {
-    let part = |x: [L; 4]| match how {
-        Deal::Fours => L::fours(x),
-        Deal::Rows => L::rows(x),
-        Deal::Turn => L::turn(x),
+    let re = [x[0].re, x[1].re, x[2].re, x[3].re];
+    let im = [x[0].im, x[1].im, x[2].im, x[3].im];
+    let (re, im) = match how {
+        Deal::Fours => (L::fours(re), L::fours(im)),
+        Deal::Rows => (L::rows(re), L::rows(im)),
+        Deal::Turn => (L::turn(re), L::turn(im)),
     };
-    let re = part([x[0].re, x[1].re, x[2].re, x[3].re]);
-    let im = part([x[0].im, x[1].im, x[2].im, x[3].im]);
     let mut to = x;
     for i in 0..4 {
         to[i] = Complex { re: re[i], im: im[i] };
