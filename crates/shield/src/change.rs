@@ -27,8 +27,12 @@ pub(crate) enum Change {
     /// What a running irqbalance keeps its interrupts off. `told` is what it was told; `back` is
     /// what gives it its old bans: `NULL` where they are its own.
     Ban { daemon: Thread, old: CpuSet, told: CpuSet, back: String },
-    /// A group is made, and removed whole.
-    Make { path: String },
+    /// A group is made, and removed whole; by a unit of systemd of its name or by ourselves.
+    Make {
+        path: String,
+        #[serde(default)]
+        unit: bool,
+    },
     /// Threads go from one group to another; the files that list and take them.
     Move { mount: String, from: String, to: String, threads: Vec<(Thread, CpuSet)> },
     /// An interrupt's CPUs.
@@ -63,7 +67,7 @@ impl Change {
         match self {
             Change::Remember { threads } => format!("CPUs of {} threads", threads.len()),
             Change::Write { path, .. } => path.clone(),
-            Change::Make { path } => format!("group {path}"),
+            Change::Make { path, .. } => format!("group {path}"),
             Change::File { path, .. } => path.clone(),
             Change::Ban { daemon, .. } => format!("bans of {daemon}"),
             Change::Move { from, threads, .. } => {
@@ -100,9 +104,9 @@ impl Change {
                 Change::Ban { daemon: d, told: t, .. } if d.is(daemon) => Some(t == told),
                 _ => None,
             }),
-            Change::Make { path } => {
-                noted.iter().any(|change| matches!(change, Change::Make { path: p } if p == path))
-            }
+            Change::Make { path, .. } => noted
+                .iter()
+                .any(|change| matches!(change, Change::Make { path: p, .. } if p == path)),
             Change::Move { to, threads, .. } => threads.iter().all(|(thread, _)| {
                 last(&|change| match change {
                     Change::Move { to: t, threads, .. } => {
@@ -197,6 +201,11 @@ pub(crate) fn effective_file(number: u32) -> String {
 /// The interrupt that a thread of this name serves: 26 of `irq/26-snd_hda_int` and `irq/26-s-snd_hda_i`.
 pub(crate) fn irq_of(comm: &str) -> Option<u32> {
     comm.strip_prefix("irq/")?.split_once('-')?.0.parse().ok()
+}
+
+/// The unit of systemd that a group belongs to.
+pub(crate) fn unit_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// What is left of `allowed` off the shield; all of `rest` where nothing is.

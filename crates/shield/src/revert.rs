@@ -1,7 +1,7 @@
 //! Puts a machine back: the last change first, each only where its value still is ours.
 
 use crate::{
-    change::{Change, Confined, effective_file, irq_file, outside, same, word_of},
+    change::{Change, Confined, effective_file, irq_file, outside, same, unit_of, word_of},
     error::{file_reason, irq_reason, is_gone, plain, task_reason, write_reason},
     fault, hold, irqbalance,
     journal::{Journal, Past, Record},
@@ -11,7 +11,7 @@ use crate::{
     tally::Tally,
     tasks,
 };
-use quiet_linux::Kernel;
+use quiet_linux::{Kernel, unit_file};
 use quiet_types::{
     CpuId, CpuSet,
     machine::Scheduling,
@@ -176,7 +176,7 @@ impl Hand<'_> {
             Change::Move { mount, from, to, threads } => {
                 self.moved(&what, mount, from, to, threads)
             }
-            Change::Make { path } => one(self.group(path)),
+            Change::Make { path, unit } => one(self.group(path, *unit)),
             Change::File { path, old, new } => one(self.file(path, old, new)),
             Change::Ban { daemon, old, told, back } => one(self.ban(daemon, old, told, back)),
         }
@@ -570,8 +570,14 @@ impl Hand<'_> {
         if now == *wanted { Return::Restored } else { self.set_affinity(thread.tid, wanted) }
     }
 
-    fn group(&self, path: &str) -> Return {
-        let Ok(files) = self.kernel.list(path) else { return Return::Untouched };
+    fn group(&self, path: &str, unit: bool) -> Return {
+        let unit = unit.then(|| unit_of(path));
+        let is_known = unit.is_some_and(|name| self.kernel.read(&unit_file(name)).is_ok());
+        let files = match self.kernel.list(path) {
+            Ok(files) => files,
+            Err(_) if is_known => Vec::new(),
+            Err(_) => return Return::Untouched,
+        };
         let has = |name: &str| files.iter().any(|file| file == name);
         if has("cpuset.cpus.partition") {
             let partition = format!("{path}/cpuset.cpus.partition");
@@ -584,12 +590,22 @@ impl Hand<'_> {
         }
         let file = if has("cpuset.cpus.partition") { "cgroup.procs" } else { "tasks" };
         let home = tasks::parent_file(path, file);
+        if let Some(name) = unit {
+            if let Err(reason) = self.empty(&format!("{path}/{file}"), &home) {
+                return Return::Refused { reason };
+            }
+            if let Err(error) = self.act(|kernel| kernel.unit(name, None)) {
+                return Return::Refused { reason: plain(&error) };
+            }
+        }
         for attempt in 0..REMOVALS {
             if let Err(reason) = self.empty(&format!("{path}/{file}"), &home) {
                 return Return::Refused { reason };
             }
             match self.act(|kernel| kernel.remove_dir(path)) {
                 Ok(()) => return Return::Restored,
+                // systemd has removed it with its unit.
+                Err(error) if is_gone(&error) && unit.is_some() => return Return::Restored,
                 Err(error) if is_gone(&error) => return Return::Gone,
                 Err(_) if attempt + 1 < REMOVALS => {
                     sleep(Duration::from_millis(u64::from(attempt.min(10))));
@@ -650,7 +666,7 @@ impl Hand<'_> {
                     let Ok(now) = self.cpus(&irq_file(*number)) else { continue };
                     (format!("CPU {now}"), now == *old)
                 }
-                Change::Make { path } => ("still there".into(), self.kernel.list(path).is_err()),
+                Change::Make { path, .. } => ("still there".into(), self.kernel.list(path).is_err()),
                 _ => continue,
             };
             let what = change.what();

@@ -126,7 +126,7 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
                     })
                 }
             }
-            Change::Make { path } => match kernel.list(path) {
+            Change::Make { path, .. } => match kernel.list(path) {
                 Ok(_) => None,
                 Err(_) => Some(("made".into(), None)),
             },
