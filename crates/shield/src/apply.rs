@@ -2,7 +2,8 @@
 
 use crate::{
     change::{
-        Change, Confined, assigned, chosen, effective_file, irq_file, irq_of, outside, same, unit_of,
+        Change, Confined, assigned, chosen, effective_file, irq_file, irq_of, outside, same,
+        unit_of,
     },
     error::{
         Error, Kind, Result, file_reason, irq_reason, is_gone, partition_reason, plain,

@@ -666,7 +666,9 @@ impl Hand<'_> {
                     let Ok(now) = self.cpus(&irq_file(*number)) else { continue };
                     (format!("CPU {now}"), now == *old)
                 }
-                Change::Make { path, .. } => ("still there".into(), self.kernel.list(path).is_err()),
+                Change::Make { path, .. } => {
+                    ("still there".into(), self.kernel.list(path).is_err())
+                }
                 _ => continue,
             };
             let what = change.what();
