@@ -6,7 +6,7 @@ pub mod alsa;
 mod bridge;
 pub mod file;
 #[cfg(feature = "audio")]
-mod format;
+pub mod format;
 #[cfg(feature = "audio")]
 pub mod jack;
 pub mod null;

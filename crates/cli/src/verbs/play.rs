@@ -286,8 +286,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     follow(&args, &mut session, (server.as_mut(), &mut midi), &stop, began);
     drop(server);
     let lasted = Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
-    let status = session.status();
     let hits = session.stop()?;
+    let status = session.status();
     session.tidy();
     let played = Played {
         schema: SCHEMA.to_owned(),
