@@ -2,8 +2,8 @@
 
 use crate::{
     change::{
-        Change, Confined, assigned, chosen, effective_file, irq_file, irq_of, outside, same,
-        unit_of,
+        Change, Confined, assigned, chosen, effective_file, irq_file, irq_of, outside, read_back,
+        same, unit_of,
     },
     error::{
         Error, Kind, Result, file_reason, irq_reason, is_gone, partition_reason, plain,
@@ -199,7 +199,7 @@ impl Hand<'_> {
     }
 
     fn seen(&self, path: &str, value: &str, form: Form) -> Outcome {
-        match self.kernel.read(path) {
+        match read_back(self.kernel, path, value, form) {
             Ok(now) if same(form, &now, value) => Outcome::Done { seen: shown(&now) },
             Ok(now) if form == Form::Partition && now.contains("invalid") => {
                 Outcome::Refused { reason: partition_reason(&shown(&now)) }

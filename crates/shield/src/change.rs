@@ -1,11 +1,13 @@
 //! What is noted in the journal: each change with the whole old value.
 
+use quiet_linux::Kernel;
 use quiet_types::{
     CpuSet,
     machine::Scheduling,
     plan::{Form, Thread},
 };
 use serde::{Deserialize, Serialize};
+use std::{io, thread::sleep, time::Duration};
 
 /// One reversible change, as it stands in the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,6 +157,25 @@ pub(crate) fn same(form: Form, now: &str, value: &str) -> bool {
         Form::Chosen => chosen(now) == chosen(value),
         Form::Word => now.split_ascii_whitespace().any(|word| word == word_of(value)),
     }
+}
+
+/// The text of a kernel file that was given `value`. Frequencies are taken by a work item of the kernel, a moment after the write
+/// (`cpufreq_notifier_min`, drivers/cpufreq/cpufreq.c): they are read until they are there, 0.2 s at most.
+pub(crate) fn read_back(
+    kernel: &dyn Kernel,
+    path: &str,
+    value: &str,
+    form: Form,
+) -> io::Result<String> {
+    let mut now = kernel.read(path)?;
+    for _ in 0..if path.contains("/cpufreq/") { 40 } else { 0 } {
+        if same(form, &now, value) {
+            break;
+        }
+        sleep(Duration::from_millis(5));
+        now = kernel.read(path)?;
+    }
+    Ok(now)
 }
 
 /// The word in force of `always [madvise] never`; a word alone is itself.

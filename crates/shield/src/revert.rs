@@ -1,7 +1,9 @@
 //! Puts a machine back: the last change first, each only where its value still is ours.
 
 use crate::{
-    change::{Change, Confined, effective_file, irq_file, outside, same, unit_of, word_of},
+    change::{
+        Change, Confined, effective_file, irq_file, outside, read_back, same, unit_of, word_of,
+    },
     error::{file_reason, irq_reason, is_gone, plain, task_reason, write_reason},
     fault, hold, irqbalance,
     journal::{Journal, Past, Record},
@@ -244,7 +246,7 @@ impl Hand<'_> {
         match self.act(|kernel| kernel.write(path, &back)) {
             Err(error) if is_gone(&error) => Return::Gone,
             Err(error) => Return::Refused { reason: file_reason(path, &error) },
-            Ok(()) => match self.kernel.read(request) {
+            Ok(()) => match read_back(self.kernel, request, old, form) {
                 Ok(now) if form == Form::Word && !same(form, &now, new) => Return::Restored,
                 Ok(now) if form != Form::Word && same(form, &now, old) => Return::Restored,
                 Ok(now) => Return::Refused {
@@ -393,13 +395,14 @@ impl Hand<'_> {
         }
     }
 
-    /// Whether `now` is what an earlier revert could give while CPUs of the shield were off line.
+    /// Whether `now` is what an earlier revert could give while CPUs were off line: those of the shield, and
+    /// where one has begun any others.
     fn is_shrunk(&self, now: &CpuSet, old: &CpuSet) -> bool {
         let missing = old.difference(now);
         now.is_subset(old)
             && now.intersects(&self.shield.cpus)
             && !missing.is_empty()
-            && missing.is_subset(&self.shield.cpus)
+            && (missing.is_subset(&self.shield.cpus) || self.past.reverting)
     }
 
     /// Threads born since inherited the CPUs that we gave to their parents, or were placed by a
@@ -650,7 +653,14 @@ impl Hand<'_> {
 
     /// A last look at every value that was put back, after all of them were.
     fn verify(&self, done: &mut Reverted) {
+        // What was changed again, by a watch, was at first what counts.
+        let mut known = HashSet::new();
         for (_, change) in &self.past.changes {
+            let is_anothers = matches!(change, Change::Irq { number, name, .. }
+                if residents::serves_another(self.kernel, *number, name));
+            if is_anothers || !known.insert(change.what()) {
+                continue;
+            }
             if let Change::Irq { number, .. } = change
                 && done.items.iter().any(|item| item.what == came_since(*number))
             {
