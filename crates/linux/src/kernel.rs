@@ -13,7 +13,9 @@ use std::{
         },
     },
     path::{Path, PathBuf},
-    time::Duration,
+    process::{Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 /// The acts on a running kernel that `apply` and `revert` are made of, each as the kernel answers
@@ -48,6 +50,14 @@ pub trait Kernel {
     /// Says something to the Unix socket of a daemon (`@name` for one without a file), and returns
     /// its answer: all that it sends until it ends the connection, or nothing within a second.
     fn ask(&self, socket: &str, text: &str) -> io::Result<String>;
+    /// Has systemd make a unit of this text until the next boot, and start it; without a text, stop
+    /// it and forget it. The error is what `systemctl` says.
+    fn unit(&self, name: &str, text: Option<&str>) -> io::Result<()>;
+}
+
+/// Where [`Kernel::unit`] writes the text of a unit of that name.
+pub fn unit_file(name: &str) -> String {
+    format!("/run/systemd/system/{name}")
 }
 
 /// Daemons answer at once, or not at all.
@@ -154,6 +164,62 @@ impl Kernel for System {
             _ => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         }
     }
+
+    fn unit(&self, name: &str, text: Option<&str>) -> io::Result<()> {
+        let file = unit_file(name);
+        match text {
+            Some(text) => {
+                fs::write(&file, text)?;
+                systemctl(&["daemon-reload"])?;
+                systemctl(&["start", name])
+            }
+            None => {
+                // One that was never loaded cannot be stopped: whether it is there is seen by its group.
+                let stopped = systemctl(&["stop", name]);
+                match fs::remove_file(&file) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    Err(_) => return stopped,
+                    Ok(()) => {}
+                }
+                systemctl(&["daemon-reload"])
+            }
+        }
+    }
+}
+
+/// systemd answers at once, or something is wrong with it.
+const ANSWER: Duration = Duration::from_secs(30);
+
+fn systemctl(words: &[&str]) -> io::Result<()> {
+    let mut child = Command::new("systemctl")
+        .args(["--quiet", "--no-ask-password"])
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let until = Instant::now() + ANSWER;
+    let status = loop {
+        match child.try_wait()? {
+            Some(status) => break status,
+            None if Instant::now() < until => sleep(Duration::from_millis(5)),
+            None => {
+                let _ = child.kill();
+                let _ = child.wait();
+                let late = format!("`systemctl {}` does not come to its end", words.join(" "));
+                return Err(io::Error::other(late));
+            }
+        }
+    };
+    if status.success() {
+        return Ok(());
+    }
+    let mut said = String::new();
+    if let Some(pipe) = child.stderr {
+        let _ = pipe.take(4096).read_to_string(&mut said);
+    }
+    let said = said.lines().next().unwrap_or("no reason is told").to_owned();
+    Err(io::Error::other(format!("`systemctl {}`: {said}", words.join(" "))))
 }
 
 /// The name beside a file under which its next text is written, and the directory of both.

@@ -18,6 +18,6 @@ pub mod trace;
 
 pub use capture::{Captured, capture};
 pub use error::{Error, Result};
-pub use kernel::{Kernel, System};
+pub use kernel::{Kernel, System, unit_file};
 pub use root::Root;
 pub use snapshot::{CommandLines, Options, glance, identity, snapshot};

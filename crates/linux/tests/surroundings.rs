@@ -59,7 +59,7 @@ fn devices_files_mounts_and_timers_are_read_from_a_tree() {
     put(root, "proc/self/mounts", "nas:/m /mnt/m nfs4 rw,noatime 0 0\n");
     put(root, "proc/uptime", "3600.51 7000.00\n");
     put(root, "run/systemd/system/x", "");
-    put(root, "usr/lib/systemd/libsystemd-shared-257.4-1.so", "");
+    put(root, "usr/lib/x86_64-linux-gnu/systemd/libsystemd-shared-257.4-1.so", "");
     put(root, "etc/systemd/system/timers.target.wants/fwupd-refresh.timer", "");
     put(root, "etc/systemd/system/timers.target.wants/README", "");
     put(root, "etc/default/irqbalance", "IRQBALANCE_BANNED_CPULIST=2-3\n");

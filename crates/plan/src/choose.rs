@@ -77,14 +77,12 @@ fn exist(machine: &Machine, cpus: &CpuSet) -> Result<(), PlanError> {
 /// `isolcpus=`, which the kernel shows in the same file (`cpuset.cpus.isolated`). A claim on them
 /// would make a partition of others invalid, even where ours is refused and taken back.
 pub(crate) fn taken(machine: &Machine) -> CpuSet {
-    let ours = format!("/{}", crate::SHIELD_GROUP);
-    let is_ours = |path: &str| path == ours || path.starts_with(&format!("{ours}/"));
     let mut held = machine.cgroups.v2_isolated.clone().unwrap_or_default();
     held = held.difference(&machine.isolated.clone().unwrap_or_default());
     let mut own = CpuSet::default();
     for group in &machine.cgroups.groups {
         let cpus = group.cpus.clone().unwrap_or_default();
-        if is_ours(&group.path) {
+        if crate::is_ours(&group.path) {
             own = own.union(&cpus);
         } else if is_partition(group) {
             held = held.union(&cpus);

@@ -22,6 +22,7 @@ mod steps;
 
 use quiet_types::{
     Chain, CpuSet, Finding, Machine, Plan, Severity,
+    machine::Group,
     plan::PLAN_SCHEMA,
     shield::{Entry, Mechanism, Shield},
 };
@@ -115,14 +116,46 @@ fn mode_reason(mode: Mode) -> String {
 
 /// Name of the group that the chain enters.
 pub(crate) const SHIELD_GROUP: &str = "quietcores";
+/// Name of the unit of systemd, and of its group, that the chain enters where systemd makes it.
+pub(crate) const SHIELD_UNIT: &str = "quietcores.slice";
+/// The first systemd with `CPUSetPartition=`.
+const PARTITIONS: u32 = 261;
 /// The v2 group that becomes the partition.
+///
+/// One that is there already stays the one. A unit of systemd is asked for only where nothing speaks
+/// against a partition right below the root: systemd claims no CPUs beside others that name them.
 ///
 /// On CPUs of `isolcpus=domain` Linux 6.12 refuses a partition right below the root ("partition
 /// config conflicts with housekeeping setup") and takes a remote one, whose parent is an ordinary
 /// group. Kernels that know remote partitions show `cpuset.cpus.isolated`.
 pub(crate) fn shield_group(machine: &Machine, cpus: &CpuSet) -> &'static str {
     let at_boot = machine.isolated.as_ref().is_some_and(|isolated| isolated.intersects(cpus));
-    if at_boot && machine.cgroups.v2_isolated.is_some() { "quietcores/chain" } else { SHIELD_GROUP }
+    if at_boot && machine.cgroups.v2_isolated.is_some() {
+        return "quietcores/chain";
+    }
+    let groups = &machine.cgroups.groups;
+    let is = |group: &Group, name: &str| group.path.trim_matches('/') == name;
+    if groups.iter().any(|group| is(group, SHIELD_GROUP)) {
+        return SHIELD_GROUP;
+    }
+    let systemd = machine.surroundings.as_ref().and_then(|around| around.systemd);
+    let is_named = groups.iter().any(|group| {
+        group.path != "/"
+            && !is(group, SHIELD_UNIT)
+            && group.cpus.as_ref().is_some_and(|named| named.intersects(cpus))
+    });
+    let is_up = groups.iter().any(|group| is(group, SHIELD_UNIT));
+    if is_up || (systemd >= Some(PARTITIONS) && !at_boot && !is_named) {
+        SHIELD_UNIT
+    } else {
+        SHIELD_GROUP
+    }
+}
+
+/// Whether a group, by its path, is the shield's or within it.
+pub(crate) fn is_ours(path: &str) -> bool {
+    let top = path.trim_matches('/').split('/').next().unwrap_or_default();
+    [SHIELD_GROUP, SHIELD_UNIT].contains(&top)
 }
 
 /// Name of the group that everybody else is moved to (v1).

@@ -1,7 +1,10 @@
 //! The steps to a shield, in the order that works: what is born, then who may run, then what
 //! interrupts, then the chain itself.
 
-use crate::{Mode, REST_GROUP, SHIELD_GROUP, links::Found, note, say, shield_group, warning};
+use crate::{
+    Mode, REST_GROUP, SHIELD_GROUP, SHIELD_UNIT, is_ours, links::Found, note, say, shield_group,
+    warning,
+};
 use quiet_types::{
     CpuSet, Finding, Machine,
     machine::{Policy, Scheduling, Task},
@@ -110,6 +113,10 @@ impl List<'_> {
 
     fn partition(&mut self) {
         let Some(mount) = self.machine.cgroups.v2.clone() else { return };
+        let group = shield_group(self.machine, &self.shield.cpus);
+        if group == SHIELD_UNIT {
+            return self.unit(&mount);
+        }
         self.push(
             Need::Essential,
             Action::Write {
@@ -129,7 +136,6 @@ impl List<'_> {
             form,
             need,
         };
-        let group = shield_group(self.machine, &self.shield.cpus);
         if group != SHIELD_GROUP {
             self.push(
                 Need::Essential,
@@ -141,6 +147,7 @@ impl List<'_> {
                         file("cgroup.subtree_control", "+cpuset", Form::Word, Need::Essential),
                     ],
                     narrow: Vec::new(),
+                    unit: None,
                 },
                 None,
                 "these CPUs were isolated at boot: some kernels then take only a partition whose \
@@ -156,11 +163,50 @@ impl List<'_> {
                     // Linux 6.7 and newer: the CPUs are claimed even where siblings name them too.
                     file("cpuset.cpus.exclusive", &cpus, Form::List, Need::BestEffort),
                     file("cpuset.cpus.partition", "isolated", Form::Partition, Need::Essential),
+                    // As long as a group below the root passes it on, nobody can take the controller
+                    // away at the root: systemd would, once no unit of its own needs it any more.
+                    file("cgroup.subtree_control", "+cpuset", Form::Word, Need::BestEffort),
                 ],
                 narrow,
+                unit: None,
             },
             None,
             "the kernel takes these CPUs from every other group and balances nothing onto them",
+        );
+    }
+
+    /// A slice of systemd, which writes the partition anew at each daemon-reload.
+    fn unit(&mut self, mount: &str) {
+        let cpus = self.shield.cpus.to_string();
+        let text = format!(
+            "# Written by `quietcores apply`, taken away by `quietcores revert`.\n\
+             [Unit]\n\
+             Description=CPUs of their own for the audio chain (quietcores)\n\
+             \n\
+             [Slice]\n\
+             AllowedCPUs={cpus}\n\
+             CPUSetPartition=isolated\n"
+        );
+        let file = |name: &str, value: &str, form| GroupFile {
+            name: name.into(),
+            value: GroupValue::Is(value.into()),
+            form,
+            need: Need::Essential,
+        };
+        self.push(
+            Need::Essential,
+            Action::Group {
+                path: format!("{mount}/{SHIELD_UNIT}"),
+                files: vec![
+                    file("cpuset.cpus", &cpus, Form::List),
+                    file("cpuset.cpus.partition", "isolated", Form::Partition),
+                ],
+                narrow: Vec::new(),
+                unit: Some(text),
+            },
+            None,
+            "systemd asks the kernel to take these CPUs from every other group and to balance \
+             nothing onto them, and does so again at each daemon-reload",
         );
     }
 
@@ -196,6 +242,7 @@ impl List<'_> {
                 path: format!("{mount}/{REST_GROUP}"),
                 files: set(&self.shield.housekeeping, None),
                 narrow: Vec::new(),
+                unit: None,
             },
             None,
             "everybody else lives here: its tasks and their children cannot reach the shield",
@@ -206,6 +253,7 @@ impl List<'_> {
                 path: format!("{mount}/{SHIELD_GROUP}"),
                 files: set(&self.shield.cpus, Some("0")),
                 narrow: Vec::new(),
+                unit: None,
             },
             None,
             "the chain lives here, and the kernel balances nothing among its CPUs",
@@ -256,7 +304,8 @@ impl List<'_> {
             let Some(cpus) = &group.cpus else { continue };
             if name.is_empty()
                 || (top_only && name.contains('/'))
-                || [SHIELD_GROUP, REST_GROUP].contains(&name)
+                || is_ours(name)
+                || name == REST_GROUP
                 || !cpus.intersects(&closed)
             {
                 continue;

@@ -8,7 +8,7 @@ use quiet_types::{
     histogram::Linear,
     history::Line,
     machine::{self, Cpu, Kernel, Policy, Preemption, Scheduling},
-    proof::{self, Applied, Arm, Restored, Setting, StepTaken, Verdict},
+    proof::{self, Arm, Restored, Setting, ShieldMade, StepTaken, Verdict},
     run::{self, Clock, Host, Probe, Reading, Spec, State, Stress, Thread, Throughput},
     shield::Mechanism,
 };
@@ -325,7 +325,7 @@ fn wakeup_spec() -> Spec {
     }
 }
 
-fn applied() -> Applied {
+fn applied() -> ShieldMade {
     let step = |what: &str, old: &str, new: &str, why: &str, held: bool, outcome: &str| StepTaken {
         what: what.into(),
         old: old.into(),
@@ -335,7 +335,7 @@ fn applied() -> Applied {
         outcome: outcome.into(),
     };
     let irqs = "device interrupts are handled elsewhere";
-    Applied {
+    ShieldMade {
         mechanism: Some(Mechanism::SetsV1),
         cpus: cpus("3"),
         housekeeping: cpus("0-2"),

@@ -1,7 +1,10 @@
 //! Takes the steps of a plan, one by one: note, change, read back.
 
 use crate::{
-    change::{Change, Confined, assigned, chosen, effective_file, irq_file, irq_of, outside, same},
+    change::{
+        Change, Confined, assigned, chosen, effective_file, irq_file, irq_of, outside, read_back,
+        same, unit_of,
+    },
     error::{
         Error, Kind, Result, file_reason, irq_reason, is_gone, partition_reason, plain,
         schedule_reason, task_reason, write_reason,
@@ -68,7 +71,9 @@ impl Hand<'_> {
             Action::Write { path, request, value, form } => {
                 self.write(path, request.as_deref(), value, *form)
             }
-            Action::Group { path, files, narrow } => self.group(path, files, narrow),
+            Action::Group { path, files, narrow, unit } => {
+                self.group(path, files, narrow, unit.as_deref())
+            }
             Action::Assign { path, name, value } => self.assign(path, name, value),
             Action::Ban { daemon, cpus } => self.ban(daemon, cpus),
             Action::MoveTasks { from, to } => self.move_tasks(from, to),
@@ -184,15 +189,17 @@ impl Hand<'_> {
         }
         Ok(match irqbalance::banned(self.kernel, daemon) {
             Ok(now) if now == told => Outcome::Done { seen: format!("CPU {now}") },
-            Ok(now) => Outcome::Pending {
-                seen: format!("told to ban CPU {told}; bans CPU {now} until its next scan"),
-            },
+            Ok(now) => {
+                let now = if now.is_empty() { "none".to_owned() } else { format!("CPU {now}") };
+                let seen = format!("told to ban CPU {told}; bans {now} until its next scan");
+                Outcome::Pending { seen }
+            }
             Err(error) => silent(&error),
         })
     }
 
     fn seen(&self, path: &str, value: &str, form: Form) -> Outcome {
-        match self.kernel.read(path) {
+        match read_back(self.kernel, path, value, form) {
             Ok(now) if same(form, &now, value) => Outcome::Done { seen: shown(&now) },
             Ok(now) if form == Form::Partition && now.contains("invalid") => {
                 Outcome::Refused { reason: partition_reason(&shown(&now)) }
@@ -206,9 +213,15 @@ impl Hand<'_> {
     /// Makes a group; where the kernel refuses it beside others that name the same CPUs, theirs
     /// are narrowed and it is made again. Removed before that, so that a revert narrows nobody
     /// while it is there.
-    fn group(&mut self, path: &str, files: &[GroupFile], narrow: &[Narrow]) -> Result<Outcome> {
+    fn group(
+        &mut self,
+        path: &str,
+        files: &[GroupFile],
+        narrow: &[Narrow],
+        unit: Option<&str>,
+    ) -> Result<Outcome> {
         let foreign = self.kernel.list(path).is_ok();
-        let first = self.make_group(path, files)?;
+        let first = self.make_group(path, files, unit)?;
         if narrow.is_empty() || foreign || first.holds() || self.kernel.list(path).is_err() {
             return Ok(first);
         }
@@ -221,7 +234,7 @@ impl Hand<'_> {
                 narrowed.push(format!("{} narrowed to {seen}", one.path));
             }
         }
-        Ok(match self.make_group(path, files)? {
+        Ok(match self.make_group(path, files, unit)? {
             Outcome::Done { seen } => {
                 let all: Vec<String> = [seen].into_iter().chain(narrowed).collect();
                 Outcome::Done { seen: all.join(", ") }
@@ -230,7 +243,12 @@ impl Hand<'_> {
         })
     }
 
-    fn make_group(&mut self, path: &str, files: &[GroupFile]) -> Result<Outcome> {
+    fn make_group(
+        &mut self,
+        path: &str,
+        files: &[GroupFile],
+        unit: Option<&str>,
+    ) -> Result<Outcome> {
         if self.kernel.list(path).is_ok() {
             if self.journal.made(path) {
                 return Ok(self.group_again(path, files));
@@ -242,13 +260,23 @@ impl Hand<'_> {
                 ),
             });
         }
-        self.journal.note(Change::Make { path: path.to_owned() })?;
-        if let Err(error) = self.act(|kernel| kernel.make_dir(path)) {
+        self.journal.note(Change::Make { path: path.to_owned(), unit: unit.is_some() })?;
+        let made = match unit {
+            Some(text) => self.act(|kernel| kernel.unit(unit_of(path), Some(text))),
+            None => self.act(|kernel| kernel.make_dir(path)),
+        };
+        if let Err(error) = made {
             return Ok(Outcome::Refused { reason: write_reason(&error) });
         }
         let mut seen = Vec::new();
         for file in files {
-            match self.group_file(path, file) {
+            let outcome = match (unit, &file.value) {
+                (Some(_), GroupValue::Is(value)) => {
+                    self.seen(&format!("{path}/{}", file.name), value, file.form)
+                }
+                _ => self.group_file(path, file),
+            };
+            match outcome {
                 Outcome::Done { seen: now } => seen.push(format!("{} {now}", file.name)),
                 _ if file.need == Need::BestEffort => {}
                 Outcome::Refused { reason } => {

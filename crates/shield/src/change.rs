@@ -1,11 +1,13 @@
 //! What is noted in the journal: each change with the whole old value.
 
+use quiet_linux::Kernel;
 use quiet_types::{
     CpuSet,
     machine::Scheduling,
     plan::{Form, Thread},
 };
 use serde::{Deserialize, Serialize};
+use std::{io, thread::sleep, time::Duration};
 
 /// One reversible change, as it stands in the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,8 +29,12 @@ pub(crate) enum Change {
     /// What a running irqbalance keeps its interrupts off. `told` is what it was told; `back` is
     /// what gives it its old bans: `NULL` where they are its own.
     Ban { daemon: Thread, old: CpuSet, told: CpuSet, back: String },
-    /// A group is made, and removed whole.
-    Make { path: String },
+    /// A group is made, and removed whole; by a unit of systemd of its name or by ourselves.
+    Make {
+        path: String,
+        #[serde(default)]
+        unit: bool,
+    },
     /// Threads go from one group to another; the files that list and take them.
     Move { mount: String, from: String, to: String, threads: Vec<(Thread, CpuSet)> },
     /// An interrupt's CPUs.
@@ -63,7 +69,7 @@ impl Change {
         match self {
             Change::Remember { threads } => format!("CPUs of {} threads", threads.len()),
             Change::Write { path, .. } => path.clone(),
-            Change::Make { path } => format!("group {path}"),
+            Change::Make { path, .. } => format!("group {path}"),
             Change::File { path, .. } => path.clone(),
             Change::Ban { daemon, .. } => format!("bans of {daemon}"),
             Change::Move { from, threads, .. } => {
@@ -100,9 +106,9 @@ impl Change {
                 Change::Ban { daemon: d, told: t, .. } if d.is(daemon) => Some(t == told),
                 _ => None,
             }),
-            Change::Make { path } => {
-                noted.iter().any(|change| matches!(change, Change::Make { path: p } if p == path))
-            }
+            Change::Make { path, .. } => noted
+                .iter()
+                .any(|change| matches!(change, Change::Make { path: p, .. } if p == path)),
             Change::Move { to, threads, .. } => threads.iter().all(|(thread, _)| {
                 last(&|change| match change {
                     Change::Move { to: t, threads, .. } => {
@@ -153,6 +159,25 @@ pub(crate) fn same(form: Form, now: &str, value: &str) -> bool {
     }
 }
 
+/// The text of a kernel file that was given `value`. Frequencies are taken by a work item of the kernel, a moment after the write
+/// (`cpufreq_notifier_min`, drivers/cpufreq/cpufreq.c): they are read until they are there, 0.2 s at most.
+pub(crate) fn read_back(
+    kernel: &dyn Kernel,
+    path: &str,
+    value: &str,
+    form: Form,
+) -> io::Result<String> {
+    let mut now = kernel.read(path)?;
+    for _ in 0..if path.contains("/cpufreq/") { 40 } else { 0 } {
+        if same(form, &now, value) {
+            break;
+        }
+        sleep(Duration::from_millis(5));
+        now = kernel.read(path)?;
+    }
+    Ok(now)
+}
+
 /// The word in force of `always [madvise] never`; a word alone is itself.
 pub(crate) fn chosen(text: &str) -> &str {
     let inner = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
@@ -197,6 +222,11 @@ pub(crate) fn effective_file(number: u32) -> String {
 /// The interrupt that a thread of this name serves: 26 of `irq/26-snd_hda_int` and `irq/26-s-snd_hda_i`.
 pub(crate) fn irq_of(comm: &str) -> Option<u32> {
     comm.strip_prefix("irq/")?.split_once('-')?.0.parse().ok()
+}
+
+/// The unit of systemd that a group belongs to.
+pub(crate) fn unit_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// What is left of `allowed` off the shield; all of `rest` where nothing is.

@@ -135,7 +135,7 @@ impl Journal {
 
     /// Whether it tells that a group was made.
     pub fn made(&self, group: &str) -> bool {
-        self.known.iter().any(|c| matches!(c, Change::Make { path } if path == group))
+        self.known.iter().any(|c| matches!(c, Change::Make { path, .. } if path == group))
     }
 
     /// Notes a change; on disk when this returns, so that it may be made.
@@ -273,7 +273,7 @@ mod tests {
     use crate::change::Change;
 
     fn line(seq: u64) -> String {
-        let change = Change::Make { path: format!("/x/{seq}") };
+        let change = Change::Make { path: format!("/x/{seq}"), unit: false };
         format!("{}\n", serde_json::to_string(&Record::Note { seq, change }).unwrap())
     }
 

@@ -1,7 +1,9 @@
 //! Puts a machine back: the last change first, each only where its value still is ours.
 
 use crate::{
-    change::{Change, Confined, effective_file, irq_file, outside, same, word_of},
+    change::{
+        Change, Confined, effective_file, irq_file, outside, read_back, same, unit_of, word_of,
+    },
     error::{file_reason, irq_reason, is_gone, plain, task_reason, write_reason},
     fault, hold, irqbalance,
     journal::{Journal, Past, Record},
@@ -11,7 +13,7 @@ use crate::{
     tally::Tally,
     tasks,
 };
-use quiet_linux::Kernel;
+use quiet_linux::{Kernel, unit_file};
 use quiet_types::{
     CpuId, CpuSet,
     machine::Scheduling,
@@ -176,7 +178,7 @@ impl Hand<'_> {
             Change::Move { mount, from, to, threads } => {
                 self.moved(&what, mount, from, to, threads)
             }
-            Change::Make { path } => one(self.group(path)),
+            Change::Make { path, unit } => one(self.group(path, *unit)),
             Change::File { path, old, new } => one(self.file(path, old, new)),
             Change::Ban { daemon, old, told, back } => one(self.ban(daemon, old, told, back)),
         }
@@ -244,7 +246,7 @@ impl Hand<'_> {
         match self.act(|kernel| kernel.write(path, &back)) {
             Err(error) if is_gone(&error) => Return::Gone,
             Err(error) => Return::Refused { reason: file_reason(path, &error) },
-            Ok(()) => match self.kernel.read(request) {
+            Ok(()) => match read_back(self.kernel, request, old, form) {
                 Ok(now) if form == Form::Word && !same(form, &now, new) => Return::Restored,
                 Ok(now) if form != Form::Word && same(form, &now, old) => Return::Restored,
                 Ok(now) => Return::Refused {
@@ -393,13 +395,14 @@ impl Hand<'_> {
         }
     }
 
-    /// Whether `now` is what an earlier revert could give while CPUs of the shield were off line.
+    /// Whether `now` is what an earlier revert could give while CPUs were off line: those of the shield, and
+    /// where one has begun any others.
     fn is_shrunk(&self, now: &CpuSet, old: &CpuSet) -> bool {
         let missing = old.difference(now);
         now.is_subset(old)
             && now.intersects(&self.shield.cpus)
             && !missing.is_empty()
-            && missing.is_subset(&self.shield.cpus)
+            && (missing.is_subset(&self.shield.cpus) || self.past.reverting)
     }
 
     /// Threads born since inherited the CPUs that we gave to their parents, or were placed by a
@@ -570,8 +573,14 @@ impl Hand<'_> {
         if now == *wanted { Return::Restored } else { self.set_affinity(thread.tid, wanted) }
     }
 
-    fn group(&self, path: &str) -> Return {
-        let Ok(files) = self.kernel.list(path) else { return Return::Untouched };
+    fn group(&self, path: &str, unit: bool) -> Return {
+        let unit = unit.then(|| unit_of(path));
+        let is_known = unit.is_some_and(|name| self.kernel.read(&unit_file(name)).is_ok());
+        let files = match self.kernel.list(path) {
+            Ok(files) => files,
+            Err(_) if is_known => Vec::new(),
+            Err(_) => return Return::Untouched,
+        };
         let has = |name: &str| files.iter().any(|file| file == name);
         if has("cpuset.cpus.partition") {
             let partition = format!("{path}/cpuset.cpus.partition");
@@ -584,12 +593,22 @@ impl Hand<'_> {
         }
         let file = if has("cpuset.cpus.partition") { "cgroup.procs" } else { "tasks" };
         let home = tasks::parent_file(path, file);
+        if let Some(name) = unit {
+            if let Err(reason) = self.empty(&format!("{path}/{file}"), &home) {
+                return Return::Refused { reason };
+            }
+            if let Err(error) = self.act(|kernel| kernel.unit(name, None)) {
+                return Return::Refused { reason: plain(&error) };
+            }
+        }
         for attempt in 0..REMOVALS {
             if let Err(reason) = self.empty(&format!("{path}/{file}"), &home) {
                 return Return::Refused { reason };
             }
             match self.act(|kernel| kernel.remove_dir(path)) {
                 Ok(()) => return Return::Restored,
+                // systemd has removed it with its unit.
+                Err(error) if is_gone(&error) && unit.is_some() => return Return::Restored,
                 Err(error) if is_gone(&error) => return Return::Gone,
                 Err(_) if attempt + 1 < REMOVALS => {
                     sleep(Duration::from_millis(u64::from(attempt.min(10))));
@@ -634,7 +653,14 @@ impl Hand<'_> {
 
     /// A last look at every value that was put back, after all of them were.
     fn verify(&self, done: &mut Reverted) {
+        // What was changed again, by a watch, was at first what counts.
+        let mut known = HashSet::new();
         for (_, change) in &self.past.changes {
+            let is_anothers = matches!(change, Change::Irq { number, name, .. }
+                if residents::serves_another(self.kernel, *number, name));
+            if is_anothers || !known.insert(change.what()) {
+                continue;
+            }
             if let Change::Irq { number, .. } = change
                 && done.items.iter().any(|item| item.what == came_since(*number))
             {
@@ -650,7 +676,9 @@ impl Hand<'_> {
                     let Ok(now) = self.cpus(&irq_file(*number)) else { continue };
                     (format!("CPU {now}"), now == *old)
                 }
-                Change::Make { path } => ("still there".into(), self.kernel.list(path).is_err()),
+                Change::Make { path, .. } => {
+                    ("still there".into(), self.kernel.list(path).is_err())
+                }
                 _ => continue,
             };
             let what = change.what();

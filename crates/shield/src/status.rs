@@ -105,6 +105,14 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
         }
         let drifted = match change {
             Change::Write { path, .. } if !done.contains(path) => None,
+            // Its device was pulled out, and its files went with it.
+            Change::Write { path, request, .. }
+                if path.starts_with("/sys/devices/")
+                    && !path.starts_with("/sys/devices/system/")
+                    && kernel.read(request).is_err() =>
+            {
+                None
+            }
             Change::Write { request, new, form, .. } => {
                 drifted(kernel.read(request).ok(), new, |now| same(*form, now, new))
             }
@@ -126,7 +134,7 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
                     })
                 }
             }
-            Change::Make { path } => match kernel.list(path) {
+            Change::Make { path, .. } => match kernel.list(path) {
                 Ok(_) => None,
                 Err(_) => Some(("made".into(), None)),
             },

@@ -50,7 +50,7 @@ fn group(name: &str, files: &[(&str, String, Form)]) -> Step {
         .collect();
     step(
         Need::Essential,
-        Action::Group { path: format!("{MOUNT}/{name}"), files, narrow: Vec::new() },
+        Action::Group { path: format!("{MOUNT}/{name}"), files, narrow: Vec::new(), unit: None },
     )
 }
 
@@ -87,12 +87,18 @@ fn plan(world: &World, cpus: CpuSet) -> Plan {
             steps.push(write(Need::BestEffort, path, "0".into(), Form::Text));
         }
         Mechanism::PartitionV2 => {
-            let path = format!("{MOUNT}/cgroup.subtree_control");
-            steps.push(write(Need::Essential, path, "+cpuset".into(), Form::Word));
-            steps.push(narrow("boxes"));
+            if !world.systemd {
+                let path = format!("{MOUNT}/cgroup.subtree_control");
+                steps.push(write(Need::Essential, path, "+cpuset".into(), Form::Word));
+                steps.push(narrow("boxes"));
+            }
             let set = ("cpuset.cpus", cpus.to_string(), Form::List);
             let partition = ("cpuset.cpus.partition", "isolated".to_owned(), Form::Partition);
-            steps.push(group("shield", &[set, partition]));
+            let mut made = group("shield", &[set, partition]);
+            if let (true, Action::Group { unit, .. }) = (world.systemd, &mut made.action) {
+                *unit = Some(format!("[Slice]\nAllowedCPUs={cpus}\nCPUSetPartition=isolated\n"));
+            }
+            steps.push(made);
         }
         Mechanism::Affinity => {}
     }
@@ -208,6 +214,7 @@ fn tempers() -> impl Strategy<Value = Temper> {
 #[derive(Clone, Debug)]
 struct Case {
     hierarchy: Hierarchy,
+    systemd: bool,
     count: u32,
     tempers: Vec<Temper>,
     masks: Vec<u32>,
@@ -216,7 +223,10 @@ struct Case {
 
 impl Case {
     fn world(&self) -> World {
-        world(self.hierarchy, self.count, &self.tempers, &self.masks)
+        let mut world = world(self.hierarchy, self.count, &self.tempers, &self.masks);
+        world.systemd = self.systemd && self.hierarchy == Hierarchy::V2;
+        world.claims = world.systemd;
+        world
     }
 
     /// Some CPUs, not all.
@@ -239,9 +249,10 @@ fn cases() -> impl Strategy<Value = Case> {
     let hierarchy = prop_oneof![Just(Hierarchy::V1), Just(Hierarchy::V2), Just(Hierarchy::None)];
     let tempers = proptest::collection::vec(tempers(), 0..6);
     let masks = proptest::collection::vec(any::<u32>(), 0..8);
-    (hierarchy, 2u32..7, tempers, masks, any::<u32>()).prop_map(
-        |(hierarchy, count, tempers, masks, shield)| Case {
+    (hierarchy, any::<bool>(), 2u32..7, tempers, masks, any::<u32>()).prop_map(
+        |(hierarchy, systemd, count, tempers, masks, shield)| Case {
             hierarchy,
+            systemd,
             count,
             tempers,
             masks,
@@ -632,4 +643,48 @@ fn a_daemon_that_was_restarted_and_a_file_that_others_changed_are_left() {
     let of = |what: &str| &done.items.iter().find(|item| item.what.contains(what)).unwrap().outcome;
     assert!(matches!(of("/etc/default"), Return::Left { .. }), "{done:?}");
     assert_eq!(of("bans of"), &Return::Gone);
+}
+
+/// A machine whose systemd makes the group.
+fn with_systemd() -> World {
+    let mut before = world(Hierarchy::V2, 4, &[], &[15]);
+    (before.systemd, before.claims) = (true, true);
+    before
+}
+
+#[test]
+fn a_group_that_systemd_makes_comes_down_stopped_or_refused_anywhere() {
+    let (before, shield) = (with_systemd(), "2-3".parse().unwrap());
+    let bench = Bench::new(&before, &shield);
+    apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+    assert_eq!(bench.kernel.world.borrow().groups["/shield"].partition, "isolated");
+    assert_eq!(status(&bench.kernel, &bench.state()).unwrap().drift, []);
+    let up = bench.kernel.acts.get();
+    revert(&bench.kernel, &bench.state()).unwrap();
+    let all = bench.kernel.acts.get();
+    bench.returns("after a revert");
+    for act in 1..=all {
+        for refused in [false, true] {
+            let bench = Bench::new(&before, &shield);
+            match refused {
+                true => bench.kernel.refuse.set(Some((act, EIO))),
+                false => bench.kernel.stop.set(Some(act)),
+            }
+            let raised = until_stopped(|| apply(&bench.kernel, &bench.plan, &bench.state()));
+            if act > up && raised.is_some() {
+                let _ = until_stopped(|| revert(&bench.kernel, &bench.state()));
+            }
+            bench.returns(&format!("act {act}, refused: {refused}"));
+        }
+    }
+}
+
+#[test]
+fn a_partition_of_systemd_that_is_not_in_force_is_told_and_rolled_back() {
+    let mut before = with_systemd();
+    before.claims = false;
+    let bench = Bench::new(&before, &"2-3".parse().unwrap());
+    let error = apply(&bench.kernel, &bench.plan, &bench.state()).unwrap_err();
+    assert!(error.to_string().contains("Cpu list in cpuset.cpus not exclusive"), "{error}");
+    bench.returns("after an invalid partition");
 }

@@ -168,7 +168,7 @@ fn served(world: &World) -> Plan {
             value: "+cpuset".into(),
             form: Form::Word,
         },
-        Action::Group { path: format!("{MOUNT}/shield"), files, narrow: Vec::new() },
+        Action::Group { path: format!("{MOUNT}/shield"), files, narrow: Vec::new(), unit: None },
         Action::Irq { number, name: String::new(), cpus: cpus.clone() },
         Action::Pin { thread, cpus },
     ];

@@ -101,6 +101,10 @@ pub enum Action {
         /// the group as long as they do; then the group is made again.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         narrow: Vec<Narrow>,
+        /// Text of the unit of systemd that makes the group; its name is the directory's. The files
+        /// are read back only: systemd writes them, and again at each daemon-reload.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unit: Option<String>,
     },
     /// Gives a variable of an ordinary file, `NAME=value`, another value; the rest of the file stays
     /// as it is. It outlives a reboot, and so does the note that puts it back.
@@ -502,7 +506,7 @@ impl Action {
         match self {
             Action::Write { value, .. } | Action::Assign { value, .. } => value.clone(),
             Action::Ban { cpus, .. } => format!("CPU {cpus} too"),
-            Action::Group { files, .. } => {
+            Action::Group { files, unit, .. } => {
                 let values: Vec<String> = files
                     .iter()
                     .filter_map(|file| match &file.value {
@@ -510,7 +514,8 @@ impl Action {
                         GroupValue::SameAs(_) => None,
                     })
                     .collect();
-                format!("made, with {}", values.join(", "))
+                let by = if unit.is_some() { " by systemd" } else { "" };
+                format!("made{by}, with {}", values.join(", "))
             }
             Action::MoveTasks { to, .. } => format!("moved to {to}"),
             Action::Confine { off, .. } => format!("off CPU {off}"),

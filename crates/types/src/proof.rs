@@ -42,7 +42,7 @@ pub struct Proof {
     /// The verdict in one sentence for people.
     pub sentence: String,
     /// What the shield was made of; `None` where none could be put up.
-    pub shield: Option<Applied>,
+    pub shield: Option<ShieldMade>,
     /// How the machine was found afterwards; `None` where nothing had been changed.
     pub restored: Option<Restored>,
     /// Commands that do it again, one a line of a shell.
@@ -192,7 +192,7 @@ pub struct Ratio {
 
 /// What was done to the machine for the shielded arms.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Applied {
+pub struct ShieldMade {
     /// How others were kept off.
     pub mechanism: Option<Mechanism>,
     /// CPUs that were shielded.

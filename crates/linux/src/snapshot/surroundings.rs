@@ -296,8 +296,17 @@ fn systemd(reader: &Reader<'_>) -> Option<u32> {
     if !reader.exists("/run/systemd/system") {
         return None;
     }
-    // The one file that carries the version in its name.
-    ["/usr/lib/systemd", "/lib/systemd", "/usr/lib64/systemd"].iter().find_map(|dir| {
+    // The one file that carries the version in its name; Debian has a directory for each architecture.
+    let mut dirs =
+        ["/usr/lib/systemd", "/lib/systemd", "/usr/lib64/systemd"].map(str::to_owned).to_vec();
+    let of_architecture = |name: &str| name.contains("-linux-");
+    dirs.extend(
+        reader
+            .names("/usr/lib", of_architecture)
+            .iter()
+            .map(|name| format!("/usr/lib/{name}/systemd")),
+    );
+    dirs.iter().filter(|dir| reader.exists(dir)).find_map(|dir| {
         let library = |name: &str| name.starts_with("libsystemd-shared-");
         let names = reader.names(dir, library);
         let rest = names.first()?.strip_prefix("libsystemd-shared-")?.to_owned();

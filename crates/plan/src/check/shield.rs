@@ -128,11 +128,11 @@ pub(super) fn systemd_undoes(f: &Facts) -> Verdict {
         .cgroups
         .groups
         .iter()
-        .filter(|g| is_partition(g) && unit(&g.path))
+        .filter(|g| is_partition(g) && unit(&g.path) && !crate::is_ours(&g.path))
         .map(|g| g.path.as_str())
         .collect();
     if groups.is_empty() {
-        return fine("no partition lies in a group that systemd owns");
+        return fine("systemd owns no group of a partition but what it was asked to keep");
     }
     if version >= 261 {
         return unknown(format!(

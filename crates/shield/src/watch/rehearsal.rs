@@ -77,6 +77,10 @@ impl Kernel for Rehearsal<'_> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    fn unit(&self, _name: &str, _text: Option<&str>) -> io::Result<()> {
+        Ok(())
+    }
+
     fn set_scheduling(&self, tid: u32, to: Scheduling) -> io::Result<()> {
         self.schedulings.borrow_mut().insert(tid, to);
         Ok(())

@@ -1,7 +1,7 @@
 //! A kernel of our own that answers as Linux does: it refuses, forgets, moves things on its own,
 //! and can be stopped at any act.
 
-use quiet_linux::Kernel;
+use quiet_linux::{Kernel, unit_file};
 use quiet_types::{
     CpuId, CpuSet,
     machine::{Policy, Scheduling},
@@ -92,6 +92,8 @@ pub struct World {
     pub texts: BTreeMap<String, String>,
     /// The irqbalance that runs: its process, what it bans, what it bans by itself.
     pub irqbalance: Option<(u32, CpuSet, CpuSet)>,
+    /// v2: systemd makes groups, from its version 261 on.
+    pub systemd: bool,
     /// v2: `cpuset.cpus.exclusive` is there, and a claim stands beside others that name the CPUs.
     pub claims: bool,
     /// CPUs 0 and 1, 2 and 3 ... have one frequency.
@@ -674,6 +676,32 @@ impl Kernel for Fake {
             None => errno(ENOENT),
         }
     }
+
+    fn unit(&self, name: &str, text: Option<&str>) -> io::Result<()> {
+        let group = format!("/{name}");
+        self.act()?;
+        let Some(text) = text else {
+            // Its group stays while tasks are in it.
+            let mut world = self.world.borrow_mut();
+            if !world.tasks.values().any(|task| task.group == group) {
+                world.groups.remove(&group);
+                world.cpuset_below_root = false;
+            }
+            drop(world);
+            self.act()?;
+            self.world.borrow_mut().texts.remove(&unit_file(name));
+            return Ok(());
+        };
+        self.world.borrow_mut().texts.insert(unit_file(name), text.to_owned());
+        self.act()?;
+        let set = |what: &str| text.lines().find_map(|line| line.strip_prefix(what)).unwrap();
+        let mut world = self.world.borrow_mut();
+        world.cpuset_below_root = true;
+        world.groups.insert(group.clone(), Group { balance: true, ..Group::default() });
+        world.write_group(&group, "cpuset.cpus", set("AllowedCPUs="))?;
+        // A refusal is a line in its log.
+        world.write_group(&group, "cpuset.cpus.partition", set("CPUSetPartition="))
+    }
 }
 
 /// A machine of `count` CPUs to shield `shield` on, with everything in it that may be met.
@@ -740,6 +768,7 @@ pub fn world(hierarchy: Hierarchy, count: u32, tempers: &[Temper], masks: &[u32]
         all,
         texts: BTreeMap::new(),
         irqbalance: None,
+        systemd: false,
         claims: false,
         shared_frequency: false,
     }

@@ -38,7 +38,7 @@ pub struct Turns<'a> {
 pub struct Measured {
     pub arms: Vec<Arm>,
     /// What the first shield was made of.
-    pub applied: Option<proof::Applied>,
+    pub applied: Option<proof::ShieldMade>,
     /// Whether every revert put back every value.
     pub reverts_exact: bool,
     pub findings: Vec<Finding>,
@@ -191,8 +191,8 @@ impl Turns<'_> {
 }
 
 /// The shield's steps as the proof keeps them.
-fn taken(applied: &Applied) -> proof::Applied {
-    proof::Applied {
+fn taken(applied: &Applied) -> proof::ShieldMade {
+    proof::ShieldMade {
         mechanism: Some(applied.shield.mechanism),
         cpus: applied.shield.cpus.clone(),
         housekeeping: applied.shield.housekeeping.clone(),
