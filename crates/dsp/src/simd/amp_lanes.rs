@@ -91,11 +91,13 @@ macro_rules! menu {
     };
 }
 
-/// Plain code; fused where `FUSED` (aarch64, where the compiler makes NEON of it, and the oracle).
+/// Plain code; fused where `FUSED` (and the oracle of the others).
 #[derive(Clone, Copy)]
+#[cfg_attr(target_arch = "aarch64", allow(dead_code, reason = "NEON does its work"))]
 pub(crate) struct Plain<const FUSED: bool>;
 
 /// Whether plain code of this target has a fused multiply-add.
+#[cfg_attr(target_arch = "aarch64", allow(dead_code, reason = "NEON does its work"))]
 pub(crate) const FUSED: bool = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
 
 macro_rules! each {
@@ -171,6 +173,115 @@ impl<const F: bool> Lanes for Plain<F> {
     menu!(one, 1: 4 1);
     menu!(two, 2: 2 1);
     menu!(four, 4: 1);
+}
+
+/// What every processor of the target has.
+#[cfg(not(target_arch = "aarch64"))]
+pub(crate) type Base = Plain<FUSED>;
+/// What every processor of the target has.
+#[cfg(target_arch = "aarch64")]
+pub(crate) type Base = neon::Neon;
+/// Its value.
+#[cfg(not(target_arch = "aarch64"))]
+pub(crate) const BASE: Base = Plain;
+/// Its value.
+#[cfg(target_arch = "aarch64")]
+pub(crate) const BASE: Base = neon::Neon;
+
+#[cfg(target_arch = "aarch64")]
+#[allow(
+    unused_unsafe,
+    reason = "intrinsics of what is part of the target need none on newer compilers"
+)]
+#[allow(clippy::multiple_unsafe_ops_per_block, reason = "the two halves of a vector")]
+mod neon {
+    use super::{Lanes, Tile};
+    use std::arch::aarch64::*;
+
+    /// NEON, two registers at a time. (Of plain code the compiler makes scalar instructions.)
+    #[derive(Clone, Copy)]
+    pub(crate) struct Neon;
+
+    type Two = (float32x4_t, float32x4_t);
+
+    /// The same to both halves. Every processor of this target has these instructions.
+    macro_rules! both {
+        ($name:ident($($v:expr),+)) => {
+            // SAFETY: NEON is part of the target.
+            unsafe { ($name($($v.0),+), $name($($v.1),+)) }
+        };
+    }
+
+    impl Lanes for Neon {
+        type V = Two;
+        const WIDTH: usize = 8;
+        const REGISTERS: usize = 16;
+        #[inline(always)]
+        fn splat(self, x: f32) -> Two {
+            let x = (x, x);
+            both!(vdupq_n_f32(x))
+        }
+        #[inline(always)]
+        unsafe fn load(self, p: *const f32) -> Two {
+            let p = (p, p.wrapping_add(4));
+            both!(vld1q_f32(p))
+        }
+        #[inline(always)]
+        unsafe fn store(self, p: *mut f32, v: Two) {
+            let p = (p, p.wrapping_add(4));
+            both!(vst1q_f32(p, v));
+        }
+        #[inline(always)]
+        fn fma(self, a: Two, b: Two, c: Two) -> Two {
+            both!(vfmaq_f32(c, a, b))
+        }
+        #[inline(always)]
+        fn add(self, a: Two, b: Two) -> Two {
+            both!(vaddq_f32(a, b))
+        }
+        #[inline(always)]
+        fn mul(self, a: Two, b: Two) -> Two {
+            both!(vmulq_f32(a, b))
+        }
+        #[inline(always)]
+        fn div(self, a: Two, b: Two) -> Two {
+            both!(vdivq_f32(a, b))
+        }
+        // The second where they are equal, or no numbers: as everywhere else.
+        #[inline(always)]
+        fn min(self, a: Two, b: Two) -> Two {
+            let less = both!(vcltq_f32(a, b));
+            both!(vbslq_f32(less, a, b))
+        }
+        #[inline(always)]
+        fn max(self, a: Two, b: Two) -> Two {
+            let more = both!(vcgtq_f32(a, b));
+            both!(vbslq_f32(more, a, b))
+        }
+        #[inline(always)]
+        fn clamp(self, x: Two, range: f32) -> Two {
+            self.min(self.max(x, self.splat(-range)), self.splat(range))
+        }
+        type By = usize;
+        #[inline(always)]
+        fn by(self, by: usize) -> usize {
+            by.min(8)
+        }
+        #[inline(always)]
+        fn shift(self, by: usize, before: Two, now: Two) -> Two {
+            let mut all = [0.0f32; 16];
+            let at = all.as_mut_ptr();
+            // SAFETY: there is room for both.
+            unsafe { self.store(at, before) };
+            // SAFETY: as above.
+            unsafe { self.store(at.wrapping_add(8), now) };
+            // SAFETY: eight of them, from one of the first nine on.
+            unsafe { self.load(at.wrapping_add(8 - by.min(8))) }
+        }
+        menu!(one, 1: 8 4 1);
+        menu!(two, 2: 6 5 4 3 2 1);
+        menu!(four, 4: 2 1);
+    }
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -23,7 +23,7 @@
 use super::amp_lanes::{Avx2, Avx512};
 use super::{
     Level,
-    amp_lanes::{FUSED, Kernel, Lanes, Plain, tanh_quick},
+    amp_lanes::{BASE, Kernel, Lanes, tanh_quick},
 };
 use crate::amp::net::Cell;
 use std::ops::{Deref, DerefMut};
@@ -292,7 +292,7 @@ pub(crate) fn run(kernel: Kernel, mut job: Run<'_>) {
             unsafe { enabled(&mut job) }
         }
         // SAFETY: the job has been checked.
-        _ => unsafe { run_lanes(Plain::<FUSED>, Plain::<FUSED>, &mut job) },
+        _ => unsafe { run_lanes(BASE, BASE, &mut job) },
     }
 }
 

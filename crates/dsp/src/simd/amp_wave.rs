@@ -7,7 +7,7 @@
 //! Loops over a tile count to a constant: they are unrolled, while calls of an iterator may stay calls.
 #![allow(clippy::needless_range_loop)]
 
-use super::amp_lanes::{FUSED, Kernel, Lanes, Plain, Tile, tanh};
+use super::amp_lanes::{BASE, Kernel, Lanes, Tile, tanh};
 #[cfg(target_arch = "x86_64")]
 use super::{
     Level,
@@ -126,7 +126,7 @@ macro_rules! dispatch {
                     unsafe { enabled(&mut job) }
                 }
                 // SAFETY: the job has been checked.
-                _ => unsafe { $generic(Plain::<FUSED>, &mut job) },
+                _ => unsafe { $generic(BASE, &mut job) },
             }
         }
     };

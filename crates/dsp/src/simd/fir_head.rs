@@ -4,7 +4,7 @@
 
 use super::{
     Level,
-    fir_lanes::{Lanes, Plain},
+    fir_lanes::{Base, Lanes},
 };
 
 /// Taps of a head, put in the order in which they are used.
@@ -40,7 +40,7 @@ impl Head {
     pub fn run(&self, level: Level, x: &[f32], at: usize, out: &mut [f32]) {
         let x = &x[at - self.history()..at + Head::BEYOND];
         match level {
-            Level::Plain => run::<Plain>(self, x, out),
+            Level::Plain => run::<Base>(self, x, out),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: whoever hands this level in has seen the processor's features.
             Level::Avx2 => unsafe { avx2(self, x, out) },
@@ -48,7 +48,7 @@ impl Head {
             // SAFETY: as above.
             Level::Avx512 => unsafe { avx512(self, x, out) },
             #[cfg(not(target_arch = "x86_64"))]
-            _ => run::<Plain>(self, x, out),
+            _ => run::<Base>(self, x, out),
         }
     }
 }

@@ -42,6 +42,7 @@ pub(super) trait Lanes: Copy {
 
 /// Eight samples in plain Rust: the oracle, and what runs where nothing better is.
 #[derive(Clone, Copy)]
+#[cfg_attr(target_arch = "aarch64", allow(dead_code, reason = "NEON does its work"))]
 pub(super) struct Plain([f32; 8]);
 
 impl Plain {
@@ -160,6 +161,128 @@ impl Lanes for Plain {
             }
         }
         to
+    }
+}
+
+/// What every processor of the target has.
+#[cfg(not(target_arch = "aarch64"))]
+pub(super) type Base = Plain;
+/// What every processor of the target has.
+#[cfg(target_arch = "aarch64")]
+pub(super) type Base = neon::Neon;
+
+#[cfg(target_arch = "aarch64")]
+#[allow(
+    unused_unsafe,
+    reason = "intrinsics of what is part of the target need none on newer compilers"
+)]
+#[allow(clippy::multiple_unsafe_ops_per_block, reason = "the two halves of a vector")]
+mod neon {
+    use super::Lanes;
+    use std::arch::aarch64::*;
+
+    /// Eight samples in two registers. (Of plain code the compiler makes scalar instructions.)
+    #[derive(Clone, Copy)]
+    pub struct Neon(float32x4_t, float32x4_t);
+
+    /// The same to both halves.
+    macro_rules! both {
+        ($name:ident($($v:expr),+)) => {
+            // SAFETY: NEON is part of the target.
+            unsafe { Neon($name($($v.0),+), $name($($v.1),+)) }
+        };
+    }
+
+    /// Four by four, transposed.
+    #[inline(always)]
+    fn turned(a: float32x4_t, b: float32x4_t, c: float32x4_t, d: float32x4_t) -> [float32x4_t; 4] {
+        // SAFETY: NEON is part of the target.
+        unsafe {
+            let (ab, ab1) = (vtrn1q_f32(a, b), vtrn2q_f32(a, b));
+            let (cd, cd1) = (vtrn1q_f32(c, d), vtrn2q_f32(c, d));
+            let wide = |x| vreinterpretq_f64_f32(x);
+            [
+                vreinterpretq_f32_f64(vzip1q_f64(wide(ab), wide(cd))),
+                vreinterpretq_f32_f64(vzip1q_f64(wide(ab1), wide(cd1))),
+                vreinterpretq_f32_f64(vzip2q_f64(wide(ab), wide(cd))),
+                vreinterpretq_f32_f64(vzip2q_f64(wide(ab1), wide(cd1))),
+            ]
+        }
+    }
+
+    impl Lanes for Neon {
+        const WIDTH: usize = 8;
+
+        #[inline(always)]
+        fn splat(x: f32) -> Self {
+            let x = (x, x);
+            both!(vdupq_n_f32(x))
+        }
+
+        #[inline(always)]
+        fn load(from: &[f32]) -> Self {
+            let from = from[..8].as_ptr();
+            let from = (from, from.wrapping_add(4));
+            // The slice has eight samples.
+            both!(vld1q_f32(from))
+        }
+
+        #[inline(always)]
+        fn store(self, to: &mut [f32]) {
+            let to = to[..8].as_mut_ptr();
+            // SAFETY: the slice has eight samples, borrowed for writing.
+            unsafe { vst1q_f32(to, self.0) };
+            // SAFETY: as above.
+            unsafe { vst1q_f32(to.wrapping_add(4), self.1) };
+        }
+
+        #[inline(always)]
+        fn add(self, b: Self) -> Self {
+            both!(vaddq_f32(self, b))
+        }
+
+        #[inline(always)]
+        fn sub(self, b: Self) -> Self {
+            both!(vsubq_f32(self, b))
+        }
+
+        #[inline(always)]
+        fn mul(self, b: Self) -> Self {
+            both!(vmulq_f32(self, b))
+        }
+
+        #[inline(always)]
+        fn mul_add(self, b: Self, c: Self) -> Self {
+            both!(vfmaq_f32(c, self, b))
+        }
+
+        #[inline(always)]
+        fn mul_sub(self, b: Self, c: Self) -> Self {
+            let c = both!(vnegq_f32(c));
+            both!(vfmaq_f32(c, self, b))
+        }
+
+        #[inline(always)]
+        fn neg_mul_add(self, b: Self, c: Self) -> Self {
+            both!(vfmsq_f32(c, self, b))
+        }
+
+        #[inline(always)]
+        fn fours([a, b, c, d]: [Self; 4]) -> [Self; 4] {
+            [Neon(a.0, c.0), Neon(a.1, c.1), Neon(b.0, d.0), Neon(b.1, d.1)]
+        }
+
+        #[inline(always)]
+        fn rows([a, b, c, d]: [Self; 4]) -> [Self; 4] {
+            [Neon(a.0, b.0), Neon(c.0, d.0), Neon(a.1, b.1), Neon(c.1, d.1)]
+        }
+
+        #[inline(always)]
+        fn turn([a, b, c, d]: [Self; 4]) -> [Self; 4] {
+            let [a0, b0, c0, d0] = turned(a.0, b.0, c.0, d.0);
+            let [a1, b1, c1, d1] = turned(a.1, b.1, c.1, d.1);
+            [Neon(a0, a1), Neon(b0, b1), Neon(c0, c1), Neon(d0, d1)]
+        }
     }
 }
 

@@ -10,7 +10,7 @@
 
 use super::{
     Level,
-    fir_lanes::{Lanes, Plain},
+    fir_lanes::{Base, Lanes},
 };
 use std::f64::consts::TAU;
 
@@ -328,7 +328,7 @@ impl Segment {
     /// Does some units, on the inputs' rings (each a power of two of rows).
     pub fn run(&mut self, units: &[Unit], rings: &[Vec<Row>]) {
         match self.level {
-            Level::Plain => run::<Plain>(self, units, rings),
+            Level::Plain => run::<Base>(self, units, rings),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: whoever handed this level in has seen the processor's features.
             Level::Avx2 => unsafe { avx2(self, units, rings) },
@@ -336,7 +336,7 @@ impl Segment {
             // SAFETY: as above.
             Level::Avx512 => unsafe { avx512(self, units, rings) },
             #[cfg(not(target_arch = "x86_64"))]
-            _ => run::<Plain>(self, units, rings),
+            _ => run::<Base>(self, units, rings),
         }
     }
 

@@ -6,7 +6,7 @@
 use super::amp_lanes::{Avx2, Avx512};
 use super::{
     Level,
-    amp_lanes::{FUSED, Kernel, Lanes, Plain},
+    amp_lanes::{BASE, Kernel, Lanes},
 };
 use std::{hint::black_box, time::Instant};
 
@@ -37,7 +37,7 @@ pub fn multiply_adds(level: Level, rounds: u32) -> (f32, u64) {
             // SAFETY: a kernel's level is here.
             unsafe { enabled(rounds) }
         }
-        _ => spin(Plain::<FUSED>, rounds),
+        _ => spin(BASE, rounds),
     }
 }
 

@@ -22,7 +22,7 @@ use super::{
     amp_lanes::{Avx2, Avx512},
 };
 use super::{
-    amp_lanes::{FUSED, Kernel, Lanes, Plain},
+    amp_lanes::{BASE, Kernel, Lanes},
     amp_wave::{Act, Rows, STEP},
 };
 use crate::amp::net::{self, Gate};
@@ -246,7 +246,7 @@ impl Array {
                 unsafe { enabled(self, &mut io) }
             }
             // SAFETY: it has been checked.
-            _ => unsafe { passes(Plain::<FUSED>, self, &mut io) },
+            _ => unsafe { passes(BASE, self, &mut io) },
         }
     }
 }
