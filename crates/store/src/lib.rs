@@ -271,7 +271,8 @@ pub fn load(path: &Path) -> Result<Kept, Error> {
 fn foreign(schema: &str) -> String {
     let shown = printable(schema, 60);
     let all = [run::SCHEMA, proof::SCHEMA, buffers::SCHEMA, trip::SCHEMA];
-    let known = format!("this program reads {}", all.join(", "));
+    let [first, second, third, last] = all;
+    let known = format!("this program reads {first}, {second}, {third} and {last}");
     let kind = |text: &str| text.rsplit_once('/').map(|(kind, _)| kind.to_owned());
     let ours = all.iter().any(|ours| kind(ours) == kind(schema));
     if schema.is_empty() {
