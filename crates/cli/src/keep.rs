@@ -88,6 +88,7 @@ pub fn runs(store: &Store, text: &str) -> anyhow::Result<Vec<Run>> {
                 Kept::Proof(proof) => {
                     bail!("cannot compare {}: it is a proof, which holds its own verdict", proof.id)
                 }
+                other => bail!("cannot compare {}: it is {}", other.id(), other.what()),
             },
         }
     }

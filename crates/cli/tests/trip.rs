@@ -53,6 +53,44 @@ fn a_known_delay_is_told_exactly_with_polarity_and_what_is_left() {
 }
 
 #[test]
+fn what_was_measured_by_sound_is_listed_and_drawn() {
+    let store = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let program = Command::new(env!("CARGO_BIN_EXE_quietcores"))
+            .args(args)
+            .arg("--store")
+            .arg(store.path())
+            .current_dir(store.path())
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&program.stdout).into_owned()
+    };
+    let on = ["--host", "null", "--mode", "sleep", "--rate", "96000"];
+    let trip = ["measure", "roundtrip", "--period", "512", "--buffer", "16384", "--cable", "100"];
+    run(&[&trip[..], &on].concat());
+    let small = ["--periods", "4096", "--counts", "4", "--for", "50ms", "--stress", "none"];
+    run(&[&["measure", "buffers"][..], &small, &on].concat());
+    let listed = run(&["runs"]);
+    assert!(listed.contains("round trip 16484.000 frames"), "{listed}");
+    assert!(listed.contains("sleep, shared: "), "{listed}");
+    assert!(!run(&["runs", "kernel=*"]).contains("round trip"));
+    let history: Value = serde_json::from_str(&run(&["runs", "--json"])).unwrap();
+    let sounds = history["by_sound"].as_array().unwrap();
+    assert_eq!(sounds.len(), 2);
+    assert_eq!(sounds[0]["schema"], "quietcores.roundtrip/1");
+    for (sound, says) in sounds.iter().zip(["16484.000", "none seen"]) {
+        let id = sound["id"].as_str().unwrap();
+        run(&["report", id]);
+        let page = std::fs::read_to_string(store.path().join(format!("{id}.html"))).unwrap();
+        assert!(page.contains(says) && page.contains("<table>"), "{id}");
+        run(&["report", id, "--markdown"]);
+        assert!(
+            std::fs::read_to_string(store.path().join(format!("{id}.md"))).unwrap().len() > 200
+        );
+    }
+}
+
+#[test]
 fn what_does_not_come_back_in_time_is_said_to_be_missing() {
     for (cable, longest, says) in [
         ("9000", "40ms", "came back after 25384 frames, later than"),

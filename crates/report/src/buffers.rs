@@ -10,6 +10,7 @@ use maud::{Markup, html};
 use quiet_types::{
     Finding, Nanos, Severity,
     buffers::{Buffers, Cell, Least, Safe, Setting},
+    history::BySound,
     printable,
 };
 use std::{collections::BTreeSet, fmt::Write};
@@ -211,6 +212,12 @@ fn sentence(least: &Least) -> String {
     }
 }
 
+/// A table in a line of the history.
+pub fn buffers_line(buffers: &Buffers) -> BySound {
+    let said: Vec<String> = buffers.least.iter().map(sentence).collect();
+    BySound { head: buffers.head.clone(), device: buffers.device.clone(), said: said.join("; ") }
+}
+
 /// One self-contained HTML page: a row a buffer, a column for each mode, setting and stress.
 pub fn buffers_page(buffers: &Buffers) -> String {
     let title = format!("Buffers of {}", printable(&buffers.device, 120));
@@ -227,7 +234,7 @@ pub fn buffers_page(buffers: &Buffers) -> String {
     let rows: BTreeSet<(u32, u32)> = buffers.cells.iter().map(|c| (c.buffer, c.period)).collect();
     let body = html! {
         header {
-            p.over { "quietcores buffers of " (buffers.host.name) ", " (buffers.started) }
+            p.over { "quietcores buffers of " (buffers.head.host.name) ", " (buffers.head.started) }
             h1.plain { (title) }
             p.why {
                 (buffers.rate) " frames a second; the work takes "
@@ -268,11 +275,11 @@ pub fn buffers_page(buffers: &Buffers) -> String {
             }
         }
         (html::findings(&buffers.findings))
-        (html::host(&buffers.host))
-        (html::data(&buffers.id))
+        (html::host(&buffers.head.host))
+        (html::data(&buffers.head.id))
     };
     let json = serde_json::to_string(buffers).unwrap_or_default();
-    html::page(&title, &buffers.host.program, &body, &json)
+    html::page(&title, &buffers.head.host.program, &body, &json)
 }
 
 /// A mark that needs no colour, and what stands behind it.
@@ -313,6 +320,7 @@ fn cell(cell: Option<&Cell>) -> Markup {
 mod tests {
     use super::*;
     use quiet_types::buffers::{SCHEMA, Trial};
+    use quiet_types::head::Head;
 
     fn trial(seconds: u64, xruns: u64) -> Trial {
         Trial {
@@ -341,13 +349,7 @@ mod tests {
 
     fn buffers(cells: Vec<Cell>) -> Buffers {
         Buffers {
-            schema: SCHEMA.into(),
-            id: "x".into(),
-            label: String::new(),
-            started: String::new(),
-            lasted: Nanos(1),
-            interrupted: false,
-            host: Default::default(),
+            head: Head { schema: SCHEMA.into(), id: "x".into(), ..Head::default() },
             device: "null <b>\x1b[2J".into(),
             rate: 48_000,
             load: 0.7,

@@ -24,7 +24,9 @@ mod trend;
 mod trip;
 pub mod words;
 
-pub use buffers::{at_most_an_hour, buffers_page, buffers_text, judge_buffers, least_safe};
+pub use buffers::{
+    at_most_an_hour, buffers_line, buffers_page, buffers_text, judge_buffers, least_safe,
+};
 pub use campaign::{campaign_markdown, campaign_progress, campaign_text, campaigned};
 pub use causes::explain;
 pub use changes::changes;
@@ -35,7 +37,7 @@ pub use markdown::{proof_markdown, runs_markdown};
 pub use predict::{Ask, predict, prediction_text};
 pub use text::{Column, Table, explained_text, findings_text, proof_text, run_text, wrap};
 pub use trend::{changes_over_time, history_text};
-pub use trip::{Way, budget, judge_trip, trip_text};
+pub use trip::{Way, budget, judge_trip, trip_line, trip_page, trip_text};
 
 pub mod machine;
 pub mod plan;

@@ -181,6 +181,14 @@ pub fn history_text(history: &History, width: usize) -> String {
             words::count(history.total)
         );
     }
+    if !history.by_sound.is_empty() {
+        text.push_str("\nby sound\n");
+        for sound in &history.by_sound {
+            let id = printable(&sound.head.id, 60);
+            let line = format!("{id}: {}: {}", printable(&sound.device, 100), sound.said);
+            let _ = writeln!(text, "{}", wrap(&line, width, 2));
+        }
+    }
     if !history.changes.is_empty() {
         text.push('\n');
         for change in &history.changes {

@@ -1,8 +1,14 @@
 //! Round trips: where the time goes, and the text.
 
-use crate::text::{Column, Table, findings_text, wrap};
+use crate::{
+    html,
+    text::{Column, Table, findings_text, wrap},
+};
+use maud::html;
 use quiet_types::{
-    Finding, Severity, printable,
+    Finding, Severity,
+    history::BySound,
+    printable,
     trip::{Cycle, Heard, Part, RoundTrip, Source, Spread},
 };
 use std::fmt::Write;
@@ -173,6 +179,51 @@ pub fn trip_text(trip: &RoundTrip, width: usize) -> String {
     text
 }
 
+/// A round trip in a line of the history.
+pub fn trip_line(trip: &RoundTrip) -> BySound {
+    let said = match &trip.spread {
+        Some(spread) => summary(spread, trip.rate),
+        None => "no round trip could be told".to_owned(),
+    };
+    BySound { head: trip.head.clone(), device: trip.device.clone(), said }
+}
+
+/// One self-contained HTML page: the cycles, and where the time goes.
+pub fn trip_page(trip: &RoundTrip) -> String {
+    let title = format!("Round trip of {}", printable(&trip.device, 120));
+    let table = |table: &Table| {
+        let (head, rows) = table.cells();
+        html! {
+            div.box tabindex="0" { table {
+                thead { tr { @for (name, right) in &head { th.n[*right] { (name) } } } }
+                tbody { @for row in rows { tr {
+                    @for (cell, (_, right)) in row.iter().zip(&head) { td.n[*right] { (cell) } }
+                } } }
+            } }
+        }
+    };
+    let body = html! {
+        header {
+            p.over { "quietcores roundtrip of " (trip.head.host.name) ", " (trip.head.started) }
+            h1.plain { (title) }
+            p.why {
+                (trip.rate) " frames a second, period " (trip.period) ", ring " (trip.buffer) ", " (trip.mode)
+            }
+        }
+        h2 { (trip_line(trip).said) }
+        (table(&cycles(&trip.cycles)))
+        @for (at, cycle) in trip.cycles.iter().enumerate().filter(|(_, c)| !c.wrong.is_empty()) {
+            p.why { "cycle " (at + 1) ": " (printable(&cycle.wrong, 600)) }
+        }
+        @if trip.spread.is_some() { h2 { "Where the time goes" } (table(&parts(&trip.budget))) }
+        (html::findings(&trip.findings))
+        (html::host(&trip.head.host))
+        (html::data(&trip.head.id))
+    };
+    let json = serde_json::to_string(trip).unwrap_or_default();
+    html::page(&title, &trip.head.host.program, &body, &json)
+}
+
 fn summary(spread: &Spread, rate: u32) -> String {
     let ms = |frames: f64| frames / f64::from(rate.max(1)) * 1e3;
     let mut line = format!("round trip {:.3} frames, {:.4} ms", spread.median, ms(spread.median));
@@ -255,6 +306,7 @@ fn parts(budget: &[Part]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quiet_types::head::Head;
 
     fn heard(frames: f64) -> Heard {
         Heard {
@@ -284,13 +336,11 @@ mod tests {
             ..Way::default()
         };
         RoundTrip {
-            schema: quiet_types::trip::SCHEMA.into(),
-            id: "x".into(),
-            label: String::new(),
-            started: String::new(),
-            lasted: Default::default(),
-            interrupted: false,
-            host: Default::default(),
+            head: Head {
+                schema: quiet_types::trip::SCHEMA.into(),
+                id: "x".into(),
+                ..Head::default()
+            },
             device: "alsa: \x1b[2J hw:USB".into(),
             rate: 96_000,
             period: 16,

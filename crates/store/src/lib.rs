@@ -1,4 +1,5 @@
-//! Runs and proofs kept as files: `runs/ID.json` and `proofs/ID/{proof.json,report.html}`.
+//! Runs, proofs and what was measured by sound, kept as files: `runs/ID.json`,
+//! `proofs/ID/{proof.json,report.html}`, `buffers/ID.json`, `roundtrips/ID.json`.
 //!
 //! Every file is written aside, synced and renamed: a reader sees all of it or nothing, also
 //! after a power cut. An index in SQLite answers questions about many of them, and can be thrown
@@ -13,7 +14,12 @@ pub use error::Error;
 pub use index::{Filter, Index, line};
 pub use write::{Replace, write_whole};
 
-use quiet_types::{Proof, Run, printable, proof, run};
+use quiet_types::{
+    Proof, Run,
+    buffers::{self, Buffers},
+    printable, proof, run,
+    trip::{self, RoundTrip},
+};
 use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 use std::{
@@ -38,6 +44,10 @@ pub enum Kept {
     Run(Box<Run>),
     /// Two settings compared.
     Proof(Box<Proof>),
+    /// Which buffers hold.
+    Buffers(Box<Buffers>),
+    /// From playback to capture, by sound.
+    RoundTrip(Box<RoundTrip>),
 }
 
 impl Kept {
@@ -46,17 +56,33 @@ impl Kept {
         match self {
             Kept::Run(run) => &run.id,
             Kept::Proof(proof) => &proof.id,
+            Kept::Buffers(buffers) => &buffers.head.id,
+            Kept::RoundTrip(trip) => &trip.head.id,
+        }
+    }
+
+    /// What it is, in words.
+    pub fn what(&self) -> &'static str {
+        match self {
+            Kept::Run(_) => "a run",
+            Kept::Proof(_) => "a proof",
+            Kept::Buffers(_) => "a table of buffers",
+            Kept::RoundTrip(_) => "a round trip",
         }
     }
 }
 
-/// The two kinds of what is kept.
+/// The kinds of what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// One execution of a probe.
     Run,
     /// Two settings compared.
     Proof,
+    /// Which buffers hold.
+    Buffers,
+    /// From playback to capture, by sound.
+    RoundTrip,
 }
 
 /// One kept thing by name; nothing of it is read yet. Ids start with the UTC time of the start,
@@ -118,12 +144,15 @@ impl Store {
         let path = self.dir.join("runs").join(format!("{}.json", checked_id(id)?));
         match load(&path)? {
             Kept::Run(run) => Ok(*run),
-            Kept::Proof(_) => Err(Error::text("read", path.display().to_string(), "it is a proof")),
+            other => {
+                let why = format!("it is {}", other.what());
+                Err(Error::text("read", path.display().to_string(), why))
+            }
         }
     }
 
-    /// Keeps what is neither run nor proof as `KIND/ID.json` and gives the path; no question about
-    /// runs sees it.
+    /// Keeps what is neither run nor proof as `KIND/ID.json` and gives the path; no condition on
+    /// runs meets it.
     ///
     /// # Errors
     /// When the id or kind is no plain name, the id is taken, or the file cannot be written.
@@ -146,10 +175,14 @@ impl Store {
     /// When a directory is there and cannot be read.
     pub fn list(&self) -> Result<Vec<Entry>, Error> {
         let mut entries = Vec::new();
-        for name in names(&self.dir.join("runs"))? {
-            if let Some(id) = name.strip_suffix(".json").filter(|id| is_id(id)) {
-                let path = self.dir.join("runs").join(&name);
-                entries.push(Entry { id: id.to_owned(), kind: Kind::Run, path });
+        for (kind, dir) in
+            [(Kind::Run, "runs"), (Kind::Buffers, "buffers"), (Kind::RoundTrip, "roundtrips")]
+        {
+            let dir = self.dir.join(dir);
+            for name in names(&dir)? {
+                if let Some(id) = name.strip_suffix(".json").filter(|id| is_id(id)) {
+                    entries.push(Entry { id: id.to_owned(), kind, path: dir.join(&name) });
+                }
             }
         }
         for id in names(&self.dir.join("proofs"))?.into_iter().filter(|name| is_id(name)) {
@@ -214,7 +247,7 @@ struct Header {
     schema: Option<String>,
 }
 
-/// Reads a run or a proof from a JSON file.
+/// Reads what is kept from a JSON file.
 ///
 /// # Errors
 /// When the file cannot be read, is no regular file or larger than 64 MiB, is cut short, is no
@@ -228,6 +261,8 @@ pub fn load(path: &Path) -> Result<Kept, Error> {
     let kept = match schema.as_str() {
         run::SCHEMA => serde_json::from_slice(&bytes).map(Kept::Run),
         proof::SCHEMA => serde_json::from_slice(&bytes).map(Kept::Proof),
+        buffers::SCHEMA => serde_json::from_slice(&bytes).map(Kept::Buffers),
+        trip::SCHEMA => serde_json::from_slice(&bytes).map(Kept::RoundTrip),
         other => return Err(Error::text("use", path.display().to_string(), foreign(other))),
     };
     kept.map_err(|e| Error::json(path, &e, &bytes))
@@ -235,9 +270,11 @@ pub fn load(path: &Path) -> Result<Kept, Error> {
 
 fn foreign(schema: &str) -> String {
     let shown = printable(schema, 60);
-    let known = format!("this program reads {} and {}", run::SCHEMA, proof::SCHEMA);
+    let all = [run::SCHEMA, proof::SCHEMA, buffers::SCHEMA, trip::SCHEMA];
+    let [first, second, third, last] = all;
+    let known = format!("this program reads {first}, {second}, {third} and {last}");
     let kind = |text: &str| text.rsplit_once('/').map(|(kind, _)| kind.to_owned());
-    let ours = [run::SCHEMA, proof::SCHEMA].iter().any(|ours| kind(ours) == kind(schema));
+    let ours = all.iter().any(|ours| kind(ours) == kind(schema));
     if schema.is_empty() {
         format!("it names no schema, so it is no run or proof of quietcores; {known}")
     } else if ours {

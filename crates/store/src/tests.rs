@@ -186,7 +186,8 @@ fn leftovers_of_a_killed_writer_are_ignored() {
 #[test]
 fn foreign_newer_and_broken_files_each_get_their_sentence() {
     let dir = tempfile::tempdir().unwrap();
-    let known = "this program reads quietcores.run/1 and quietcores.proof/1";
+    let known = "this program reads quietcores.run/1, quietcores.proof/1, quietcores.buffers/1 and \
+                 quietcores.roundtrip/1";
     for (text, why) in [
         (
             r#"{"schema":"quietcores.run/2"}"#,

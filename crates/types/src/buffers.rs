@@ -1,6 +1,6 @@
 //! Buffers under stress: which of them holds.
 
-use crate::{CpuSet, Finding, Nanos, run::Host};
+use crate::{CpuSet, Finding, Nanos, head::Head};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -11,21 +11,9 @@ pub const SCHEMA: &str = "quietcores.buffers/1";
 /// A table of periods, rings, stresses, modes and settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Buffers {
-    /// [`SCHEMA`].
-    pub schema: String,
-    /// Unique: UTC start time, `buffers` and a few random digits.
-    pub id: String,
-    /// Free words, kept with it.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub label: String,
-    /// Start, UTC, RFC 3339 with milliseconds.
-    pub started: String,
-    /// How long it took.
-    pub lasted: Nanos,
-    /// Ended by a signal before its time; judged is what there is.
-    pub interrupted: bool,
-    /// Where.
-    pub host: Host,
+    /// What, when and where.
+    #[serde(flatten)]
+    pub head: Head,
     /// The device in its own words.
     pub device: String,
     /// Frames a second.

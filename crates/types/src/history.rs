@@ -2,6 +2,7 @@
 
 use crate::{
     Nanos,
+    head::Head,
     proof::{Ratio, Unit, Verdict},
 };
 use schemars::JsonSchema;
@@ -19,10 +20,26 @@ pub struct History {
     pub total: u64,
     /// The runs, oldest first.
     pub runs: Vec<Line>,
+    /// What was measured by sound, oldest first: round trips and tables of buffers. Only where no
+    /// condition asks for runs.
+    #[serde(default)]
+    pub by_sound: Vec<BySound>,
     /// Changes between neighbouring stretches of a series, newest last.
     pub changes: Vec<Change>,
     /// Files that are no run any more, each with the reason and where it was put.
     pub aside: Vec<Aside>,
+}
+
+/// A measurement by sound in a line.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BySound {
+    /// What, when and where.
+    #[serde(flatten)]
+    pub head: Head,
+    /// The device in its own words.
+    pub device: String,
+    /// What came of it, in words.
+    pub said: String,
 }
 
 /// One run in a line.

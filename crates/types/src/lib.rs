@@ -35,6 +35,7 @@ pub mod explain;
 #[cfg(feature = "std")]
 pub mod finding;
 #[cfg(feature = "std")]
+pub mod head;
 pub mod history;
 #[cfg(feature = "std")]
 pub mod machine;

@@ -1,6 +1,6 @@
 //! A round trip: from playback to capture, measured by sound.
 
-use crate::{Finding, Nanos, run::Host};
+use crate::{Finding, head::Head};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,21 +10,9 @@ pub const SCHEMA: &str = "quietcores.roundtrip/1";
 /// A round trip, measured once for every time that the device was opened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RoundTrip {
-    /// [`SCHEMA`].
-    pub schema: String,
-    /// Unique: UTC start time, `roundtrip` and a few random digits.
-    pub id: String,
-    /// Free words, kept with it.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub label: String,
-    /// Start, UTC, RFC 3339 with milliseconds.
-    pub started: String,
-    /// How long it took.
-    pub lasted: Nanos,
-    /// Ended by a signal before its time; judged is what there is.
-    pub interrupted: bool,
-    /// Where.
-    pub host: Host,
+    /// What, when and where.
+    #[serde(flatten)]
+    pub head: Head,
     /// The device in its own words.
     pub device: String,
     /// Frames a second.

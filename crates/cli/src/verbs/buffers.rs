@@ -17,6 +17,7 @@ use quiet_probe::Stress;
 use quiet_types::{
     CpuId, CpuSet, Finding, Nanos, Severity,
     buffers::{Buffers, Cell, SCHEMA, Setting},
+    head::Head,
 };
 use std::{
     path::PathBuf,
@@ -203,13 +204,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let rate = args.on.rate;
     let mut buffers = Buffers {
-        schema: SCHEMA.to_owned(),
-        id,
-        label: args.label.clone(),
-        started,
-        lasted: Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)),
-        interrupted: face::raised(&stop),
-        host,
+        head: Head {
+            schema: SCHEMA.to_owned(),
+            id,
+            label: args.label.clone(),
+            started,
+            lasted: Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)),
+            interrupted: face::raised(&stop),
+            host,
+        },
         device,
         rate,
         load: args.dsp_load,
@@ -222,7 +225,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         findings,
     };
     buffers.findings.extend(quiet_report::judge_buffers(&buffers));
-    let kept = store.save_other("buffers", &buffers.id, &buffers);
+    let kept = store.save_other("buffers", &buffers.head.id, &buffers);
     if let Some(html) = &args.html {
         let page = quiet_report::buffers_page(&buffers);
         quiet_store::write_whole(html, page.as_bytes(), quiet_store::Replace::Always)?;

@@ -43,6 +43,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             proof.id,
             proof.arms.len()
         ),
+        other => {
+            bail!("cannot export {}: it is {}, which has no other form", other.id(), other.what())
+        }
     };
     let by_name = || {
         let name = args.output.as_ref()?.file_name()?.to_string_lossy().into_owned();

@@ -16,19 +16,19 @@ use std::{
 
 const EXAMPLES: &str = "\
 Examples:
-  quietcores report last                     the newest run or proof, as ID.html
+  quietcores report last                     the newest of what is kept, as ID.html
   quietcores report 20261121T2130 -o a.html  by the beginning of its id
   quietcores report before.json after.json   two runs from files, one page; also imported ones
   quietcores report campaign='two kernels'   a campaign; also any other condition, as for `runs`
   quietcores report --trend host=studio      the history of runs over time, with what changed it
   quietcores report last --markdown          the same as ID.md";
 
-/// One self-contained HTML page (or Markdown) of a proof, of runs, of a campaign, or of the history
+/// One self-contained HTML page (or Markdown) of a proof, of runs, of a campaign, of the history, or of sound
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Ids (or unique beginnings), paths of JSON files, `last`, or conditions as for `runs`; one proof,
-    /// or any number of runs
+    /// round trip or table of buffers, or any number of runs
     #[arg(required_unless_present = "trend", value_name = "RUN|PROOF|CONDITION")]
     names: Vec<String>,
     /// The history over time, of the runs that the conditions mean
@@ -102,19 +102,42 @@ fn pages(store: &Store, args: &Args) -> anyhow::Result<Shown> {
         }
         return of_runs(&runs, args.markdown);
     }
+    if let [name] = args.names.as_slice() {
+        let kept = store.find(name)?;
+        let fenced = |text: String| format!("```\n{text}```\n");
+        let text = match &kept {
+            Kept::Buffers(it) if args.markdown => fenced(quiet_report::buffers_text(it, 110)),
+            Kept::Buffers(it) => quiet_report::buffers_page(it),
+            Kept::RoundTrip(it) if args.markdown => fenced(quiet_report::trip_text(it, 110)),
+            Kept::RoundTrip(it) => quiet_report::trip_page(it),
+            _ => return of_kept(vec![kept], args.markdown),
+        };
+        return Ok((vec![kept.id().to_owned()], text));
+    }
+    let kept: Vec<Kept> =
+        args.names.iter().map(|name| store.find(name)).collect::<Result<_, _>>()?;
+    of_kept(kept, args.markdown)
+}
+
+fn of_kept(kept: Vec<Kept>, markdown: bool) -> anyhow::Result<Shown> {
     let (mut runs, mut proofs) = (Vec::<Run>::new(), Vec::<Box<Proof>>::new());
-    for name in &args.names {
-        match store.find(name)? {
+    for one in kept {
+        match one {
             Kept::Run(run) => runs.push(*run),
             Kept::Proof(proof) => proofs.push(proof),
+            other => bail!(
+                "cannot put this on one page: {} is {}, which has a page of its own",
+                other.id(),
+                other.what()
+            ),
         }
     }
     match (proofs.as_slice(), runs.is_empty()) {
-        ([proof], true) if args.markdown => {
+        ([proof], true) if markdown => {
             Ok((vec![proof.id.clone()], quiet_report::proof_markdown(proof)))
         }
         ([proof], true) => Ok((vec![proof.id.clone()], quiet_report::proof_page(proof))),
-        ([], false) => of_runs(&runs, args.markdown),
+        ([], false) => of_runs(&runs, markdown),
         _ => bail!("cannot put this on one page: a page holds one proof, or runs and no proof"),
     }
 }
@@ -154,6 +177,7 @@ fn history(store: &Store, conditions: &[String]) -> anyhow::Result<Shown> {
         total: runs.len() as u64,
         changes: quiet_report::changes_over_time(&runs),
         runs,
+        by_sound: Vec::new(),
         aside: index.aside().to_vec(),
     };
     Ok((vec!["history".to_owned()], quiet_report::history_page(&history)))

@@ -12,6 +12,7 @@ use quiet_linux::Root;
 use quiet_report::Way;
 use quiet_types::{
     Nanos, Severity,
+    head::Head,
     machine::Policy,
     trip::{RoundTrip, SCHEMA, Spread},
 };
@@ -103,13 +104,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Measured { about, sizes, placed, cycles, .. } = measured;
     let spread = Spread::of(cycles.iter().filter_map(|cycle| Some(cycle.heard?.frames)));
     let mut trip = RoundTrip {
-        schema: SCHEMA.to_owned(),
-        id,
-        label: args.label.clone(),
-        started,
-        lasted: Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)),
-        interrupted: face::raised(&stop),
-        host,
+        head: Head {
+            schema: SCHEMA.to_owned(),
+            id,
+            label: args.label.clone(),
+            started,
+            lasted: Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)),
+            interrupted: face::raised(&stop),
+            host,
+        },
         device: about,
         rate: sizes.rate,
         period: sizes.period,
@@ -126,7 +129,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     trip.findings.extend(quiet_report::judge_trip(&trip));
     let kept = keep::store(args.store.as_deref())
-        .and_then(|store| Ok(store.save_other("roundtrips", &trip.id, &trip)?));
+        .and_then(|store| Ok(store.save_other("roundtrips", &trip.head.id, &trip)?));
     if args.json {
         face::print_json(&trip)?;
     } else {

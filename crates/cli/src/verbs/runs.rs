@@ -1,11 +1,11 @@
 //! `runs`: the history.
 
 use crate::{face, keep};
-use quiet_store::Filter;
-use quiet_types::history::{History, SCHEMA};
+use quiet_store::{Filter, Kept, Kind, Store};
+use quiet_types::history::{BySound, History, SCHEMA};
 use std::{path::PathBuf, process::ExitCode};
 
-/// List the runs that are kept, and name what changed between kernels or settings
+/// List the runs (and what was measured by sound) that are kept, and name what changed between kernels or settings
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -54,6 +54,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         schema: SCHEMA.to_owned(),
         total: index.count(&filter)?,
         runs: index.lines(&filter, most)?,
+        by_sound: if args.filters.is_empty() { by_sound(&store, most)? } else { Vec::new() },
         changes,
         aside: index.aside().to_vec(),
     };
@@ -67,4 +68,21 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let worse = history.changes.iter().any(|c| c.verdict == quiet_types::proof::Verdict::Worse);
     Ok(if worse { ExitCode::from(face::FINDINGS) } else { ExitCode::SUCCESS })
+}
+
+/// The newest `most` of what was measured by sound; what cannot be read is said and left out.
+fn by_sound(store: &Store, most: usize) -> anyhow::Result<Vec<BySound>> {
+    let mut entries = store.list()?;
+    entries.retain(|entry| matches!(entry.kind, Kind::Buffers | Kind::RoundTrip));
+    let lines = entries.iter().skip(entries.len().saturating_sub(most));
+    let line = |kept| match kept {
+        Ok(Kept::Buffers(it)) => Some(quiet_report::buffers_line(&it)),
+        Ok(Kept::RoundTrip(it)) => Some(quiet_report::trip_line(&it)),
+        Ok(_) => None,
+        Err(error) => {
+            face::say(&format!("quietcores: {error}"));
+            None
+        }
+    };
+    Ok(lines.filter_map(|entry| line(quiet_store::load(&entry.path))).collect())
 }

@@ -37,6 +37,12 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// Its headings, each with whether its cells stand at the right, and its rows.
+    pub(crate) fn cells(&self) -> (Vec<(&str, bool)>, &[Vec<String>]) {
+        let head = self.columns.iter().map(|c| (c.title(), matches!(c, Column::Right(_))));
+        (head.collect(), &self.rows)
+    }
+
     /// The table; where it is wider than `width` characters, each row as a list of its cells.
     pub fn text(&self, width: usize) -> String {
         let widths: Vec<usize> = self
