@@ -10,4 +10,4 @@ export RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-targe
 # Unoptimised: what is looked for is in the order of the accesses.
 cargo +nightly test --locked -Zbuild-std --target "$(rustc -vV | sed -n 's/^host: //p')" \
   --config 'profile.dev.package.quiet-dsp.opt-level=0' --config 'profile.dev.debug="line-tables-only"' \
-  -p quiet-rt -p quiet-engine --no-default-features --test duplex --test allocation --test swap --test null "$@"
+  -p quiet-rt -p quiet-engine --no-default-features --test board --test duplex --test allocation --test swap --test null "$@"
