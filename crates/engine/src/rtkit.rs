@@ -307,7 +307,7 @@ mod tests {
         let call = Call { path: "/a", interface: "b.c", member: "D", to: "e.f" };
         let made = message(7, &call, "u", &[1, 0, 0, 0]);
         // By hand from the specification: head, four fields and the signature, each at a multiple of 8.
-        let mut wanted = b"l\x01\x00\x01\x04\0\0\0\x07\0\0\0\x48\0\0\0".to_vec();
+        let mut wanted = b"l\x01\x00\x01\x04\0\0\0\x07\0\0\0\x47\0\0\0".to_vec();
         wanted.extend(b"\x01\x01o\0\x02\0\0\0/a\0\0\0\0\0\0");
         wanted.extend(b"\x02\x01s\0\x03\0\0\0b.c\0\0\0\0\0");
         wanted.extend(b"\x03\x01s\0\x01\0\0\0D\0\0\0\0\0\0\0");
