@@ -9,6 +9,8 @@ pub mod file;
 pub mod format;
 #[cfg(feature = "audio")]
 pub mod jack;
+#[cfg(feature = "audio")]
+mod line;
 pub mod null;
 
 use quiet_rt::Duplex;

@@ -534,6 +534,12 @@ fn text(played: &Played) -> String {
             3.0 / hours
         ));
     }
+    if let Some(ratio) = status.ratio {
+        text.push_str(&format!(
+            "two clocks: {ratio:.7} captured frames for each that was played ({:+.1} ppm)\n",
+            (ratio - 1.0) * 1e6
+        ));
+    }
     for xrun in played.xruns.iter().take(20) {
         text.push_str(&format!("xrun at {:.3} s, {} missed\n", xrun.at.as_secs_f64(), xrun.missed));
     }
