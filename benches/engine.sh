@@ -1,19 +1,17 @@
 #!/usr/bin/env bash
-# benches/engine.sh [CPU [SECONDS [ROUNDS]]]: the engine on the card that does not exist, kept in benches/runs with the
-# machine beside it. Root, a release build, and an otherwise idle machine; stress-ng and valgrind.
+# benches/engine.sh [CPU [SECONDS [ROUNDS]]]: the engine on the card that does not exist, kept in benches/runs (or at QUIET_OUT)
+# with the machine beside it. Root, a release build, and an otherwise idle machine; stress-ng and valgrind.
 #
 # 1. Lost periods at 16 frames x 2 and 96 kHz, and at smaller buffers: asleep and never, shared and shielded, under the `kernel` stress
 #    and without, all cells in turn, ROUNDS times; medians over the rounds and their ratios.
 # 2. Who took the time: `explain` inside a shield, under the same stress.
-# 3. The loop's own cost, in instructions: a look that finds nothing, and a period, against plain copy loops.
+# 3. The loop's own cost against plain loops: benches/loop-cost.sh.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 cpu=${1:-1} seconds=${2:-10} rounds=${3:-7}
-cargo build --quiet --release -p quietcores
-cargo bench --quiet -p quiet-engine --bench duplex --no-run
+[ -n "${QUIETCORES:-}" ] || cargo build --quiet --release -p quietcores
 program=${QUIETCORES:-target/release/quietcores}
-loop=$(ls -t target/release/deps/duplex-* | grep -v '\.d$' | head -1)
-out=benches/runs/$(date +%F)-engine
+out=${QUIET_OUT:-benches/runs/$(date +%F)-engine}
 kept=$(mktemp -d)
 # A shield of this script's is taken down before the note of it goes.
 trap '"$program" revert --state "$kept/state" > "$kept/said" 2>&1 || cat "$kept/said"; rm -rf "$kept"' EXIT
@@ -64,33 +62,6 @@ for period, buffer, stress in sorted({k[:3] for k in cells}):
 PY
 }
 
-instructions() { # KIND PERIODS EMPTY FRAMES
-  valgrind --tool=none --log-file="$kept/none" true 2> "$kept/none.err" || true
-  valgrind --tool=callgrind --callgrind-out-file="$kept/callgrind" "$loop" "$@" 2>&1 > "$kept/ns" |
-    sed -n 's/.*Collected : //p'
-}
-
-cost() {
-  for frames in 16 64; do
-    for kind in copy convert ours; do
-      # Two lengths each: what is done once falls out.
-      a=$(instructions $kind 2000 0 $frames) b=$(instructions $kind 4000 0 $frames)
-      c=$(instructions $kind 2000 100 $frames) d=$(instructions $kind 4000 100 $frames)
-      awk -v kind=$kind -v frames=$frames -v a=$a -v b=$b -v c=$c -v d=$d 'BEGIN {
-        period = (b - a) / 2000; look = ((d - c) - (b - a)) / 2000 / 100
-        printf "%s %s %.2f %.1f\n", kind, frames, look, period }'
-    done
-  done | awk '{ look[$1, $2] = $3; period[$1, $2] = $4 }
-    END { for (f = 16; f <= 64; f += 48) {
-      printf "%d frames: instructions a look: copy %.1f, ours %.1f (x%.2f); a period: copy %.0f, convert %.0f, ours %.0f (x%.2f of convert)\n", f,
-        look["copy", f], look["ours", f], look["ours", f] / look["copy", f],
-        period["copy", f], period["convert", f], period["ours", f], period["ours", f] / period["convert", f]
-      # A period of 16 frames at 96 kHz is some 166 us, most of it empty looks.
-      looks = 4000 * f / 16
-      printf "  with %d looks a period, as in 16 frames at 96 kHz of some 40 ns a look: ours x%.3f of copy\n", looks,
-        (period["ours", f] + looks * look["ours", f]) / (period["copy", f] + looks * look["copy", f]) } }'
-}
-
 {
   echo "# benches/engine.sh $cpu $seconds $rounds"
   grep -m1 '^model name' /proc/cpuinfo || true
@@ -113,5 +84,5 @@ cost() {
   "$program" revert --state "$kept/state" > "$kept/said" 2>&1
   echo
   echo "## The loop's own cost"
-  cost
+  benches/loop-cost.sh --time
 } | tee "$out.txt"

@@ -26,14 +26,19 @@ struct Playing {
 
 impl Playing {
     fn start(more: &[&str]) -> Playing {
+        Playing::start_with(&mut quietcores(), more)
+    }
+
+    fn start_with(command: &mut Command, more: &[&str]) -> Playing {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("s.sock");
-        let child = quietcores()
+        let child = command
             .args(["--json", "--control"])
             .arg(&socket)
             .arg("--presets")
             .arg(dir.path().join("presets"))
             .args(more)
+            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -338,4 +343,124 @@ fn nonsense_is_refused_with_the_remedy() {
         assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
         assert!(said.contains(says), "{args:?}: {said}");
     }
+}
+
+/// Runs `what` in a thread that is nobody, and has none of root's powers any more.
+fn as_nobody<T: Send>(what: impl FnOnce() -> T + Send) -> T {
+    use rustix::{
+        process::{Gid, Uid},
+        thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},
+    };
+    let become_nobody = || {
+        let (user, group) = (Uid::from_raw(65_534), Gid::from_raw(65_534));
+        set_thread_groups(&[]).unwrap();
+        set_thread_res_gid(group, group, group).unwrap();
+        set_thread_res_uid(user, user, user).unwrap();
+        what()
+    };
+    std::thread::scope(|scope| scope.spawn(become_nobody).join().unwrap())
+}
+
+#[test]
+fn another_user_does_not_reach_the_socket() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become another user");
+        return;
+    }
+    let playing = Playing::start(&[]);
+    let open = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    // The directory hides it; where that is open, the socket's own mode refuses.
+    let dir = playing.socket.parent().unwrap();
+    let connect = || as_nobody(|| UnixStream::connect(&playing.socket).map_err(|e| e.kind()));
+    assert_eq!(connect().unwrap_err(), std::io::ErrorKind::PermissionDenied);
+    open(dir, 0o755);
+    assert_eq!(connect().unwrap_err(), std::io::ErrorKind::PermissionDenied);
+    // And where somebody opens that as well, the server looks at who is there.
+    open(&playing.socket, 0o666);
+    let stream = connect().unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut stranger = Client(BufReader::new(stream));
+    let answer = stranger.ask(r#"{"do":"quit"}"#);
+    assert!(answer["error"].as_str().unwrap().contains("another user"), "{answer}");
+    assert_eq!(stranger.hear(), Value::Null, "and it is put out");
+    assert_eq!(playing.client().ask(r#"{"do":"stats"}"#)["ok"], true, "it plays on");
+    playing.quit();
+}
+
+/// What strace sees of the playing thread in `time`, and how many page faults and switches of its
+/// own accord it has meanwhile.
+fn watch(pid: u32, time: Duration) -> (Vec<String>, u64, u64) {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let task = tasks
+        .map(|task| task.unwrap().path())
+        .find(|task| std::fs::read_to_string(task.join("comm")).unwrap().trim() == "quiet-engine")
+        .unwrap();
+    let numbers = || {
+        let stat = std::fs::read_to_string(task.join("stat")).unwrap();
+        // After the name: state is the third field, faults are the tenth and the twelfth.
+        let after: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        let faults: u64 = after[7].parse::<u64>().unwrap() + after[9].parse::<u64>().unwrap();
+        let status = std::fs::read_to_string(task.join("status")).unwrap();
+        let line = status.lines().find(|l| l.starts_with("voluntary_ctxt_switches")).unwrap();
+        (faults, line.rsplit('\t').next().unwrap().parse::<u64>().unwrap())
+    };
+    let out = tempfile::NamedTempFile::new().unwrap();
+    let mut strace = Command::new("strace")
+        .args(["-p", task.file_name().unwrap().to_str().unwrap(), "-o"])
+        .arg(out.path())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let before = numbers();
+    std::thread::sleep(time);
+    let after = numbers();
+    let pid = rustix::process::Pid::from_child(&strace);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    strace.wait().unwrap();
+    let calls = std::fs::read_to_string(out.path()).unwrap();
+    // What strace itself says stands between three signs.
+    let calls = calls.lines().filter(|l| l.contains('(') && !l.starts_with("---"));
+    (calls.map(str::to_owned).collect(), after.0 - before.0, after.1 - before.1)
+}
+
+#[test]
+fn the_steady_state_has_no_system_call_and_no_page_fault() {
+    let works = Command::new("strace").arg("true").stderr(Stdio::null()).status();
+    if !works.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: strace cannot trace here");
+        return;
+    }
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+    let last = online.trim().rsplit(['-', ',']).next().unwrap().to_owned();
+    if last == "0" {
+        eprintln!("skipped: a machine of one CPU");
+        return;
+    }
+    // With a limit on real-time running it stays an ordinary thread: the tests beside it live.
+    let mut limited = Playing::start_with(
+        Command::new("prlimit")
+            .arg("--rttime=60000000:60000000")
+            .arg(env!("CARGO_BIN_EXE_quietcores"))
+            .args(["play", "--host", "null", "--period", "64", "--mode", "never-sleep"])
+            .args(["--cpu", &last]),
+        &[],
+    );
+    let (calls, faults, sleeps) = watch(limited.child.id(), Duration::from_secs(10));
+    println!(
+        "never-sleep, 10 s: {} system calls, {faults} page faults, {sleeps} sleeps",
+        calls.len()
+    );
+    assert!(calls.is_empty(), "{calls:?}");
+    assert_eq!((faults, sleeps), (0, 0));
+    // It played meanwhile.
+    let stats = limited.client().ask(r#"{"do":"stats"}"#);
+    assert!(stats["blocks"].as_u64().unwrap() > 1000, "{stats}");
+    limited.child.kill().unwrap();
+    // The same eyes see the sleeping loop sleep.
+    let asleep = Playing::start(&[]);
+    let (calls, _, sleeps) = watch(asleep.child.id(), Duration::from_secs(1));
+    assert!(!calls.is_empty() && sleeps > 0, "{} calls, {sleeps} sleeps", calls.len());
 }

@@ -18,6 +18,7 @@ pub mod midi;
 mod place;
 mod player;
 pub mod render;
+mod rtkit;
 mod shelf;
 mod stages;
 mod status;

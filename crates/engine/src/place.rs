@@ -1,6 +1,9 @@
 //! Where the engine's thread runs, decided before it spins and read back after.
 
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    rtkit::{self, Offer},
+};
 use quiet_linux::{
     Root,
     place::{Usage, enter, hits, lock_memory, migrations, tid},
@@ -49,6 +52,8 @@ pub(crate) struct Facts {
     pub rt_runtime: Option<i64>,
     /// Whether this thread may become FIFO.
     pub fifo: bool,
+    /// What the desktop lends to those that may not.
+    pub offer: Option<Offer>,
 }
 
 impl Facts {
@@ -65,11 +70,13 @@ impl Facts {
             let to = Scheduling { policy: Policy::Fifo, priority, nice: 0 };
             sched::set_scheduling(0, to).is_ok()
         });
+        let fifo = fifo.join().unwrap_or(false);
         Ok(Facts {
             online,
             rttime: rustix::process::getrlimit(rustix::process::Resource::Rttime).current,
             rt_runtime: number("/proc/sys/kernel/sched_rt_runtime_us"),
-            fifo: fifo.join().unwrap_or(false),
+            fifo,
+            offer: if fifo { None } else { rtkit::offer() },
         })
     }
 }
@@ -79,8 +86,10 @@ impl Facts {
 pub(crate) struct Decision {
     pub mode: Mode,
     pub cpu: Option<CpuId>,
-    /// None: as it is.
+    /// None: as it is. Round robin is what rtkit gives.
     pub policy: Option<Policy>,
+    /// What rtkit gives, where it is to be asked.
+    pub offer: Option<Offer>,
     /// Whether the CPU lies inside the shield.
     pub shielded: bool,
     pub findings: Vec<Finding>,
@@ -172,6 +181,9 @@ pub(crate) fn choose(facts: &Facts, wish: &Wish) -> Result<Decision> {
         spinning_policy(facts, inside, &mut findings)
     } else if facts.fifo {
         Policy::Fifo
+    } else if let Some(offer) = facts.offer {
+        findings.push(rtkit::finding(offer));
+        Policy::Rr
     } else {
         findings.push(no_right());
         Policy::Other
@@ -192,7 +204,8 @@ pub(crate) fn choose(facts: &Facts, wish: &Wish) -> Result<Decision> {
                 .remedy("Shield it with `quietcores apply --cpus N`."),
         );
     }
-    Ok(Decision { mode, cpu, policy: Some(policy), shielded: inside, findings })
+    let offer = facts.offer.filter(|_| policy == Policy::Rr);
+    Ok(Decision { mode, cpu, policy: Some(policy), offer, shielded: inside, findings })
 }
 
 /// FIFO, unless the kernel would stop or kill a FIFO thread that spins.
@@ -298,7 +311,12 @@ pub(crate) fn settle(wish: &Wish, decision: &Decision, placed: &mut Placed) {
         let title = format!("The thread is not bound to CPU {cpu}");
         refused(&title, &error, "It may run elsewhere.");
     }
-    let to = decision.policy.map(|policy| match policy {
+    if let (Some(Policy::Rr), Some(offer)) = (decision.policy, decision.offer)
+        && let Err(error) = rtkit::borrow(offer, wish.priority)
+    {
+        refused("rtkit refuses", &error, "An ordinary thread waits for others.");
+    }
+    let to = decision.policy.filter(|policy| *policy != Policy::Rr).map(|policy| match policy {
         Policy::Fifo => Scheduling { policy: Policy::Fifo, priority: wish.priority, nice: 0 },
         _ => Scheduling { policy: Policy::Other, priority: 0, nice: -20 },
     });
@@ -396,7 +414,7 @@ mod tests {
     }
 
     fn facts(online: &str) -> Facts {
-        Facts { online: set(online), rttime: None, rt_runtime: Some(-1), fifo: true }
+        Facts { online: set(online), rttime: None, rt_runtime: Some(-1), fifo: true, offer: None }
     }
 
     fn shield(cpus: &str, whole_process: bool) -> Option<Shield> {
@@ -458,6 +476,20 @@ mod tests {
         assert_eq!(ask(&|f| f.rttime = Some(200_000)), other);
         assert_eq!(ask(&|f| f.fifo = false), other);
         assert_eq!(ask(&|f| f.rt_runtime = Some(950_000)), other, "throttled");
+    }
+
+    #[test]
+    fn what_the_desktop_lends_is_for_a_thread_that_sleeps() {
+        let offer = Some(Offer { priority: 20, run: 200_000 });
+        let mut facts = Facts { fifo: false, offer, ..facts("0-3") };
+        let asleep = choose(&facts, &wish(None, None, None)).unwrap();
+        assert_eq!((asleep.policy, asleep.offer), (Some(Policy::Rr), offer));
+        assert!(asleep.findings.iter().any(|f| f.id == "play.rtkit"), "{:?}", asleep.findings);
+        let awake = choose(&facts, &wish(None, None, shield("2-3", false))).unwrap();
+        assert_eq!((awake.policy, awake.offer), (Some(Policy::Other), None), "it would be ended");
+        facts.fifo = true;
+        let root = choose(&facts, &wish(None, None, None)).unwrap();
+        assert_eq!((root.policy, root.offer), (Some(Policy::Fifo), None));
     }
 
     #[test]
