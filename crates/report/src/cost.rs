@@ -9,9 +9,11 @@ use quiet_types::{
 use std::{collections::BTreeMap, fmt::Write};
 
 /// Resamples of the pairs.
-const DRAWS: usize = 2000;
+const DRAWS: usize = 1000;
 /// Buckets of a factor e: each is 0.25 % wide.
 const FINE: f64 = 400.0;
+/// Less than 0.4 us is told as 0.4 us: no wake-up is so quick.
+const LEAST: u32 = 2396;
 
 /// Readings of one block by bucket, rising.
 type Counts = Vec<(u32, u32)>;
@@ -58,11 +60,14 @@ fn both(pairs: &[(Counts, Counts)], drawn: &[usize], q: f64) -> Option<(f64, f64
 }
 
 fn pooled<'a>(blocks: impl Iterator<Item = &'a Counts>, q: f64) -> Option<f64> {
-    // ln(2^64) * FINE buckets hold every reading.
-    let mut pool = vec![0u64; 18_000];
+    let mut pool: Vec<u64> = Vec::new();
     let mut total = 0u64;
     for (bucket, count) in blocks.flatten() {
-        pool[*bucket as usize] += u64::from(*count);
+        let at = bucket.saturating_sub(LEAST) as usize;
+        if pool.len() <= at {
+            pool.resize(at + 1, 0);
+        }
+        pool[at] += u64::from(*count);
         total += u64::from(*count);
     }
     let rank = (total as f64 * q).ceil() as u64;
@@ -71,7 +76,7 @@ fn pooled<'a>(blocks: impl Iterator<Item = &'a Counts>, q: f64) -> Option<f64> {
         seen += count;
         seen >= rank && total > 0
     })?;
-    Some((at as f64 / FINE).exp())
+    Some(((at as f64 + f64::from(LEAST)) / FINE).exp())
 }
 
 /// A line for each percentile, and what it stands on.
@@ -120,7 +125,7 @@ mod tests {
                 room = (room * (0.8 + 0.4 * random.unit())).clamp(0.5, 2.0);
                 let mut block = |by: f64| -> Vec<u64> {
                     let draw = |_| 10_000.0 * room * by / (1.0 - random.unit()).sqrt();
-                    (0..500).map(draw).map(|ns| ns as u64).collect()
+                    (0..300).map(draw).map(|ns| ns as u64).collect()
                 };
                 (block(1.0), block(factor))
             })
@@ -130,10 +135,10 @@ mod tests {
     #[test]
     fn a_known_cost_is_found_and_none_is_not() {
         let mut random = Random::new(7);
-        for (factor, most_outside) in [(1.0, 3), (1.2, 3)] {
+        for factor in [1.0, 1.2] {
             let mut outside = 0;
-            for _ in 0..12 {
-                let figures = cost_figures(&pairs(&mut random, 60, factor));
+            for _ in 0..8 {
+                let figures = cost_figures(&pairs(&mut random, 40, factor));
                 assert_eq!(figures.len(), 2);
                 for figure in &figures {
                     let ratio = figure.ratio;
@@ -142,8 +147,8 @@ mod tests {
                     assert!((ratio.value / factor - 1.0).abs() < 0.2, "{figure:?}");
                 }
             }
-            // 24 intervals of 95 %.
-            assert!(outside <= most_outside + 1, "{outside} of 24 miss x{factor}");
+            // 16 intervals of 95 %.
+            assert!(outside <= 3, "{outside} of 16 miss x{factor}");
         }
         assert!(cost_figures(&[]).is_empty());
         assert!(cost_figures(&[(vec![], vec![5])]).is_empty());
