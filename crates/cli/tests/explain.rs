@@ -211,8 +211,7 @@ fn told(
 /// the processor just before, after or within one: the guest cannot see it.)
 fn lengths_hold(told: &[(u64, u64, u64)]) {
     assert!(told.len() >= 2, "too few to compare: {told:?}");
-    let near =
-        |(length, of, _): &&(u64, u64, u64)| of.abs_diff(*length) <= length / 20 + EDGE;
+    let near = |(length, of, _): &&(u64, u64, u64)| of.abs_diff(*length) <= length / 20 + EDGE;
     let held = told.iter().filter(near).count();
     eprintln!("length, told, on top (ns): {told:?}; within 5 %: {held}");
     assert!(held >= 3 || held * 2 >= told.len(), "{told:?}");

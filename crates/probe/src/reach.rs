@@ -247,25 +247,28 @@ fn one(
         "hotplug" => spare(from).and_then(|cpu| Keeper::start(&Old::On(cpu))).map(Some),
         _ => Ok(None),
     };
-    let done = keeper.and_then(|_keeper| thread::scope(|scope| {
-        // A second thread of the process: what concerns all threads concerns another CPU too.
-        scope.spawn(|| {
-            let _ = sched::set_affinity(0, from);
-            thread::sleep(length);
-        });
-        let acting = thread::Builder::new().name(NAME.to_owned()).spawn_scoped(scope, || {
-            sched::set_affinity(0, from)?;
-            let mut times = 0u64;
-            while began.elapsed() < length && !stop.load(Relaxed) {
-                (ordinary.act)(dir)?;
-                times += 1;
-                // The machine is not to be brought down by it.
-                thread::sleep(Duration::from_millis(1));
-            }
-            Ok::<u64, io::Error>(times)
-        })?;
-        acting.join().unwrap_or_else(|_| Err(io::Error::other("it ended at once")))
-    }));
+    let done = keeper.and_then(|_keeper| {
+        thread::scope(|scope| {
+            // A second thread of the process: what concerns all threads concerns another CPU too.
+            scope.spawn(|| {
+                let _ = sched::set_affinity(0, from);
+                thread::sleep(length);
+            });
+            let acting =
+                thread::Builder::new().name(NAME.to_owned()).spawn_scoped(scope, || {
+                    sched::set_affinity(0, from)?;
+                    let mut times = 0u64;
+                    while began.elapsed() < length && !stop.load(Relaxed) {
+                        (ordinary.act)(dir)?;
+                        times += 1;
+                        // The machine is not to be brought down by it.
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    Ok::<u64, io::Error>(times)
+                })?;
+            acting.join().unwrap_or_else(|_| Err(io::Error::other("it ended at once")))
+        })
+    });
     let lasted = Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     match done {
         Ok(n) => times = n,

@@ -79,8 +79,9 @@ pub fn tracer(
         ));
     }
     // Killed, somebody must still put back what it changes.
-    let keeper = Keeper::start(&Old::Tracers(Timerlat::settings()?))
-        .map_err(|e| Error::new(format!("cannot make sure that the tracer's settings come back: {e}")))?;
+    let keeper = Keeper::start(&Old::Tracers(Timerlat::settings()?)).map_err(|e| {
+        Error::new(format!("cannot make sure that the tracer's settings come back: {e}"))
+    })?;
     let mut timerlat = Timerlat::start(&spec.cpus, interval, user)?;
     let stress = match request.stress.as_slice() {
         [] => None,

@@ -3,8 +3,8 @@
 use quiet_types::{
     Finding, Plan, Severity,
     plan::{
-        Action, Applied, Awaited, EvlThread, Need, Outcome, Resident, ResidentKind, Return, Reverted,
-        Standing, Status, Step,
+        Action, Applied, Awaited, EvlThread, Need, Outcome, Resident, ResidentKind, Return,
+        Reverted, Standing, Status, Step,
     },
     printable,
     shield::{Mechanism, Shield},

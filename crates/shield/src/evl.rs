@@ -31,8 +31,7 @@ fn thread(kernel: &dyn Kernel, name: &str) -> Option<EvlThread> {
     let state = u32::from_str_radix(read("state")?.trim().trim_start_matches("0x"), 16).ok()?;
     // Where the core is built without its account, all of the line is zero.
     let stats = read("stats").unwrap_or_default();
-    let counted: Vec<u64> =
-        stats.split_whitespace().map_while(|word| word.parse().ok()).collect();
+    let counted: Vec<u64> = stats.split_whitespace().map_while(|word| word.parse().ok()).collect();
     let switches = counted.first().copied().filter(|_| counted.iter().any(|count| *count > 0));
     Some(EvlThread {
         name: printable(name, 64),

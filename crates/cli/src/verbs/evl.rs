@@ -71,7 +71,9 @@ fn cpu(common: &Common) -> anyhow::Result<CpuId> {
         .parse()
         .with_context(|| format!("cannot understand {CPUS}"))?;
     if !able.contains(cpu) {
-        anyhow::bail!("the EVL core runs no threads on CPU {cpu}, but on {able}: choose one of those");
+        anyhow::bail!(
+            "the EVL core runs no threads on CPU {cpu}, but on {able}: choose one of those"
+        );
     }
     Ok(cpu)
 }
@@ -84,7 +86,9 @@ fn fits(interval: Nanos, common: &Common) -> anyhow::Result<()> {
         );
     }
     if !interval.0.is_multiple_of(1000) || !(1_000..=1_000_000_000).contains(&interval.0) {
-        anyhow::bail!("latmus takes an --interval of whole microseconds, 1us to 1s, not {interval}");
+        anyhow::bail!(
+            "latmus takes an --interval of whole microseconds, 1us to 1s, not {interval}"
+        );
     }
     if !common.length.0.is_multiple_of(1_000_000_000) || common.length.0 == 0 {
         anyhow::bail!("latmus measures whole seconds: --for {} is none", common.length);

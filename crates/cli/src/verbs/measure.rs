@@ -158,7 +158,9 @@ enum IdleStates {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (probe, tracer, common) = match args.probe {
-        Which::Wakeup { interval, core: Core::Evl, common } => return super::evl::run(interval, &common),
+        Which::Wakeup { interval, core: Core::Evl, common } => {
+            return super::evl::run(interval, &common);
+        }
         Which::Wakeup { interval, common, .. } => (Probe::Wakeup { interval }, None, common),
         Which::Gap { common } => (Probe::Gap, None, common),
         Which::Tracer { interval, user, common } => {

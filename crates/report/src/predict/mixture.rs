@@ -117,7 +117,8 @@ pub(super) fn text(it: &Prediction, width: usize) -> String {
         .by_cause
         .iter()
         .map(|level| {
-            let high = level.high.map_or("no end".to_owned(), |high| Nanos(high as u64).to_string());
+            let high =
+                level.high.map_or("no end".to_owned(), |high| Nanos(high as u64).to_string());
             let (value, low) = (Nanos(level.value as u64), Nanos(level.low as u64));
             format!("{} {value} [{low}, {high}]", level.name)
         })

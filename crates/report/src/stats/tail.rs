@@ -397,7 +397,7 @@ impl Mixture {
     /// Covariance: Smith, Maximum likelihood estimation in a class of nonregular cases, 1985.
     pub fn level(&self, seconds: f64) -> Option<Level> {
         let value = self.once_in(seconds)?;
-        let mut random = Random::new(0x6d69_7874_7572_65);
+        let mut random = Random::new(0x006d_6978_7475_7265);
         let draws = 1000;
         let mut levels: Vec<f64> = (0..draws)
             .map(|_| {

@@ -87,8 +87,9 @@ fn levels_of_a_mixture_are_within_their_intervals_as_often_as_they_say() {
         };
         for _ in 0..30 {
             let of = |count: usize, from: f64, shape: f64, scale: f64, random: &mut Random| {
-                let all =
-                    Histogram::of((0..count).map(|_| Nanos((from + draw(random, shape, scale)) as u64)));
+                let all = Histogram::of(
+                    (0..count).map(|_| Nanos((from + draw(random, shape, scale)) as u64)),
+                );
                 match tail_from(&all, 0.0) {
                     Tail::Fitted(fit) => Some(Cause {
                         name: String::new(),
