@@ -95,7 +95,7 @@ pub fn cost(
     let stress = stress.map(Stress::stop).transpose();
     let (part, ids) = measured?;
     stress?;
-    let (spans, events, lost) =
+    let Switched { spans, events, lost } =
         switched.map_err(|_| Error::new("the thread that watches ended without a result"))??;
     let mut blocks: Vec<Block> =
         spans.iter().map(|(_, on)| Block { on: *on, readings: Vec::new() }).collect();
@@ -111,13 +111,20 @@ pub fn cost(
     Ok(Blocks { blocks, events, lost, lasted: part.lasted })
 }
 
+/// What was on and off when.
+struct Switched {
+    spans: Vec<(Span, bool)>,
+    events: u64,
+    lost: u64,
+}
+
 /// Until `done`: the blocks, without their borders, and how many events there were and how many were lost.
 fn alternate(
     mut tracer: Tracer,
     block: Duration,
     lot: &mut (dyn FnMut() -> bool + Send),
     done: &AtomicBool,
-) -> Result<(Vec<(Span, bool)>, u64, u64)> {
+) -> Result<Switched> {
     let mut spans = Vec::new();
     let (mut on, mut first) = (true, true);
     let mut turn = 0u32;
@@ -145,5 +152,6 @@ fn alternate(
     // The last one was cut, and its partner is missing or cut.
     spans.truncate(spans.len().saturating_sub(1) / 2 * 2);
     let trace = tracer.stop()?;
-    Ok((spans, trace.events.len() as u64 + trace.dropped, trace.lost))
+    let events = trace.events.len() as u64 + trace.dropped;
+    Ok(Switched { spans, events, lost: trace.lost })
 }
