@@ -11,7 +11,8 @@ fn fixture(name: &str) -> String {
 }
 
 /// Files that are written again byte for byte.
-const EQUAL: [(&str, Format); 15] = [
+const EQUAL: [(&str, Format); 16] = [
+    ("latmus-x86-beyond.txt", Format::Latmus),
     ("latmus-vim3l-idle.txt", Format::Latmus),
     ("latmus-vim3l-hectic-200us.txt", Format::Latmus),
     ("latmus-vim3l-hectic-10us-cache.txt", Format::Latmus),
