@@ -8,9 +8,11 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod cost;
 mod error;
 mod host;
 mod judge;
+pub mod keeper;
 mod reach;
 mod request;
 mod run;
@@ -20,6 +22,7 @@ mod tracer;
 mod watch;
 pub mod worker;
 
+pub use cost::{Block, Blocks, cost};
 pub use error::{Error, Result};
 pub use host::{host, stamp};
 pub use quiet_linux::state::read as state;

@@ -1,12 +1,18 @@
 //! Does ordinary acts on some CPUs and watches whether others notice.
 
-use crate::{Error, Result, Watch, host::host, host::stamp, request};
+use crate::{
+    Error, Result, Watch,
+    host::host,
+    host::stamp,
+    keeper::{Keeper, Old, switch},
+    request,
+};
 use quiet_linux::{
     Root,
     sys::{process, sched},
 };
 use quiet_types::{
-    CpuSet, Nanos,
+    CpuId, CpuSet, Nanos,
     reach::{Act, Hit, Reach, SCHEMA},
     trace::{Place, Trace, What},
 };
@@ -30,6 +36,14 @@ struct Ordinary {
     name: &'static str,
     about: &'static str,
     act: fn(&Path) -> io::Result<()>,
+}
+
+/// The CPU that is switched off for a moment: the last of those that are not watched.
+fn spare(from: &CpuSet) -> io::Result<CpuId> {
+    let able = from.iter().filter(|cpu| Path::new(&switch(*cpu)).exists());
+    able.last()
+        .filter(|_| from.len() > 1)
+        .ok_or_else(|| io::Error::other("no other CPU can be spared for a moment"))
 }
 
 /// Acts that change the machine for a moment, so that they are done on request alone.
@@ -69,15 +83,10 @@ impl Special {
                 name: "hotplug",
                 about: "switch another CPU off and on again (root)",
                 act: |_| {
-                    // The acting thread's own last one: it is not watched, and others are left.
                     let allowed = sched::affinity(0)?;
-                    let file = |cpu| format!("/sys/devices/system/cpu/cpu{cpu}/online");
-                    let spare = allowed.iter().filter(|cpu| Path::new(&file(*cpu)).exists());
-                    let Some(cpu) = spare.last().filter(|_| allowed.len() > 1) else {
-                        return Err(io::Error::other("no other CPU can be spared for a moment"));
-                    };
-                    fs::write(file(cpu), "0")?;
-                    let back = fs::write(file(cpu), "1");
+                    let file = switch(spare(&allowed)?);
+                    fs::write(&file, "0")?;
+                    let back = fs::write(&file, "1");
                     // It left this thread's mask with the CPU.
                     let _ = sched::set_affinity(0, &allowed);
                     back
@@ -233,24 +242,32 @@ fn one(
     let watch = Watch::start(cpus, online)?;
     let began = Instant::now();
     let (mut times, mut refused) = (0, String::new());
-    let done = thread::scope(|scope| {
-        // A second thread of the process: what concerns all threads concerns another CPU too.
-        scope.spawn(|| {
-            let _ = sched::set_affinity(0, from);
-            thread::sleep(length);
-        });
-        let acting = thread::Builder::new().name(NAME.to_owned()).spawn_scoped(scope, || {
-            sched::set_affinity(0, from)?;
-            let mut times = 0u64;
-            while began.elapsed() < length && !stop.load(Relaxed) {
-                (ordinary.act)(dir)?;
-                times += 1;
-                // The machine is not to be brought down by it.
-                thread::sleep(Duration::from_millis(1));
-            }
-            Ok::<u64, io::Error>(times)
-        })?;
-        acting.join().unwrap_or_else(|_| Err(io::Error::other("it ended at once")))
+    // Killed in between, somebody must still switch the CPU on again.
+    let keeper = match ordinary.name {
+        "hotplug" => spare(from).and_then(|cpu| Keeper::start(&Old::On(cpu))).map(Some),
+        _ => Ok(None),
+    };
+    let done = keeper.and_then(|_keeper| {
+        thread::scope(|scope| {
+            // A second thread of the process: what concerns all threads concerns another CPU too.
+            scope.spawn(|| {
+                let _ = sched::set_affinity(0, from);
+                thread::sleep(length);
+            });
+            let acting =
+                thread::Builder::new().name(NAME.to_owned()).spawn_scoped(scope, || {
+                    sched::set_affinity(0, from)?;
+                    let mut times = 0u64;
+                    while began.elapsed() < length && !stop.load(Relaxed) {
+                        (ordinary.act)(dir)?;
+                        times += 1;
+                        // The machine is not to be brought down by it.
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    Ok::<u64, io::Error>(times)
+                })?;
+            acting.join().unwrap_or_else(|_| Err(io::Error::other("it ended at once")))
+        })
     });
     let lasted = Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     match done {

@@ -129,7 +129,7 @@ pub fn watched(
 }
 
 /// The measuring threads' late readings on `CLOCK_MONOTONIC`.
-fn victims(part: &Part, ids: &[u32]) -> Vec<Victim> {
+pub(crate) fn victims(part: &Part, ids: &[u32]) -> Vec<Victim> {
     let threads = part.threads.iter().zip(&part.late).zip(ids);
     threads
         .map(|((thread, late), task)| Victim {
@@ -154,7 +154,7 @@ struct Worker {
     errors: thread::JoinHandle<Vec<u8>>,
 }
 
-fn measure(
+pub(crate) fn measure(
     request: &Request,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
@@ -254,10 +254,10 @@ fn drain(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>
 }
 
 /// Keeps the calling thread off some CPUs until it is dropped, where it may run on others.
-struct Elsewhere(Option<CpuSet>);
+pub(crate) struct Elsewhere(Option<CpuSet>);
 
 impl Elsewhere {
-    fn than(cpus: &CpuSet) -> Elsewhere {
+    pub(crate) fn than(cpus: &CpuSet) -> Elsewhere {
         let Ok(allowed) = sched::affinity(0) else { return Elsewhere(None) };
         let rest = allowed.difference(cpus);
         let moved = !rest.is_empty() && rest != allowed && sched::set_affinity(0, &rest).is_ok();

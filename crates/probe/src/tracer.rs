@@ -1,6 +1,12 @@
 //! A second opinion: the kernel's own tracer measures, and its stamps become a run.
 
-use crate::{Error, Progress, Request, Result, Stress, host::host, host::stamp, state};
+use crate::{
+    Error, Progress, Request, Result, Stress,
+    host::host,
+    host::stamp,
+    keeper::{Keeper, Old},
+    state,
+};
 use quiet_linux::{
     Root,
     sys::sched,
@@ -72,6 +78,10 @@ pub fn tracer(
              leave out --user",
         ));
     }
+    // Killed, somebody must still put back what it changes.
+    let keeper = Keeper::start(&Old::Tracers(Timerlat::settings()?)).map_err(|e| {
+        Error::new(format!("cannot make sure that the tracer's settings come back: {e}"))
+    })?;
     let mut timerlat = Timerlat::start(&spec.cpus, interval, user)?;
     let stress = match request.stress.as_slice() {
         [] => None,
@@ -96,6 +106,7 @@ pub fn tracer(
     timerlat.end();
     timerlat.drain(&mut |stamp| keep(&mut all, stamp, &mut now, &mut monotonic))?;
     drop(timerlat);
+    drop(keeper);
     let after = state(&root, &spec.cpus);
     let stress = stress.map(Stress::stop).transpose()?;
     let host = host(&root)?;

@@ -11,6 +11,7 @@ pub mod causes;
 mod changes;
 pub mod check;
 mod compare;
+mod cost;
 pub mod example;
 pub mod foreign;
 mod html;
@@ -31,6 +32,7 @@ pub use campaign::{campaign_markdown, campaign_progress, campaign_text, campaign
 pub use causes::explain;
 pub use changes::changes;
 pub use compare::{compare_runs, compared_junit, compared_tap, compared_text};
+pub use cost::{cost_figures, cost_text};
 pub use html::{PAGE_MARK, campaign_page, history_page, proof_page, runs_page};
 pub use judge::{Judgement, judge_proof, judge_run};
 pub use markdown::{proof_markdown, runs_markdown};

@@ -3,8 +3,8 @@
 use quiet_types::{
     Finding, Plan, Severity,
     plan::{
-        Action, Applied, Awaited, Need, Outcome, Resident, ResidentKind, Return, Reverted,
-        Standing, Status, Step,
+        Action, Applied, Awaited, EvlThread, Need, Outcome, Resident, ResidentKind, Return,
+        Reverted, Standing, Status, Step,
     },
     printable,
     shield::{Mechanism, Shield},
@@ -177,6 +177,7 @@ pub fn status_text(status: &Status) -> String {
     match (status.state, &status.shield) {
         (Standing::None, _) => {
             line(&mut out, "No shield is up, and nothing is left of an earlier one.");
+            evl(&mut out, &status.evl);
             return out;
         }
         (Standing::Rebooted, _) => {
@@ -185,6 +186,7 @@ pub fn status_text(status: &Status) -> String {
                 "A shield of an earlier boot: it went with the reboot. `quietcores revert` closes \
                  its journal.",
             );
+            evl(&mut out, &status.evl);
             return out;
         }
         (Standing::Leftover, _) => line(
@@ -237,7 +239,35 @@ pub fn status_text(status: &Status) -> String {
         more(&mut out, status.refused.len());
     }
     residents(&mut out, &status.residents);
+    evl(&mut out, &status.evl);
     out
+}
+
+fn evl(out: &mut String, threads: &[EvlThread]) {
+    if threads.is_empty() {
+        return;
+    }
+    line(out, "Threads of the EVL core:");
+    for one in threads.iter().take(TOLD) {
+        let stage = if one.in_band { "in-band (Linux runs it)" } else { "out-of-band" };
+        let switches = match one.switches {
+            Some(1) => ", once over to Linux".to_owned(),
+            Some(times) => format!(", {times} times over to Linux"),
+            None => String::new(),
+        };
+        line(
+            out,
+            &format!(
+                "  CPU {}: thread {} ({}), {} {}: {stage}{switches}",
+                one.cpu,
+                one.tid,
+                clean(&one.name),
+                clean(&one.class),
+                one.priority
+            ),
+        );
+    }
+    more(out, threads.len());
 }
 
 fn head(up: &Shield, chain: Option<&str>) -> String {

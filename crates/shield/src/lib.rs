@@ -10,6 +10,7 @@ mod apply;
 mod change;
 mod confirm;
 mod error;
+mod evl;
 mod fault;
 mod hold;
 mod irqbalance;

@@ -3,7 +3,7 @@
 use crate::{
     Kernel, Result, boot_id,
     change::{Change, irq_file, same},
-    confirm, hold, irqbalance,
+    confirm, evl, hold, irqbalance,
     journal::{self, Past},
     lives,
     residents::{residents, serves_another},
@@ -44,6 +44,7 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
         refused: Vec::new(),
         confirm: None,
         boot: Vec::new(),
+        evl: evl::threads(kernel),
     };
     let Some(state) = State::open(state)? else { return Ok(status) };
     let Some(past) = journal::read(&state)? else { return Ok(status) };

@@ -206,6 +206,14 @@ impl Store {
             let inside = path.join("proof.json");
             return load(if inside.is_file() { &inside } else { path });
         }
+        // A whole id needs no look at all the others.
+        if is_id(name) {
+            let run = self.dir.join("runs").join(format!("{name}.json"));
+            let proof = self.dir.join("proofs").join(name).join("proof.json");
+            if let Some(path) = [run, proof].iter().find(|path| path.is_file()) {
+                return load(path);
+            }
+        }
         let entries = self.list()?;
         if name == "last" {
             let last = entries.last().ok_or_else(|| {
@@ -213,9 +221,6 @@ impl Store {
                 Error::text("find", "the last run", format!("nothing is kept in {there} yet"))
             })?;
             return load(&last.path);
-        }
-        if let Some(entry) = entries.iter().find(|entry| entry.id == name) {
-            return load(&entry.path);
         }
         let meant: Vec<&Entry> =
             entries.iter().filter(|e| !name.is_empty() && e.id.starts_with(name)).collect();

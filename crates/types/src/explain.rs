@@ -1,11 +1,56 @@
 //! Who took time from a CPU: causes of late readings, with their lengths.
 
-use crate::{CpuId, Finding, Histogram, Nanos, run::Host};
+use crate::{CpuId, Finding, Histogram, Nanos, proof::Ratio, run::Host};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The schema of [`Explained`] in JSON.
 pub const SCHEMA: &str = "quietcores.explain/1";
+
+/// The schema of [`Cost`] in JSON.
+pub const COST_SCHEMA: &str = "quietcores.explain-cost/1";
+
+/// What watching a CPU costs its wake-ups: blocks of one run, watched and not, side by side.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Cost {
+    /// [`COST_SCHEMA`].
+    pub schema: String,
+    /// Start, UTC, RFC 3339 with milliseconds.
+    pub started: String,
+    /// Where.
+    pub host: Host,
+    /// The CPU.
+    pub cpu: CpuId,
+    /// Time between two expiries.
+    pub interval: Nanos,
+    /// How long was measured.
+    pub lasted: Nanos,
+    /// Of each block.
+    pub block: Nanos,
+    /// Pairs of neighbouring blocks.
+    pub pairs: u64,
+    /// Events that were recorded.
+    pub events: u64,
+    /// Events that were lost.
+    pub lost: u64,
+    /// The stress that ran meanwhile.
+    pub stress: Vec<String>,
+    /// Each judged percentile.
+    pub figures: Vec<CostFigure>,
+}
+
+/// One percentile, not watched and watched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CostFigure {
+    /// `p50`, `p99`.
+    pub name: String,
+    /// Over all blocks that were not watched.
+    pub without: Nanos,
+    /// Over all that were.
+    pub with: Nanos,
+    /// Watched by not watched, with the 95 % bootstrap interval over pairs.
+    pub ratio: Ratio,
+}
 
 /// What took time from some CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

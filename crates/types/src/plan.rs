@@ -431,6 +431,31 @@ pub struct Status {
     /// Where this boot is not what `persist` asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub boot: Vec<Finding>,
+    /// Threads of an EVL core (Xenomai 4), shielded or not; none where the kernel has no such core.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evl: Vec<EvlThread>,
+}
+
+/// A thread that is attached to an EVL core.
+///
+/// # Source
+/// The core's files below `/sys/devices/virtual/thread`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EvlThread {
+    /// Its name in the core.
+    pub name: String,
+    /// Its TID for Linux.
+    pub tid: u32,
+    /// Where the core runs it.
+    pub cpu: CpuId,
+    /// The core's scheduling class: `fifo`, `weak`, `quota` ...
+    pub class: String,
+    /// Its priority there, as it is now.
+    pub priority: i32,
+    /// Who runs it now: Linux (in-band) or the core (out-of-band).
+    pub in_band: bool,
+    /// How often it went over to Linux; `None` where the core counts nothing.
+    pub switches: Option<u64>,
 }
 
 /// A shield that is put back by itself unless it is confirmed.

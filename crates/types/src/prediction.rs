@@ -31,10 +31,10 @@ pub struct Prediction {
     /// have no causes (`--explain`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<CauseTail>,
-    /// What all causes together exceed once in a time, ns: their tails summed. Estimates, without
-    /// intervals.
+    /// What all causes together exceed once in a time, ns: their tails summed, with
+    /// intervals by simulation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub by_cause: Vec<Estimated>,
+    pub by_cause: Vec<Bounded>,
     /// Why the causes are not summed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub no_mixture: String,
@@ -95,15 +95,6 @@ pub struct CauseTail {
     /// Why none fits.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub no_fit: String,
-}
-
-/// A level without an interval.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Estimated {
-    /// `once an hour`.
-    pub name: String,
-    /// The level, ns.
-    pub value: f64,
 }
 
 /// A claim: no more than one reading above `limit` in `every`.

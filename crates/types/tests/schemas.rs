@@ -77,6 +77,7 @@ fn the_committed_check_schema_is_that_of_the_type() {
 #[test]
 fn the_committed_explain_schema_is_that_of_the_type() {
     check::<quiet_types::explain::Explained>("explain");
+    check::<quiet_types::explain::Cost>("explain-cost");
 }
 
 #[test]

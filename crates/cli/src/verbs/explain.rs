@@ -3,13 +3,14 @@
 use super::measure::{self, Scheduled};
 use crate::face;
 use clap::ValueEnum;
+use indicatif::ProgressBar;
 use quiet_probe::{Request, Seen, Strictness};
 use quiet_types::{
     CpuSet, Finding, Nanos, Run, Severity,
-    explain::Explained,
+    explain::{COST_SCHEMA, Cost, Explained},
     run::{Idle, Probe, Spec},
 };
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode, sync::atomic::AtomicBool, time::Duration};
 
 /// Who took time from a CPU: causes of late moments, with their lengths
 ///
@@ -22,7 +23,8 @@ use std::{path::PathBuf, process::ExitCode};
 Examples:
   quietcores explain --cpu 1 --for 10s
   quietcores explain --cpu 1 --policy fifo --stress kernel --threshold 20us
-  quietcores explain --cpus 2-3 --probe wakeup --policy fifo --for 1min --json")]
+  quietcores explain --cpus 2-3 --probe wakeup --policy fifo --for 1min --json
+  quietcores explain --cpu 1 --cost --policy fifo --interval 200us --for 15min      what watching itself costs")]
 pub struct Args {
     /// CPUs to explain, one measuring thread each
     #[arg(long, alias = "cpu", value_name = "LIST")]
@@ -55,6 +57,12 @@ pub struct Args {
     /// Use counters alone, as where tracing is not allowed
     #[arg(long)]
     counters: bool,
+    /// Explain nothing: measure wake-ups, switch the trace on and off in turn meanwhile, and tell what it costs them
+    #[arg(long, conflicts_with_all = ["counters", "threshold", "probe"])]
+    cost: bool,
+    /// Length of a block, watched or not, of --cost
+    #[arg(long, value_name = "LENGTH", default_value = "500ms", requires = "cost")]
+    block: Nanos,
     /// Where the journal of a shield is looked for: threads on shielded CPUs run inside the shield
     #[arg(long, value_name = "DIR", default_value = quiet_shield::DEFAULT_STATE)]
     state: PathBuf,
@@ -70,7 +78,8 @@ enum Kind {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (probe, threshold) = match args.probe {
+    let kind = if args.cost { Kind::Wakeup } else { args.probe };
+    let (probe, threshold) = match kind {
         Kind::Gap => (Probe::Gap, Nanos::from_micros(5)),
         Kind::Wakeup => (Probe::Wakeup { interval: args.interval }, Nanos::from_micros(20)),
     };
@@ -93,6 +102,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     request.explain = !args.counters;
     let stop = face::interrupt()?;
     let bar = measure::bar(&request);
+    if args.cost {
+        return cost(&request, args.block, args.json, &stop, &bar);
+    }
     let done = quiet_probe::watched(&request, &stop, &mut |now| measure::show(&bar, now));
     bar.finish_and_clear();
     let (run, seen) = done?;
@@ -119,4 +131,62 @@ pub fn explained(run: &Run, seen: &Seen) -> Explained {
         );
     }
     explained
+}
+
+/// What watching costs, by blocks of one run.
+fn cost(
+    request: &Request,
+    block: Nanos,
+    json: bool,
+    stop: &AtomicBool,
+    bar: &ProgressBar,
+) -> anyhow::Result<ExitCode> {
+    let Some(cpu) = request.spec.cpus.iter().next().filter(|_| request.spec.cpus.len() == 1) else {
+        anyhow::bail!("--cost measures one CPU: give --cpu one");
+    };
+    if !(Nanos::from_millis(100)..=Nanos::from_secs(60)).contains(&block) {
+        anyhow::bail!("a block lasts from 100ms to 1min, not {block}");
+    }
+    let Probe::Wakeup { interval } = request.spec.probe else {
+        anyhow::bail!("--cost measures wake-ups");
+    };
+    let root = quiet_linux::Root::system()?;
+    let (started, _) = quiet_probe::stamp(&root, "cost");
+    // Any order will do that does not go with what the machine does: the same one each time.
+    let mut random = quiet_report::stats::Random::new(0x636f_7374);
+    let mut lot = move || random.bits() & 1 == 1;
+    let length = Duration::from_nanos(block.0);
+    let done =
+        quiet_probe::cost(request, length, &mut lot, stop, &mut |now| measure::show(bar, now));
+    bar.finish_and_clear();
+    let blocks = done?;
+    let pairs: Vec<(Vec<u64>, Vec<u64>)> = blocks
+        .blocks
+        .chunks_exact(2)
+        .map(|pair| {
+            let (with, without) =
+                if pair[0].on { (&pair[0], &pair[1]) } else { (&pair[1], &pair[0]) };
+            (without.readings.clone(), with.readings.clone())
+        })
+        .collect();
+    let cost = Cost {
+        schema: COST_SCHEMA.to_owned(),
+        started,
+        host: quiet_probe::host(&root)?,
+        cpu,
+        interval,
+        lasted: blocks.lasted,
+        block,
+        pairs: pairs.len() as u64,
+        events: blocks.events,
+        lost: blocks.lost,
+        stress: request.stress.clone(),
+        figures: quiet_report::cost_figures(&pairs),
+    };
+    if json {
+        face::print_json(&cost)?;
+    } else {
+        face::print(&quiet_report::cost_text(&cost))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -6,7 +6,6 @@ use clap::{Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quiet_linux::System;
 use quiet_probe::{Progress, Request, Strictness};
-use quiet_report::foreign;
 use quiet_types::{
     CpuSet, Nanos, Run,
     machine::Policy,
@@ -69,25 +68,25 @@ enum Which {
 }
 
 #[derive(clap::Args)]
-struct Common {
+pub struct Common {
     /// CPUs to measure on, one thread each; all expire at the same moments
     #[arg(long, value_name = "LIST")]
-    cpus: Option<CpuSet>,
+    pub cpus: Option<CpuSet>,
     /// Scheduling policy of the measuring threads
     #[arg(long, value_enum, default_value_t = Scheduled::Fifo)]
-    policy: Scheduled,
+    pub policy: Scheduled,
     /// Priority under fifo and rr, 1 to 99 [default: 90]
     #[arg(long, value_name = "N")]
-    priority: Option<u8>,
+    pub priority: Option<u8>,
     /// How long to measure
     #[arg(long = "for", value_name = "LENGTH", default_value = "10s")]
-    length: Nanos,
+    pub length: Nanos,
     /// Count readings above this one by one [default: 100us, for gap 5us]
     #[arg(long, value_name = "TIME")]
-    threshold: Option<Nanos>,
+    pub threshold: Option<Nanos>,
     /// Suites (kernel, classic, reach, switch, cache, network) or stressors to run meanwhile; see `quietcores stress --list`
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    stress: Vec<String>,
+    pub stress: Vec<String>,
     /// CPUs that the stress may use [default: all]
     #[arg(long, value_name = "LIST", requires = "stress")]
     stress_cpus: Option<CpuSet>,
@@ -102,25 +101,25 @@ struct Common {
     buckets: u32,
     /// Watch the CPUs and tell the causes of readings above the threshold; see `quietcores explain`
     #[arg(long)]
-    explain: bool,
+    pub explain: bool,
     /// End with an error when the kernel refuses a setting, in place of measuring what was got
     #[arg(long)]
-    strict: bool,
+    pub strict: bool,
     /// Free words, kept with the run
     #[arg(long, value_name = "TEXT", default_value = "")]
-    label: String,
+    pub label: String,
     /// Where the journal of a shield is looked for: threads on shielded CPUs run inside the shield
     #[arg(long, value_name = "DIR", default_value = quiet_shield::DEFAULT_STATE)]
     state: PathBuf,
     /// Where runs are kept [default: ~/.local/share/quietcores]
     #[arg(long, value_name = "DIR")]
-    store: Option<PathBuf>,
+    pub store: Option<PathBuf>,
     /// Print the run as JSON on standard output
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     /// Write the run as JSON to a file too
     #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    pub output: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -151,57 +150,6 @@ enum Core {
     Evl,
 }
 
-/// Runs EVL's own latmus on one CPU and keeps what it prints as a run.
-fn evl(interval: Nanos, common: &Common) -> anyhow::Result<ExitCode> {
-    if !Path::new("/dev/evl/control").exists() {
-        anyhow::bail!(
-            "cannot measure on the EVL core: this kernel has none (no /dev/evl/control); boot one with EVL \
-             (Xenomai 4, CONFIG_EVL), or leave out --core"
-        );
-    }
-    let cpus = common.cpus.clone().map_or_else(last_online, Ok)?;
-    let cpu = match cpus.iter().collect::<Vec<_>>()[..] {
-        [cpu] => cpu,
-        _ => anyhow::bail!("latmus measures one CPU: give --cpus one"),
-    };
-    if !common.stress.is_empty() || common.explain {
-        anyhow::bail!(
-            "--core evl takes no --stress and no --explain; run `quietcores stress` beside it"
-        );
-    }
-    let dir = std::env::temp_dir().join(format!("quietcores-latmus-{}", std::process::id()));
-    std::fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let plot = dir.join("histogram");
-    let micros = (interval.0 / 1000).max(1).to_string();
-    let seconds = common.length.0.div_ceil(1_000_000_000).max(1).to_string();
-    let status = std::process::Command::new("latmus")
-        .args(["-q", "-u", "-c", &cpu.to_string(), "-p", &micros, "-T", &seconds, "-g"])
-        .arg(&plot)
-        .stdout(std::process::Stdio::null())
-        .status();
-    let text = std::fs::read_to_string(&plot);
-    let _ = std::fs::remove_dir_all(&dir);
-    let status = status.context("cannot start latmus, which comes with libevl")?;
-    if !status.success() {
-        anyhow::bail!("latmus ended with {status}, and nothing is kept");
-    }
-    let text = text.context("latmus wrote no histogram")?;
-    let mut run = foreign::read(&text, foreign::Format::Latmus)
-        .map_err(|error| anyhow::anyhow!("cannot understand what latmus wrote: {error}"))?;
-    run.label.clone_from(&common.label);
-    if let Some(path) = &common.output {
-        write(&run, path)?;
-    }
-    let kept = keep::store(common.store.as_deref())?.save_run(&run)?;
-    if common.json {
-        face::print_json(&run)?;
-    } else {
-        face::print(&quiet_report::run_text(&run, face::width()))?;
-    }
-    face::say(&format!("kept as {}", kept.display()));
-    Ok(ExitCode::SUCCESS)
-}
-
 #[derive(Clone, Copy, ValueEnum)]
 enum IdleStates {
     Shallow,
@@ -210,7 +158,9 @@ enum IdleStates {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (probe, tracer, common) = match args.probe {
-        Which::Wakeup { interval, core: Core::Evl, common } => return evl(interval, &common),
+        Which::Wakeup { interval, core: Core::Evl, common } => {
+            return super::evl::run(interval, &common);
+        }
         Which::Wakeup { interval, common, .. } => (Probe::Wakeup { interval }, None, common),
         Which::Gap { common } => (Probe::Gap, None, common),
         Which::Tracer { interval, user, common } => {
@@ -310,7 +260,7 @@ pub fn door(cpus: &CpuSet, state: &Path) -> anyhow::Result<Option<Entry>> {
 }
 
 /// CPU 0 does most of the kernel's own work: the last one is the likelier choice.
-fn last_online() -> anyhow::Result<CpuSet> {
+pub fn last_online() -> anyhow::Result<CpuSet> {
     Ok(online()?.iter().last().into_iter().collect())
 }
 
@@ -321,7 +271,7 @@ pub fn online() -> anyhow::Result<CpuSet> {
     text.parse().with_context(|| format!("cannot understand {path}"))
 }
 
-fn write(run: &Run, path: &PathBuf) -> anyhow::Result<()> {
+pub fn write(run: &Run, path: &Path) -> anyhow::Result<()> {
     let mut text = serde_json::to_string_pretty(run).context("cannot write the run as JSON")?;
     text.push('\n');
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))

@@ -26,7 +26,7 @@ pub struct Args {
     #[arg(long, value_name = "LENGTH", default_value = "500ms")]
     each: Nanos,
     /// Acts that change the machine for a moment and are done on request alone: load a module and unload
-    /// it, start a profiler, switch another CPU off and on (a kill meanwhile leaves that CPU off)
+    /// it, start a profiler, switch another CPU off and on (after a kill meanwhile it is switched on)
     #[arg(long, value_enum, value_name = "ACT,...", value_delimiter = ',')]
     also: Vec<Also>,
     /// Print the result as JSON on standard output

@@ -72,6 +72,8 @@ pub struct Tracer {
     trace: Trace,
     /// System management interrupts until the start.
     smis: Vec<(CpuId, u64)>,
+    /// The files that switch its events.
+    switches: Vec<PathBuf>,
 }
 
 /// Where tracefs is.
@@ -107,6 +109,7 @@ impl Tracer {
             page: vec![0; layout.size],
             trace: Trace { cpus: cpus.clone(), ..Trace::default() },
             smis: cpus.iter().filter_map(|cpu| Some((cpu, smis(cpu)?))).collect(),
+            switches: Vec::new(),
         };
         tracer.watch(cpus, online)?;
         Ok(tracer)
@@ -172,7 +175,22 @@ impl Tracer {
     fn enable(&mut self, instance: &Instance, group: &str, name: &str) -> bool {
         let dir = instance.0.join(format!("events/{group}/{name}"));
         let Ok(format) = fs::read_to_string(dir.join("format")) else { return false };
-        self.decoder.learn(group, name, &format) && write(&dir.join("enable"), "1").is_ok()
+        let file = dir.join("enable");
+        let on = self.decoder.learn(group, name, &format) && write(&file, "1").is_ok();
+        if on {
+            self.switches.push(file);
+        }
+        on
+    }
+
+    /// Switches all its events off or on again: off, the kernel is as it was before the start, but for
+    /// the buffers. To compare the two.
+    ///
+    /// # Errors
+    /// When the kernel refuses one.
+    pub fn switch(&mut self, on: bool) -> Result<()> {
+        let value = if on { "1" } else { "0" };
+        self.switches.iter().try_for_each(|file| write(file, value))
     }
 
     /// Takes what is there. Call it often enough that the buffers do not run over: twenty times a

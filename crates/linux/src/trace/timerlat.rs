@@ -14,11 +14,25 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read},
     os::unix::fs::OpenOptionsExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 /// Text that is kept while its line is not whole.
 const LONGEST: usize = 1 << 16;
+
+/// Files of tracefs below `osnoise` that are changed, first changed first.
+const SETTINGS: [&str; 5] =
+    ["stop_tracing_us", "stop_tracing_total_us", "timerlat_period_us", "cpus", "options"];
+
+/// What a file says now, as it would be written back; `None` where there is nothing to put back.
+fn setting(path: &Path) -> Option<String> {
+    let old = fs::read_to_string(path).ok()?;
+    let workload = ["NO_OSNOISE_WORKLOAD", "OSNOISE_WORKLOAD"];
+    if path.ends_with("options") {
+        return workload.iter().find(|word| old.contains(**word)).map(|word| (*word).to_owned());
+    }
+    Some(old.trim().to_owned())
+}
 
 /// Which moment was stamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,6 +99,34 @@ impl Timerlat {
         Base::find().is_ok_and(|base| base.path.join("osnoise/per_cpu").is_dir())
     }
 
+    /// What [`Timerlat::start`] may change, as it is now: names of files and their values.
+    ///
+    /// # Errors
+    /// When tracefs may not be used.
+    pub fn settings() -> Result<Vec<(String, String)>> {
+        let dir = Base::find()?.path.join("osnoise");
+        let value = |name: &&str| Some(((*name).to_owned(), setting(&dir.join(name))?));
+        Ok(SETTINGS.iter().filter_map(value).collect())
+    }
+
+    /// Puts [`Timerlat::settings`] back in place of a process that was killed, and removes its instance.
+    ///
+    /// # Errors
+    /// When a value is refused; the others are put back all the same.
+    pub fn restore(settings: &[(String, String)]) -> Result<()> {
+        let base = Base::find()?;
+        clean(&base.path);
+        let known = settings.iter().filter(|(name, _)| SETTINGS.contains(&name.as_str()));
+        let mut done = Ok(());
+        for (name, value) in known.rev() {
+            let path = base.path.join("osnoise").join(name);
+            if setting(&path).as_ref() != Some(value) {
+                done = done.and(write(&path, value));
+            }
+        }
+        done
+    }
+
     fn prepare(&mut self, cpus: &CpuSet, period: Nanos) -> Result<()> {
         let dir = self.base.path.join("osnoise");
         let workload = if self.user { "NO_OSNOISE_WORKLOAD" } else { "OSNOISE_WORKLOAD" };
@@ -97,13 +139,7 @@ impl Timerlat {
             ("options", workload),
         ] {
             let path = dir.join(name);
-            let Ok(old) = fs::read_to_string(&path) else { continue };
-            let old = match name {
-                "options" if old.contains("NO_OSNOISE_WORKLOAD") => "NO_OSNOISE_WORKLOAD".into(),
-                "options" if old.contains("OSNOISE_WORKLOAD") => "OSNOISE_WORKLOAD".into(),
-                "options" => continue,
-                _ => old.trim().to_owned(),
-            };
+            let Some(old) = setting(&path) else { continue };
             if old != value {
                 write(&path, value)?;
                 self.old.push((path, old));

@@ -1,6 +1,6 @@
 //! latmus's histogram (`-g`): a header of `# ` lines, then `cell count` from the first to the
-//! last cell with something in it; cell k holds [k, k+1) us, and a `+` stands on the last where
-//! readings were beyond the scale.
+//! last cell with something in it; cell k holds [k, k+1) us. Where readings were beyond the scale,
+//! they are in the last cell, and a `+` stands after its number.
 //!
 //! # Source
 //! libevl `benchmarks/latmus.c`. Its latencies are after the clock's gravity, and negative ones
@@ -44,9 +44,12 @@ pub(super) fn read(text: &str) -> Result<Run> {
             let (Some(cell), Some(count), None) = (words.next(), words.next(), words.next()) else {
                 return Err(ForeignError::at(at, "a line of the histogram is `cell count`"));
             };
-            clipped = count.ends_with('+');
-            let cell: u32 = number(at, "the cell", cell)?;
-            let count: u64 = number(at, "the count", count.trim_end_matches('+'))?;
+            if clipped {
+                return Err(ForeignError::at(at, "a cell stands after the one with the `+`"));
+            }
+            clipped = cell.ends_with('+');
+            let cell: u32 = number(at, "the cell", cell.strip_suffix('+').unwrap_or(cell))?;
+            let count: u64 = number(at, "the count", count)?;
             if cell >= draft::MOST_BUCKETS || counts.insert(cell, count).is_some() {
                 return Err(ForeignError::at(
                     at,
@@ -66,8 +69,8 @@ pub(super) fn read(text: &str) -> Result<Run> {
         let why = format!("min {min}, avg {average}, max {max} us are not in this order");
         return Err(ForeignError::whole(why));
     }
-    let over = if clipped { counts.pop_last().map_or(0, |(_, count)| count) } else { 0 };
-    let linear = draft::linear(US, 0, counts, over);
+    let (buckets, over) = if clipped { counts.pop_last().unwrap_or_default() } else { (0, 0) };
+    let linear = draft::linear(US, buckets, counts, over);
     let held = draft::total(&linear)?;
     if held != count {
         let why = format!("its header counts {count} samples, its cells hold {held}: cut short?");
@@ -239,17 +242,18 @@ fn invented_head(run: &Run) -> String {
     text
 }
 
-/// From the first cell with something in it to the last; what is beyond stands on the last, with
-/// a `+`.
+/// From the first cell with something in it to the last; what is beyond stands in the last, whose
+/// number has a `+`.
 fn cells(text: &mut String, linear: &Linear) {
     let known: BTreeMap<u32, u64> = linear.counts.iter().copied().collect();
     let first = known.keys().next().copied().unwrap_or(0);
     let last = known.keys().last().copied();
-    for cell in first..last.map_or(0, |last| last + 1) {
+    let end = last.map_or(0, |last| last + 1);
+    let beyond = linear.buckets.max(end);
+    for cell in first..if linear.over > 0 { beyond } else { end } {
         let _ = writeln!(text, "{cell} {}", known.get(&cell).copied().unwrap_or(0));
     }
     if linear.over > 0 {
-        let beyond = linear.buckets.max(last.map_or(0, |last| last + 1));
-        let _ = writeln!(text, "{beyond} {}+", linear.over);
+        let _ = writeln!(text, "{beyond}+ {}", linear.over);
     }
 }

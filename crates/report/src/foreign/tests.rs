@@ -11,7 +11,8 @@ fn fixture(name: &str) -> String {
 }
 
 /// Files that are written again byte for byte.
-const EQUAL: [(&str, Format); 15] = [
+const EQUAL: [(&str, Format); 16] = [
+    ("latmus-x86-beyond.txt", Format::Latmus),
     ("latmus-vim3l-idle.txt", Format::Latmus),
     ("latmus-vim3l-hectic-200us.txt", Format::Latmus),
     ("latmus-vim3l-hectic-10us-cache.txt", Format::Latmus),
@@ -28,6 +29,23 @@ const EQUAL: [(&str, Format); 15] = [
     ("rtla-analysis.txt", Format::RtlaAnalysis),
     ("jitterdebugger.json", Format::Jitterdebugger),
 ];
+
+/// As latmus of an x86 kernel with EVL printed it, `-H 30`: `29+ 646`, all beyond the scale in the last cell.
+#[test]
+fn readings_beyond_latmus_scale_stand_in_the_cell_with_the_plus() {
+    let text = fixture("latmus-vim3l-idle.txt");
+    let (head, last) = text.trim_end().rsplit_once('\n').unwrap();
+    let (cell, count) = last.split_once(' ').unwrap();
+    let beyond = format!("{head}\n{cell}+ {count}\n");
+    let run = read(&beyond, Format::Latmus).unwrap();
+    let linear = run.threads[0].readings.linear.clone().unwrap();
+    assert_eq!((linear.buckets.to_string(), linear.over.to_string()), (cell.into(), count.into()));
+    assert_eq!(write(&run, Format::Latmus).unwrap().text, beyond);
+    let twice = format!("{beyond}99 1\n");
+    assert!(read(&twice, Format::Latmus).unwrap_err().to_string().contains("after the one"));
+    let early = beyond.replace("1 52", "1+ 52");
+    assert!(read(&early, Format::Latmus).is_err());
+}
 
 /// Without blanks at the ends of lines: rtla's are of no meaning.
 fn trimmed(text: &str) -> String {

@@ -9,7 +9,7 @@ use crate::{
 use quiet_types::{
     Histogram, Nanos, Run,
     explain::Source,
-    prediction::{CauseTail, Estimated, Prediction},
+    prediction::{Bounded, CauseTail, Prediction},
 };
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -18,7 +18,7 @@ const FEWEST: u64 = 50;
 const RARER: &str = "rarer causes";
 
 /// Each cause's tail, and levels of all together; where those cannot be told, why.
-pub(super) fn mixture(runs: &[Run], seconds: f64) -> (Vec<CauseTail>, Vec<Estimated>, String) {
+pub(super) fn mixture(runs: &[Run], seconds: f64) -> (Vec<CauseTail>, Vec<Bounded>, String) {
     let mut all: BTreeMap<&str, Histogram> = BTreeMap::new();
     let (mut late, mut kept) = (0, 0);
     for explained in runs.iter().filter_map(|run| run.explained.as_deref()) {
@@ -76,8 +76,13 @@ pub(super) fn mixture(runs: &[Run], seconds: f64) -> (Vec<CauseTail>, Vec<Estima
     }
     let mixture = Mixture { parts };
     let levels = TIMES.iter().filter_map(|(name, every)| {
-        let value = mixture.level(*every as f64)?;
-        Some(Estimated { name: (*name).to_owned(), value })
+        let level = mixture.level(*every as f64)?;
+        Some(Bounded {
+            name: (*name).to_owned(),
+            value: level.value,
+            low: level.low,
+            high: level.high.is_finite().then_some(level.high),
+        })
     });
     (causes, levels.collect(), String::new())
 }
@@ -111,10 +116,15 @@ pub(super) fn text(it: &Prediction, width: usize) -> String {
     let levels: Vec<String> = it
         .by_cause
         .iter()
-        .map(|level| format!("{} {}", level.name, Nanos(level.value as u64)))
+        .map(|level| {
+            let high =
+                level.high.map_or("no end".to_owned(), |high| Nanos(high as u64).to_string());
+            let (value, low) = (Nanos(level.value as u64), Nanos(level.low as u64));
+            format!("{} {value} [{low}, {high}]", level.name)
+        })
         .collect();
     let line = if it.no_mixture.is_empty() {
-        format!("all causes together: {} (estimates, without intervals)", levels.join(", "))
+        format!("all causes together: {} [95 % intervals]", levels.join(", "))
     } else {
         format!("all causes together: not told: {}", it.no_mixture)
     };
@@ -193,6 +203,7 @@ mod tests {
         let minute = &it.by_cause[0];
         assert_eq!(minute.name, "once a minute");
         assert!((minute.value / truth - 1.0).abs() < 0.2, "{} for {truth}", minute.value);
+        assert!(minute.low <= truth && minute.high.is_none_or(|high| high >= truth), "{minute:?}");
         let text = crate::prediction_text(&it, 100);
         assert!(text.contains("all causes together: once a minute"), "{text}");
     }

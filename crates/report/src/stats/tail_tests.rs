@@ -69,9 +69,48 @@ fn a_mixture_has_no_fit_until_it_is_split_by_cause() {
     // The host alone reaches so far: 4 times a second, e^-x of a millisecond each.
     let truth = 4e6 + 1e6 * (4.0f64 * 3600.0).ln();
     let level = mixture.level(3600.0).unwrap();
-    assert!((level / truth - 1.0).abs() < 0.25, "{level} for {truth}");
+    assert!((level.value / truth - 1.0).abs() < 0.25, "{level:?} for {truth}");
+    assert!((level.low..=level.high).contains(&truth), "{level:?} for {truth}");
     let at_five = mixture.a_second(5e6);
     assert!((at_five - 4.0 * (-1.0f64).exp()).abs() < 0.3, "{at_five}");
+}
+
+#[test]
+fn levels_of_a_mixture_are_within_their_intervals_as_often_as_they_say() {
+    let mut random = Random::new(12);
+    let (mut held, mut fitted) = (0, 0);
+    // In 100 s: ten ticks a second, and a host that comes four times a second with a light end or none.
+    for shape in [-0.2, 0.0, 0.2] {
+        let truth = {
+            let times = 4.0 * 3600.0f64;
+            4e6 + 1e6 * if shape == 0.0 { times.ln() } else { (times.powf(shape) - 1.0) / shape }
+        };
+        for _ in 0..30 {
+            let of = |count: usize, from: f64, shape: f64, scale: f64, random: &mut Random| {
+                let all = Histogram::of(
+                    (0..count).map(|_| Nanos((from + draw(random, shape, scale)) as u64)),
+                );
+                match tail_from(&all, 0.0) {
+                    Tail::Fitted(fit) => Some(Cause {
+                        name: String::new(),
+                        fit: *fit,
+                        a_second: all.count as f64 / 100.0,
+                        readings: all,
+                    }),
+                    Tail::NoFit(_) => None,
+                }
+            };
+            let ticks = of(1000, 2e4, 0.0, 5e3, &mut random);
+            let host = of(400, 4e6, shape, 1e6, &mut random);
+            let (Some(ticks), Some(host)) = (ticks, host) else { continue };
+            let level = Mixture { parts: vec![ticks, host] }.level(3600.0).unwrap();
+            assert!(level.low <= level.value && level.value <= level.high);
+            fitted += 1;
+            held += u32::from((level.low..=level.high).contains(&truth));
+        }
+    }
+    assert!(fitted >= 60, "{fitted}");
+    assert!(f64::from(held) >= 0.88 * f64::from(fitted), "{held} of {fitted}");
 }
 
 #[test]

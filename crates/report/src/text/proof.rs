@@ -8,6 +8,9 @@ use quiet_types::{
 };
 use std::fmt::Write;
 
+/// Causes that are listed.
+const CAUSES: usize = 8;
+
 /// A proof for a terminal `width` characters wide: the verdict in a sentence, the figures with
 /// their intervals, maxima and stress by setting, how the machine was left, findings. Ends with a
 /// line break.
@@ -27,6 +30,7 @@ pub fn proof_text(proof: &Proof, width: usize) -> String {
         );
     }
     text.push_str(&settings(proof).text(width));
+    text.push_str(&causes(proof, width));
     let restored = restored(proof);
     let _ = writeln!(text, "\n{}", wrap(&restored, width, 2));
     if !proof.findings.is_empty() {
@@ -85,6 +89,36 @@ fn settings(proof: &Proof) -> Table {
     table
 }
 
+/// Who took time in each setting, for each second measured; empty where that was not asked.
+fn causes(proof: &Proof, width: usize) -> String {
+    let sets = [Setting::Shared, proof.other()].map(|setting| {
+        let arms = proof.arms_of(setting).filter(|arm| arm.void.is_none());
+        (setting.to_string(), arms.map(|arm| &arm.wakeup).collect::<Vec<_>>())
+    });
+    let rows = crate::causes::side_by_side(&sets);
+    if rows.is_empty() {
+        return String::new();
+    }
+    let other = match proof.other() {
+        Setting::Confined => "confined",
+        _ => "shielded",
+    };
+    let mut table = Table::new([
+        Column::Left("who took time, for each second measured"),
+        Column::Right("shared"),
+        Column::Right(other),
+    ]);
+    let shown = |rate: &Option<Nanos>| rate.map_or("-".to_owned(), |rate| rate.to_string());
+    for (title, rates) in rows.iter().take(CAUSES) {
+        table.row([printable(title, 60), shown(&rates[0]), shown(&rates[1])]);
+    }
+    let mut text = format!("\n{}", table.text(width));
+    if rows.len() > CAUSES {
+        let _ = writeln!(text, "and {} more, which took less", rows.len() - CAUSES);
+    }
+    text
+}
+
 /// The largest reading of all runs in one setting.
 pub(crate) fn largest(proof: &Proof, setting: Setting) -> Option<Nanos> {
     proof.arms_of(setting).filter_map(|arm: &Arm| arm.wakeup.readings().max).max()
@@ -118,6 +152,33 @@ mod tests {
             assert!(text.lines().any(|line| line.starts_with(&figure.title)), "{}", figure.title);
         }
         assert!(text.contains("The machine is exactly as it was before"));
+    }
+
+    #[test]
+    fn causes_of_both_settings_stand_side_by_side() {
+        let mut proof = example::proof();
+        assert!(!proof_text(&proof, 100).contains("who took time"));
+        for arm in &mut proof.arms {
+            // A hundredth of the measured time, or a millionth.
+            let part = if arm.setting == Setting::Shared { 20_000_000 } else { 2_000 };
+            let explained = serde_json::json!({
+                "schema": quiet_types::explain::SCHEMA, "started": "", "lasted": 2_000_000_000,
+                "host": arm.wakeup.host, "source": "trace", "threshold": 1000, "findings": [],
+                "cpus": [{
+                    "cpu": 1, "readings": 1, "explained": 1, "total": part, "named": part, "host": 0,
+                    "unexplained": 0, "worst": [],
+                    "causes": [{
+                        "cause": { "kind": "task", "name": "hog", "priority": 95 }, "title": "task hog",
+                        "total": part, "around": 0, "times": 1, "longest": part, "readings": 1, "knob": ""
+                    }]
+                }]
+            });
+            arm.wakeup.explained = Some(serde_json::from_value(explained).unwrap());
+        }
+        let text = proof_text(&proof, 100);
+        let line = text.lines().find(|line| line.starts_with("task hog")).unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words[words.len() - 4..], ["10.0", "ms", "1.00", "us"], "{line}");
     }
 
     #[test]

@@ -1,0 +1,101 @@
+//! A process that puts values back when the one that changed them is killed.
+//!
+//! It is told the old values before they are changed, and then waits for the end of its standard
+//! input: that of a killed process ends too. Told that all is done, it changes nothing.
+
+use crate::{Error, Result};
+use quiet_linux::{sys::process, trace::Timerlat};
+use quiet_types::CpuId;
+use serde::{Deserialize, Serialize};
+use std::{
+    fs,
+    io::{self, BufRead, Write},
+    os::unix::process::CommandExt,
+    process::{Child, ChildStdin, Command, Stdio},
+};
+
+/// What is to be put back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Old {
+    /// A CPU that was on.
+    On(CpuId),
+    /// The settings of the kernel's tracers: file and value.
+    Tracers(Vec<(String, String)>),
+}
+
+/// The file that switches a CPU.
+pub(crate) fn switch(cpu: CpuId) -> String {
+    format!("/sys/devices/system/cpu/cpu{cpu}/online")
+}
+
+const DONE: &str = "done";
+
+/// The process that waits. Dropped, it is told that all is done.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Keeper {
+    /// Starts it; it is ready when this returns.
+    ///
+    /// # Errors
+    /// When it cannot be started: then nothing should be changed.
+    pub(crate) fn start(old: &Old) -> io::Result<Keeper> {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("keeper").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        // In a group of its own: Ctrl-C is for the program alone.
+        let mut child = command.process_group(0).spawn()?;
+        let input = child.stdin.take();
+        let mut keeper = Keeper { child, input };
+        let mut order = serde_json::to_vec(old)?;
+        order.push(b'\n');
+        if let Some(input) = &mut keeper.input {
+            input.write_all(&order)?;
+        }
+        let mut ready = String::new();
+        if let Some(output) = keeper.child.stdout.take() {
+            io::BufReader::new(output).read_line(&mut ready)?;
+        }
+        if ready.is_empty() {
+            return Err(io::Error::other("the process that puts things back did not start"));
+        }
+        Ok(keeper)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        if let Some(mut input) = self.input.take() {
+            let _ = input.write_all(DONE.as_bytes());
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits as ordered on standard input, and calls `ready` once the order is understood.
+///
+/// # Errors
+/// When standard input is no order, and when a value cannot be put back.
+pub fn run(ready: &mut dyn FnMut()) -> Result<()> {
+    let cannot = |e: io::Error| Error::new(format!("cannot read what is to be kept: {e}"));
+    // Those that end a session are not for it.
+    process::block_signals().map_err(cannot)?;
+    let mut input = io::stdin().lock();
+    let mut order = String::new();
+    io::Read::take(&mut input, 1 << 16).read_line(&mut order).map_err(cannot)?;
+    let old: Old = serde_json::from_str(&order)
+        .map_err(|e| Error::new(format!("`keeper` is started by others, with an order: {e}")))?;
+    ready();
+    let mut rest = String::new();
+    let _ = io::Read::take(&mut input, 64).read_line(&mut rest);
+    if rest == DONE {
+        return Ok(());
+    }
+    match old {
+        Old::On(cpu) => fs::write(switch(cpu), "1")
+            .map_err(|e| Error::new(format!("cannot switch CPU {cpu} on again: {e}"))),
+        Old::Tracers(values) => Ok(Timerlat::restore(&values)?),
+    }
+}
