@@ -4,6 +4,9 @@
 //!     loop wav FRAMES FILE                      the same of two channels for `quietcores render`
 //!     loop check FORMAT CHANNELS PLAYED.json FILE   what arecord heard of the engine that says so of itself
 //!     loop same RENDERED.wav FILE               whether S32_LE x 2 that was heard is the rendered file, sample by sample
+//!     loop tone FRAMES FILE                     997 Hz, S32_LE x 2, for aplay
+//!     loop whole RING FILE                      whether S32_LE x 2 that was heard is such a tone without a click, up to a ring before
+//!                                               each gap: there the card plays what still lies in its ring
 //!     loop say SOCKET LINE                      one line to a Unix socket, and its answer
 //!     loop stop PID MILLISECONDS                SIGSTOP, so long, SIGCONT; prints how long it was, at least and at most
 use std::{
@@ -187,6 +190,49 @@ fn same(rendered: &str, heard: &str) {
     println!("compared={} wrong={wrong} worst={worst}", pairs().count());
 }
 
+const TONE: f64 = std::f64::consts::TAU * 997.0 / 48_000.0;
+
+fn tone(frames: u64, path: &str) {
+    let mut all = Vec::new();
+    for frame in 0..frames {
+        let sample = ((frame as f64 * TONE).sin() * 0.25 * 2_147_483_648.0) as i32;
+        all.extend([sample.to_le_bytes(), sample.to_le_bytes()].concat());
+    }
+    fs::write(path, all).unwrap_or_else(|e| fail(&format!("{path}: {e}")));
+}
+
+/// Three samples of a tone in a row lie on a cosine; where they do not, there was a click. Gaps are silences of 256 frames at least;
+/// 64 frames after one are not looked at, for there it begins.
+fn whole(ring: usize, path: &str) {
+    let heard = fs::read(path).unwrap_or_else(|e| fail(&format!("{path}: {e}")));
+    let all: Vec<f64> = heard
+        .chunks_exact(8)
+        .map(|b| f64::from(i32::from_le_bytes([b[0], b[1], b[2], b[3]])) / 2_147_483_648.0 / 0.25)
+        .collect();
+    let mut stretches: Vec<(usize, usize)> = Vec::new();
+    for (at, _) in all.iter().enumerate().filter(|(_, x)| **x != 0.0) {
+        match stretches.last_mut() {
+            Some(last) if at - last.1 < 256 => last.1 = at,
+            _ => stretches.push((at, at)),
+        }
+    }
+    let (mut sound, mut clicks, mut worst) = (0, 0, 0.0f64);
+    for (begin, end) in &stretches {
+        println!("sound from {begin} to {end}");
+        let mut last = 0;
+        for at in begin + 64..end.saturating_sub(ring + 256) {
+            let off = (all[at + 1] + all[at - 1] - 2.0 * TONE.cos() * all[at]).abs();
+            worst = worst.max(off);
+            sound += 1;
+            if off > 0.002 && at > last + 64 {
+                println!("a click of {off:.4} at {at}");
+                (clicks, last) = (clicks + 1, at);
+            }
+        }
+    }
+    println!("sound={sound} clicks={clicks} worst={worst:.6} gaps={}", stretches.len().saturating_sub(1));
+}
+
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -195,6 +241,8 @@ fn main() {
         ["make", format, channels, frames, path] => make(format, number(channels) as usize, number(frames), path),
         ["wav", frames, path] => wav(number(frames), path),
         ["check", format, channels, played, path] => check(format, number(channels) as usize, played, path),
+        ["tone", frames, path] => tone(number(frames), path),
+        ["whole", ring, path] => whole(number(ring) as usize, path),
         ["same", rendered, heard] => same(rendered, heard),
         ["say", socket, line] => {
             let mut to = UnixStream::connect(socket).unwrap_or_else(|e| fail(&format!("{socket}: {e}")));
@@ -215,6 +263,6 @@ fn main() {
             }
             println!("least={least} most={}", began.elapsed().as_micros());
         }
-        _ => fail("make, wav, check, same, say or stop"),
+        _ => fail("make, wav, check, same, tone, whole, say or stop"),
     }
 }

@@ -9,7 +9,7 @@
 //! - `ours`: `quiet_rt::duplex` with the player of `play` and a wire: timed, metered, counted.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark")]
 
-use quiet_engine::{Board, Mode, Wire, player};
+use quiet_engine::{Board, Mode, Wire, host::format::Format, player};
 use quiet_rt::{Clock, Cycle, Duplex, Look, duplex};
 use std::{
     cell::Cell,
@@ -23,6 +23,8 @@ use std::{
 
 const RING: usize = 4096;
 const CHANNELS: usize = 2;
+/// Bytes a sample.
+const SIZE: usize = 4;
 
 /// As cheap as the processor's counter, and the same under valgrind.
 struct Count(Cell<u64>);
@@ -49,8 +51,8 @@ struct Pointers {
 
 struct Card {
     pointers: Arc<Pointers>,
-    capture: Vec<i32>,
-    playback: Vec<i32>,
+    capture: Vec<u8>,
+    playback: Vec<u8>,
     frames: u64,
     at: u64,
     looks: u64,
@@ -61,11 +63,13 @@ struct Card {
 
 impl Card {
     fn new(board: Arc<Board>, (periods, empty, frames): (u64, u64, u64)) -> Card {
-        let capture = (0..RING * CHANNELS).map(|n| (n as i32).wrapping_mul(65_537)).collect();
+        let capture = (0..RING * CHANNELS)
+            .flat_map(|n| (n as i32).wrapping_mul(0x9e37_79b9_u32 as i32).to_le_bytes())
+            .collect();
         Card {
             pointers: Arc::default(),
             capture,
-            playback: vec![0; RING * CHANNELS],
+            playback: vec![0; RING * CHANNELS * SIZE],
             frames,
             at: 0,
             looks: 0,
@@ -92,54 +96,69 @@ impl Card {
     }
 
     fn place(&self) -> std::ops::Range<usize> {
-        let at = self.at as usize % RING * CHANNELS;
-        at..at + self.frames as usize * CHANNELS
+        let at = self.at as usize % RING * CHANNELS * SIZE;
+        at..at + self.frames as usize * CHANNELS * SIZE
     }
 }
 
 impl Duplex for Card {
-    #[inline]
+    #[inline(always)]
     fn look(&mut self) -> Look {
         self.run();
         let captured = black_box(&self.pointers).captured.load(Relaxed) - self.at;
-        let played = black_box(&self.pointers).played.load(Relaxed) - self.at;
-        if captured < self.frames || played < self.frames {
-            Look::Empty
-        } else {
-            Look::Due(captured as u32)
+        if captured < self.frames {
+            return Look::Empty;
         }
+        let played = black_box(&self.pointers).played.load(Relaxed) - self.at;
+        if played < self.frames {
+            return Look::Empty;
+        }
+        Look::Due(captured as u32)
     }
 
     fn wait(&mut self) {}
 
     #[inline]
     fn read(&mut self, samples: &mut [f32]) {
-        let frames = self.frames as usize;
         let place = self.place();
-        let (left, right) = samples.split_at_mut(frames);
-        for ((pair, left), right) in self.capture[place].chunks_exact(CHANNELS).zip(left).zip(right)
-        {
-            (*left, *right) = (pair[0] as f32 / 2_147_483_648.0, pair[1] as f32 / 2_147_483_648.0);
-        }
+        let frames = self.frames as usize;
+        Format::S32.take_apart(&self.capture[place], CHANNELS, samples, (CHANNELS, frames, 0));
     }
 
     #[inline]
     fn write(&mut self, samples: &[f32]) {
-        let frames = self.frames as usize;
         let place = self.place();
-        let (left, right) = samples.split_at(frames);
-        for ((pair, left), right) in
-            self.playback[place].chunks_exact_mut(CHANNELS).zip(left).zip(right)
-        {
-            (pair[0], pair[1]) =
-                ((left * 2_147_483_648.0) as i32, (right * 2_147_483_648.0) as i32);
-        }
+        let frames = self.frames as usize;
+        Format::S32.put_together(
+            &mut self.playback[place],
+            CHANNELS,
+            samples,
+            (CHANNELS, frames, 0),
+        );
         self.at += self.frames;
     }
 
     fn resync(&mut self) -> bool {
         false
     }
+}
+
+/// The same conversion as anybody would write it down.
+fn plain(card: &mut Card, samples: &mut [f32]) {
+    const FULL: f32 = 2_147_483_648.0;
+    let place = card.place();
+    let (left, right) = samples.split_at_mut(card.frames as usize);
+    for (n, frame) in card.capture[place.clone()].chunks_exact(CHANNELS * SIZE).enumerate() {
+        left[n] = i32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]) as f32 / FULL;
+        right[n] = i32::from_le_bytes([frame[4], frame[5], frame[6], frame[7]]) as f32 / FULL;
+    }
+    black_box((&mut *left, &mut *right));
+    for (n, frame) in card.playback[place].chunks_exact_mut(CHANNELS * SIZE).enumerate() {
+        for (to, sample) in frame.chunks_exact_mut(SIZE).zip([left[n], right[n]]) {
+            to.copy_from_slice(&((sample * FULL).round_ties_even() as i32).to_le_bytes());
+        }
+    }
+    card.at += card.frames;
 }
 
 fn main() {
@@ -160,7 +179,7 @@ fn main() {
             let mode = Mode::NeverSleep;
             duplex(&mut cycle, &mut card, &mut player, &mut told, &mut samples, mode);
         }
-        Some("convert") => {
+        Some("kernels") => {
             while !board.stopped() {
                 match card.look() {
                     Look::Due(_) => {
@@ -168,6 +187,14 @@ fn main() {
                         black_box(&mut samples);
                         card.write(&samples);
                     }
+                    _ => std::hint::spin_loop(),
+                }
+            }
+        }
+        Some("convert") => {
+            while !board.stopped() {
+                match card.look() {
+                    Look::Due(_) => plain(&mut card, &mut samples),
                     _ => std::hint::spin_loop(),
                 }
             }

@@ -6,9 +6,11 @@ pub mod alsa;
 mod bridge;
 pub mod file;
 #[cfg(feature = "audio")]
-mod format;
+pub mod format;
 #[cfg(feature = "audio")]
 pub mod jack;
+#[cfg(feature = "audio")]
+mod line;
 pub mod null;
 
 use quiet_rt::Duplex;

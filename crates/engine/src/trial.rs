@@ -198,8 +198,9 @@ pub fn trial(
     };
     let load =
         Load { work: Work::new(), units: units as u64, account, clock, counts: counts.clone() };
-    let began = Instant::now();
     let mut engine = opened.start(Box::new(load))?;
+    // From here on periods are due: placing the thread takes its time.
+    let began = Instant::now();
     while began.elapsed() < wanted.length && !stop.load(Relaxed) && !engine.ended() {
         sleep(Duration::from_millis(10).min(wanted.length));
         step(began.elapsed());

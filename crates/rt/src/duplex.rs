@@ -175,19 +175,18 @@ impl<C: Clock, B: Deref<Target = Board>> Cycle<C, B> {
     ) -> u64 {
         let begin = self.clock.ticks();
         let frames = samples.len() / self.channels;
-        for (channel, samples) in samples.chunks_exact(frames.max(1)).take(METERS).enumerate() {
-            self.board.say_input(channel, peak(samples).0);
+        for (channel, samples) in planes(samples, frames).take(METERS).enumerate() {
+            self.board.say_input(channel, peak(samples, &mut Finite::default()));
         }
         process.process(samples, frames, told);
-        let mut broken = 0;
-        for (channel, samples) in samples.chunks_exact_mut(frames.max(1)).enumerate() {
-            let (peak, finite) = peak(samples);
-            if finite {
+        let mut finite = Finite::default();
+        for (channel, samples) in planes(samples, frames).enumerate() {
+            let peak = peak(samples, &mut finite);
+            if peak < f32::INFINITY {
                 self.board.say_output(channel, peak);
-            } else {
-                broken += silence(samples);
             }
         }
+        let broken = if finite.all() { 0 } else { silence(samples) };
         let end = self.clock.ticks();
         if broken > 0 {
             add(&self.board.broken, broken.into());
@@ -224,22 +223,53 @@ fn tell(board: &Board, told: &mut dyn Tell, event: Event) {
     }
 }
 
-/// The largest magnitude, and whether all samples are finite.
-fn peak(samples: &[f32]) -> (f32, bool) {
-    // As integers: without the sign bit the order is that of the magnitudes, and everything that
-    // is not finite lies above. Eight lanes, which the compiler turns into vectors.
-    let mut lanes = [0u32; 8];
-    let mut eights = samples.chunks_exact(8);
-    for eight in &mut eights {
-        for (lane, sample) in lanes.iter_mut().zip(eight) {
-            *lane = (*lane).max(sample.to_bits() & 0x7fff_ffff);
+/// Channel after channel, of `frames` samples each.
+fn planes(samples: &[f32], frames: usize) -> impl Iterator<Item = &[f32]> {
+    let mut rest = samples;
+    core::iter::from_fn(move || {
+        let (plane, others) = rest.split_at_checked(frames.max(1))?;
+        rest = others;
+        Some(plane)
+    })
+}
+
+/// Lanes that the compiler turns into vectors.
+const LANES: usize = 4;
+
+/// Whether all samples that were looked at are finite: nought times anything else is no number.
+#[derive(Default)]
+struct Finite([f32; LANES]);
+
+impl Finite {
+    fn all(&self) -> bool {
+        self.0.iter().sum::<f32>() == 0.0
+    }
+}
+
+/// The largest finite or infinite magnitude.
+#[inline]
+fn peak(samples: &[f32], finite: &mut Finite) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    let (blocks, rest) = samples.as_chunks::<LANES>();
+    for block in blocks {
+        for n in 0..LANES {
+            let size = block[n].abs();
+            lanes[n] = larger(size, lanes[n]);
+            finite.0[n] += size * 0.0;
         }
     }
-    for sample in eights.remainder() {
-        lanes[0] = lanes[0].max(sample.to_bits() & 0x7fff_ffff);
+    let mut most = lanes.into_iter().fold(0.0, |most, lane| larger(lane, most));
+    for sample in rest {
+        most = larger(sample.abs(), most);
+        finite.0[0] += sample * 0.0;
     }
-    let most = lanes.into_iter().max().unwrap_or(0);
-    (f32::from_bits(most), most < f32::INFINITY.to_bits())
+    most
+}
+
+/// One instruction: what is no number loses against `than`.
+#[inline(always)]
+fn larger(one: f32, than: f32) -> f32 {
+    if one > than { one } else { than }
 }
 
 #[cold]
@@ -271,6 +301,24 @@ pub fn duplex<C: Clock, B: Deref<Target = Board>>(
     samples: &mut [f32],
     mode: Mode,
 ) -> End {
+    // Each mode has a loop of its own: a look in vain asks nothing but the device and the stop word.
+    match mode {
+        Mode::NeverSleep => {
+            turn(cycle, device, process, told, samples, |_| core::hint::spin_loop())
+        }
+        Mode::Sleep => turn(cycle, device, process, told, samples, Duplex::wait),
+    }
+}
+
+#[inline(always)]
+fn turn<C: Clock, B: Deref<Target = Board>, D: Duplex>(
+    cycle: &mut Cycle<C, B>,
+    device: &mut D,
+    process: &mut impl Process,
+    told: &mut dyn Tell,
+    samples: &mut [f32],
+    idle: impl Fn(&mut D),
+) -> End {
     let mut empty = 0;
     loop {
         match device.look() {
@@ -279,10 +327,7 @@ pub fn duplex<C: Clock, B: Deref<Target = Board>>(
                     return End::Stopped;
                 }
                 empty += 1;
-                match mode {
-                    Mode::NeverSleep => core::hint::spin_loop(),
-                    Mode::Sleep => device.wait(),
-                }
+                idle(device);
             }
             Look::Due(waiting) => {
                 device.read(samples);

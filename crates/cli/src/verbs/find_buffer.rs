@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Periods that are tried, frames.
-const PERIODS: [u32; 8] = [8, 16, 32, 64, 128, 256, 512, 1024];
+const PERIODS: [u32; 10] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 /// Periods in a buffer that are tried.
 const COUNTS: [u32; 3] = [2, 3, 4];
 /// How long each is tried: below 5400 xruns an hour with 95 % confidence, no more is claimed.
@@ -54,6 +54,7 @@ pub fn find(setup: &Setup, stop: &AtomicBool) -> anyhow::Result<(u32, u32)> {
         }
     }
     bail!(
-        "no buffer up to 4096 frames played for {TRIAL:?} without an xrun; see `quietcores check`"
+        "no buffer up to {} frames played for {TRIAL:?} without an xrun; see `quietcores check`",
+        PERIODS[9] * COUNTS[2]
     )
 }

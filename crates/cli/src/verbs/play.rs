@@ -286,8 +286,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     follow(&args, &mut session, (server.as_mut(), &mut midi), &stop, began);
     drop(server);
     let lasted = Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
-    let status = session.status();
     let hits = session.stop()?;
+    let status = session.status();
     session.tidy();
     let played = Played {
         schema: SCHEMA.to_owned(),
@@ -532,6 +532,12 @@ fn text(played: &Played) -> String {
         text.push_str(&format!(
             "no xrun seen: below {:.1} an hour with 95 % confidence\n",
             3.0 / hours
+        ));
+    }
+    if let Some(ratio) = status.ratio {
+        text.push_str(&format!(
+            "two clocks: {ratio:.7} captured frames for each that was played ({:+.1} ppm)\n",
+            (ratio - 1.0) * 1e6
         ));
     }
     for xrun in played.xruns.iter().take(20) {

@@ -878,6 +878,10 @@ fn breakpoints(plans: &[Plan<'_>]) -> Vec<f64> {
 }
 
 /// An activation of `kept` channels of a layer that has `channels` in the file.
+///
+/// Each channel keeps its own slope of a PReLU. (The reference's debug build refuses such a cut; its release build
+/// walks the whole list over the channels that are left. Nor is there anything to follow for a single slope in a gated
+/// layer of several channels, where it reads behind its list.)
 fn slim_activation(at: &At<'_>, channels: usize, kept: usize) -> Result<Activation, Error> {
     Ok(match activation(at, channels)? {
         Activation::PRelu(mut slopes) => {

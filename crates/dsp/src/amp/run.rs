@@ -809,7 +809,7 @@ impl RecurrentRun {
         let usual = net.cells.iter().all(|cell| !cell.gru)
             && matches!(&net.dense[..], [(conv, Activation::Identity)] if conv.outputs == 1);
         let fast = usual.then(|| {
-            let joined = amp_lstm::side_by_side(&net.cells);
+            let joined = amp_lstm::side_by_side(&net.cells, kernel);
             let mut head = net.dense.first().map_or(Vec::new(), |(conv, _)| conv.weights.clone());
             let (layers, room) = match joined {
                 Some((cell, starts)) => {
@@ -817,11 +817,15 @@ impl RecurrentRun {
                     let before = starts.last().copied().unwrap_or(0);
                     head.splice(..0, std::iter::repeat_n(0.0, before));
                     let room = cell.hidden.next_multiple_of(STEP);
-                    (vec![Lstm::new(&cell, starts, cell.hidden, kernel)], room)
+                    (vec![Lstm::new(&cell, starts, 0, cell.hidden, kernel)], room)
                 }
                 None => {
-                    let layer = |cell| Lstm::new(cell, Vec::new(), hidden, kernel);
-                    (net.cells.iter().map(layer).collect(), hidden.next_multiple_of(STEP))
+                    let before = std::iter::once(0).chain(net.cells.iter().map(|c| c.hidden));
+                    let layers =
+                        net.cells.iter().zip(before).map(|(cell, before)| {
+                            Lstm::new(cell, Vec::new(), before, hidden, kernel)
+                        });
+                    (layers.collect(), hidden.next_multiple_of(STEP))
                 }
             };
             head.resize(room, 0.0);

@@ -200,8 +200,8 @@ impl Fir {
             let units = segment.units();
             let next = units.len();
             tail.push(Periodic { segment, units, next, phase: phase % part as u64 });
-            // No two segments begin their periods together.
-            phase += part as u64 / 2;
+            // No two segments begin their periods together, and none in the middle of a run.
+            phase += (part as u64 / 2).max(RUN as u64);
             first = last;
         }
 

@@ -10,7 +10,7 @@ pub struct Plan {
 }
 
 /// Sizes of a part: powers of two between these.
-const SMALLEST: u32 = 7;
+const SMALLEST: u32 = 6;
 const LARGEST: u32 = 16;
 /// The longest IR that is all head.
 const ALL_HEAD: usize = 512;
@@ -25,8 +25,17 @@ pub fn best(taps: usize, inputs: usize, outputs: usize, routes: usize) -> Plan {
         let mut cost = head(plan.head, routes);
         for &(part, parts) in &plan.segments {
             let passes = f64::from((part.ilog2() - 4).div_ceil(2));
-            let transform = 0.95 + 0.33 * passes;
-            cost += 1.5 + transform * (inputs + outputs) as f64 + 0.3 * (parts * routes) as f64;
+            let transform = 1.8 + 0.2 * passes;
+            let bytes = 8 * part * parts * (inputs + routes);
+            // From the first, the second and the third cache.
+            let product = if bytes <= 1 << 15 {
+                0.37
+            } else if bytes <= 1 << 19 {
+                0.5
+            } else {
+                0.7
+            };
+            cost += 1.5 + transform * (inputs + outputs) as f64 + product * (parts * routes) as f64;
         }
         if cost < least {
             (best, least) = (plan, cost);
@@ -37,7 +46,7 @@ pub fn best(taps: usize, inputs: usize, outputs: usize, routes: usize) -> Plan {
 
 /// Estimated cycles a sample.
 fn head(taps: usize, routes: usize) -> f64 {
-    0.06 * (taps * routes) as f64
+    0.07 * (taps * routes) as f64
 }
 
 /// The cut with exactly these sizes; none if the IR is too short for them.

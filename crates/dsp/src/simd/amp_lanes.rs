@@ -384,11 +384,10 @@ pub(crate) fn tanh_quick<L: Lanes>(l: L, x: L::V) -> (L::V, L::V) {
     let x = l.clamp(x, TANH_RANGE);
     let u = l.mul(x, x);
     let u2 = l.mul(u, u);
-    let parts = |c: [f32; 5]| {
-        let low = l.fma(u, l.splat(c[1]), l.splat(c[0]));
-        let mid = l.fma(u, l.splat(c[3]), l.splat(c[2]));
-        (low, l.fma(u2, l.splat(c[4]), mid))
-    };
-    let ((p, p2), (q, q2)) = (parts(P), parts(Q));
+    // Written out: a closure might stay a call, through memory.
+    let p = l.fma(u, l.splat(P[1]), l.splat(P[0]));
+    let q = l.fma(u, l.splat(Q[1]), l.splat(Q[0]));
+    let p2 = l.fma(u2, l.splat(P[4]), l.fma(u, l.splat(P[3]), l.splat(P[2])));
+    let q2 = l.fma(u2, l.splat(Q[4]), l.fma(u, l.splat(Q[3]), l.splat(Q[2])));
     (l.fma(l.mul(x, u2), p2, l.mul(x, p)), l.fma(u2, q2, q))
 }

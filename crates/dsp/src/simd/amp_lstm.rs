@@ -6,7 +6,15 @@
 //! (1 + tanh) / 2, and a product of two activations costs one division.
 //!
 //! Layers that fit into one vector together are laid side by side, each a frame behind the one before
-//! it: they are then one layer, of which at the ends of a block only some units take a step.
+//! it: they are then one layer, of which at the ends of a block only some units take a step. Where each
+//! fills a narrower vector, they stay apart.
+//!
+//! Wide layers are a matter of what they read: each weight is used once a frame. There all four gates of a
+//! group of units are summed together, so that a unit's output is read once for them, and the last group
+//! is half as wide where that suffices. While a group's activations are on their way, the next one's sums
+//! are taken.
+//!
+//! All of this takes the same sums in the same order, so that every width gives the same bits.
 
 // Loops over a tile count to a constant: they are unrolled, while calls of an iterator may stay calls.
 #![allow(clippy::needless_range_loop)]
@@ -54,12 +62,13 @@ impl DerefMut for Aligned {
     }
 }
 
-/// Layers side by side as one cell, and where the later ones begin; none where they are too wide or
-/// there is but one.
-pub(crate) fn side_by_side(cells: &[Cell]) -> Option<(Cell, Vec<usize>)> {
+/// Layers side by side as one cell, and where the later ones begin; none where they are too wide, each
+/// fills vectors of its own, or there is but one.
+pub(crate) fn side_by_side(cells: &[Cell], kernel: Kernel) -> Option<(Cell, Vec<usize>)> {
     let hidden: usize = cells.iter().map(|cell| cell.hidden).sum();
     let first = cells.first()?;
-    if cells.len() < 2 || hidden > UNITS {
+    let full = kernel.level() != Level::Avx512 && cells.iter().all(|cell| cell.hidden == 8);
+    if cells.len() < 2 || hidden > UNITS || full {
         return None;
     }
     let mut one = Cell {
@@ -103,59 +112,82 @@ pub(crate) fn side_by_side(cells: &[Cell]) -> Option<(Cell, Vec<usize>)> {
 
 /// One layer's weights as the kernel reads them, and its state.
 pub(crate) struct Lstm {
+    /// Of the net: they begin the first chain.
     inputs: usize,
-    /// Padded to whole vectors of `width`.
+    /// Padded to whole vectors.
     units: usize,
     width: usize,
-    /// Recurrent columns, padded to a multiple of [`CHAINS`].
+    /// More than one group.
+    wide: bool,
+    /// Columns: the outputs of the layer before, then the own ones; both padded to a multiple of [`CHAINS`].
     columns: usize,
+    /// Where the own ones begin.
+    own: usize,
     /// Where the units of each layer but the first begin, of layers that were laid side by side.
     starts: Vec<usize>,
-    /// `[group][bias, inputs.., hidden..][gate i f g o][lane]`.
+    /// `[group][bias, inputs.., columns..][gate i f g o][lane]`; the last group of wide ones may be of 8.
     weights: Aligned,
+    /// What the columns are multiplied with.
     h: Aligned,
     c: Aligned,
     first: (Aligned, Aligned),
 }
 
 impl Lstm {
-    /// Layers of one net share the width that its widest layer asks for.
-    pub fn new(cell: &Cell, starts: Vec<usize>, widest: usize, kernel: Kernel) -> Lstm {
+    /// Layers of one net share the width that its widest layer asks for; `before` is the number of units
+    /// of the layer before it, 0 for the first.
+    pub fn new(
+        cell: &Cell,
+        starts: Vec<usize>,
+        before: usize,
+        widest: usize,
+        kernel: Kernel,
+    ) -> Lstm {
         // Eight lanes suffice for eight units.
-        let wide = kernel.level() == Level::Avx512 && widest > 8;
-        let width = if wide { 16 } else { 8 };
-        let units = cell.hidden.next_multiple_of(width);
-        let columns = cell.hidden.next_multiple_of(CHAINS);
+        let long = kernel.level() == Level::Avx512 && widest > 8;
+        let width = if long { 16 } else { 8 };
+        let wide = cell.hidden > UNITS;
+        let units = cell.hidden.next_multiple_of(if wide { 8 } else { width });
+        let inputs = if before == 0 { cell.inputs } else { 0 };
+        let own = before.next_multiple_of(CHAINS);
+        let columns = own + cell.hidden.next_multiple_of(CHAINS);
         let rows = 4 * cell.hidden;
-        let mut weights = Vec::with_capacity((1 + cell.inputs + columns) * 4 * units);
-        for group in 0..units / width {
+        let mut weights = Vec::with_capacity((1 + inputs + columns) * 4 * units);
+        for first in (0..units).step_by(width) {
+            let lanes = width.min(units - first);
             let mut column = |from: Option<&[f32]>| {
                 for gate in 0..4 {
                     let scale = if gate == 2 { 1.0 } else { 0.5 };
-                    for lane in 0..width {
-                        let unit = group * width + lane;
+                    for lane in 0..lanes {
+                        let unit = first + lane;
                         let w = from.filter(|_| unit < cell.hidden);
                         weights.push(w.map_or(0.0, |w| w[gate * cell.hidden + unit] * scale));
                     }
                 }
             };
             column(Some(&cell.bias));
-            for n in 0..cell.inputs {
+            for n in 0..inputs {
                 column(Some(&cell.weights[n * rows..][..rows]));
             }
-            for n in 0..columns {
+            for n in 0..own {
+                column((n < before).then(|| &cell.weights[n * rows..][..rows]));
+            }
+            for n in 0..columns - own {
                 column((n < cell.hidden).then(|| &cell.recurrent[n * rows..][..rows]));
             }
         }
-        let pad = |from: &[f32]| {
-            let mut all = from.to_vec();
-            all.resize(units.max(UNITS), 0.0);
+        // Whoever reads them does so in vectors of 16 at most.
+        let room = units.next_multiple_of(UNITS);
+        let pad = |own: usize, from: &[f32]| {
+            let mut all = vec![0.0; own];
+            all.extend_from_slice(from);
+            all.resize(own + room, 0.0);
             Aligned::new(&all)
         };
-        let first = (pad(&cell.state), pad(&cell.cell));
-        let (h, c) = (pad(&cell.state), pad(&cell.cell));
+        let first = (pad(own, &cell.state), pad(0, &cell.cell));
+        let (h, c) = (pad(own, &cell.state), pad(0, &cell.cell));
         let weights = Aligned::new(&weights);
-        Lstm { inputs: cell.inputs, units, width, columns, starts, weights, h, c, first }
+        Lstm { inputs, units, width, wide, columns, own, starts, weights, h, c, first }
     }
 
     /// How many frames the last of the layers side by side is behind.
@@ -174,6 +206,15 @@ impl Lstm {
         (start(first), start((t + 1).min(self.lag() + 1)))
     }
 
+    /// Takes over what the layer before has put out.
+    #[inline(always)]
+    fn hear(&mut self, before: &Lstm) {
+        let from = before.h[before.own..].as_chunks::<CHAINS>().0;
+        for (to, from) in self.h[..self.own].as_chunks_mut::<CHAINS>().0.iter_mut().zip(from) {
+            *to = *from;
+        }
+    }
+
     pub fn reset(&mut self) {
         self.h.copy_from_slice(&self.first.0);
         self.c.copy_from_slice(&self.first.1);
@@ -186,7 +227,7 @@ pub(crate) struct Run<'a> {
     /// One input for each frame.
     pub input: &'a [f32],
     pub gain: f32,
-    /// The head's weights, padded with zeros to the last layer's units, at least 16.
+    /// The head's weights, padded with zeros to the last layer's units and to a multiple of 16.
     pub head: &'a [f32],
     pub bias: f32,
     pub output: &'a mut [f32],
@@ -197,21 +238,22 @@ pub(crate) struct Run<'a> {
 impl Run<'_> {
     fn check(&self) {
         assert_eq!(self.input.len(), self.output.len());
-        let mut inputs = 1;
+        let mut before = 0;
         for layer in self.layers.iter() {
             let all = (1 + layer.inputs + layer.columns) * 4 * layer.units;
             assert_eq!(layer.weights.len(), all);
-            assert!(layer.inputs <= inputs && layer.columns <= layer.units.max(UNITS));
-            assert!(layer.columns.is_multiple_of(CHAINS));
+            assert!(layer.inputs <= usize::from(before == 0) && layer.own <= before);
+            assert!(layer.own + layer.units <= layer.h.len() && layer.columns <= layer.h.len());
+            assert!(layer.columns.is_multiple_of(CHAINS) && layer.own.is_multiple_of(CHAINS));
             // Only one that is alone can be several.
             assert!(layer.starts.is_empty() || self.layers.len() == 1);
-            assert!(layer.units.is_multiple_of(layer.width));
-            assert!(layer.units <= layer.h.len() && layer.units <= layer.c.len());
-            assert!(layer.units <= self.spare.len());
-            inputs = layer.h.len();
+            assert!(layer.units.is_multiple_of(if layer.wide { 8 } else { layer.width }));
+            assert!(layer.units <= layer.c.len() && layer.units <= self.spare.len());
+            before = layer.h.len() - layer.own;
+            assert!(layer.units <= before && before.is_multiple_of(UNITS));
         }
         if let Some(last) = self.layers.last() {
-            assert!(last.units <= self.head.len());
+            assert!(last.units <= self.head.len() && self.head.len().is_multiple_of(UNITS));
         }
     }
 }
@@ -229,8 +271,10 @@ pub(crate) fn run(kernel: Kernel, mut job: Run<'_>) {
             fn enabled(job: &mut Run<'_>) {
                 // SAFETY: this function is entered only where AVX-512 is.
                 let l = unsafe { Avx512::new() };
+                // SAFETY: AVX2 and FMA are there, too.
+                let half = unsafe { Avx2::new() };
                 // SAFETY: the job has been checked.
-                unsafe { run_lanes(l, job) }
+                unsafe { run_lanes(l, half, job) }
             }
             // SAFETY: a kernel's level is here.
             unsafe { enabled(&mut job) }
@@ -242,25 +286,26 @@ pub(crate) fn run(kernel: Kernel, mut job: Run<'_>) {
                 // SAFETY: this function is entered only where AVX2 and FMA are.
                 let l = unsafe { Avx2::new() };
                 // SAFETY: the job has been checked.
-                unsafe { run_lanes(l, job) }
+                unsafe { run_lanes(l, l, job) }
             }
             // SAFETY: a kernel's level is here.
             unsafe { enabled(&mut job) }
         }
         // SAFETY: the job has been checked.
-        _ => unsafe { run_lanes(Plain::<FUSED>, &mut job) },
+        _ => unsafe { run_lanes(Plain::<FUSED>, Plain::<FUSED>, &mut job) },
     }
 }
 
+/// `half` is as wide as `l`, or half as wide.
+///
 /// # Safety
 /// The job has been checked, and its layers are laid out for this width.
 #[inline(always)]
-unsafe fn run_lanes<L: Lanes>(l: L, job: &mut Run<'_>) {
+unsafe fn run_lanes<L: Lanes, H: Lanes>(l: L, half: H, job: &mut Run<'_>) {
     let frames = job.input.len();
     let lag = job.layers.first().map_or(0, Lstm::lag);
     for t in 0..frames + lag {
         let x = [job.input.get(t).map_or(0.0, |x| x * job.gain)];
-        let mut from = x.as_ptr();
         if t < lag || t >= frames {
             if let Some(layer) = job.layers.first_mut() {
                 // Who does not take this step gets his state back.
@@ -269,7 +314,7 @@ unsafe fn run_lanes<L: Lanes>(l: L, job: &mut Run<'_>) {
                 before[1].copy_from_slice(&layer.c[..UNITS]);
                 let (first, behind) = layer.awake(t, frames);
                 // SAFETY: the job has been checked.
-                unsafe { step(l, layer, from, job.spare) };
+                unsafe { step(l, layer, x.as_ptr(), job.spare) };
                 let Lstm { h, c, .. } = layer;
                 for (state, before) in [h, c].into_iter().zip(before) {
                     state[..first].copy_from_slice(&before[..first]);
@@ -277,24 +322,33 @@ unsafe fn run_lanes<L: Lanes>(l: L, job: &mut Run<'_>) {
                         state[behind..UNITS].copy_from_slice(&before[behind..]);
                     }
                 }
-                from = layer.h.as_ptr();
             }
         } else {
-            for layer in job.layers.iter_mut() {
-                // SAFETY: the job has been checked; `from` is the input or the layer before.
-                unsafe { step(l, layer, from, job.spare) };
-                from = layer.h.as_ptr();
+            for n in 0..job.layers.len() {
+                let (before, layers) = job.layers.split_at_mut(n);
+                let Some(layer) = layers.first_mut() else { continue };
+                if let Some(before) = before.last() {
+                    layer.hear(before);
+                }
+                if layer.wide {
+                    // SAFETY: the job has been checked.
+                    unsafe { wide_step(l, half, layer, x.as_ptr(), job.spare) };
+                } else {
+                    // SAFETY: the job has been checked.
+                    unsafe { step(l, layer, x.as_ptr(), job.spare) };
+                }
             }
         }
         let Some(heard) = t.checked_sub(lag) else { continue };
-        let units = job.layers.last().map_or(0, |layer| layer.units);
+        let (units, from) = (job.layers.last())
+            .map_or((0, x.as_ptr()), |last| (last.units, last.h[last.own..].as_ptr()));
         // In as many sums as the widest vector has lanes, so that every width adds them alike.
         let mut sum = [l.splat(0.0); UNITS];
         let mut u = 0;
         while u < units {
             for k in 0..UNITS / L::WIDTH {
                 if u < units {
-                    // SAFETY: a layer's state and the head are as long as its units.
+                    // SAFETY: a layer's state and the head are as long as its units, padded to 16.
                     let h = unsafe { l.load(from.wrapping_add(u)) };
                     // SAFETY: a layer's state and the head are as long as its units.
                     let w = unsafe { l.load(job.head.as_ptr().wrapping_add(u)) };
@@ -370,16 +424,17 @@ unsafe fn gates<L: Lanes, const N: usize>(
     sum
 }
 
-/// One frame of one layer.
+/// One frame of one layer, its sums in registers.
 ///
 /// # Safety
 /// The layer has been checked; `from` leads to its inputs, `spare` holds its units.
 #[inline(always)]
 unsafe fn step<L: Lanes>(l: L, layer: &mut Lstm, from: *const f32, spare: &mut [f32]) {
-    let (h, c) = (layer.h.as_ptr(), layer.c.as_mut_ptr());
+    let (h, c) = (layer.h.as_mut_ptr(), layer.c.as_mut_ptr());
     // With one group nobody else reads the old state.
     let alone = layer.units == L::WIDTH;
-    let to = if alone { layer.h.as_mut_ptr() } else { spare.as_mut_ptr() };
+    let own = layer.own;
+    let to = if alone { h.wrapping_add(own) } else { spare.as_mut_ptr() };
     let size = (layer.inputs, layer.columns);
     let group = (1 + layer.inputs + layer.columns) * 4 * L::WIDTH;
     let mut u = 0;
@@ -388,25 +443,159 @@ unsafe fn step<L: Lanes>(l: L, layer: &mut Lstm, from: *const f32, spare: &mut [
         // What is waited for longest comes first.
         // SAFETY: as the caller vouches.
         let [i, g, f] = unsafe { gates(l, size, [0, 2, 1], w, from, h) };
-        let ((ip, iq), (gp, gq), (fp, fq)) = (tanh_quick(l, i), tanh_quick(l, g), tanh_quick(l, f));
+        let early = [tanh_quick(l, i), tanh_quick(l, f), tanh_quick(l, g)];
         // SAFETY: as the caller vouches.
         let [o] = unsafe { gates(l, size, [3], w, from, h) };
-        let (op, oq) = tanh_quick(l, o);
-        let half = l.splat(0.5);
-        // sig(i) tanh(g), sig(f), each by one division; likewise sig(o) tanh(c).
-        let new = l.div(l.mul(l.add(iq, ip), l.mul(half, gp)), l.mul(iq, gq));
-        let keep = l.div(l.mul(half, l.add(fq, fp)), fq);
-        // SAFETY: within the state that was checked.
-        let cell = l.fma(keep, unsafe { l.load(c.wrapping_add(u)) }, new);
-        // SAFETY: within the state that was checked.
-        unsafe { l.store(c.wrapping_add(u), cell) };
-        let (cp, cq) = tanh_quick(l, cell);
-        let out = l.div(l.mul(l.mul(half, l.add(oq, op)), cp), l.mul(oq, cq));
-        // SAFETY: as long as the units.
-        unsafe { l.store(to.wrapping_add(u), out) };
+        // SAFETY: within the state that was checked; `to` is as long as the units.
+        unsafe { cell(l, early, tanh_quick(l, o), c.wrapping_add(u), to.wrapping_add(u)) };
         u += L::WIDTH;
     }
     if !alone {
-        layer.h[..layer.units].copy_from_slice(&spare[..layer.units]);
+        layer.h[own..][..layer.units].copy_from_slice(&spare[..layer.units]);
     }
+}
+
+/// From the gates' tanh (as fractions; i, f and g, then o) to a vector of the state and of the output.
+///
+/// # Safety
+/// `c` and `to` lead to a vector.
+#[inline(always)]
+unsafe fn cell<L: Lanes>(
+    l: L,
+    early: [(L::V, L::V); 3],
+    o: (L::V, L::V),
+    c: *mut f32,
+    to: *mut f32,
+) {
+    let ([(ip, iq), (fp, fq), (gp, gq)], (op, oq)) = (early, o);
+    let half = l.splat(0.5);
+    // sig(i) tanh(g), sig(f), each by one division; likewise sig(o) tanh(c).
+    let new = l.div(l.mul(l.add(iq, ip), l.mul(half, gp)), l.mul(iq, gq));
+    let keep = l.div(l.mul(half, l.add(fq, fp)), fq);
+    // SAFETY: as the caller vouches.
+    let state = l.fma(keep, unsafe { l.load(c) }, new);
+    // SAFETY: as the caller vouches.
+    unsafe { l.store(c, state) };
+    let (cp, cq) = tanh_quick(l, state);
+    let out = l.div(l.mul(l.mul(half, l.add(oq, op)), cp), l.mul(oq, cq));
+    // SAFETY: as the caller vouches.
+    unsafe { l.store(to, out) };
+}
+
+/// One frame of a wide layer.
+///
+/// # Safety
+/// As for [`step`]. `half` is as wide as `l`, or half as wide.
+#[inline(always)]
+unsafe fn wide_step<L: Lanes, H: Lanes>(
+    l: L,
+    half: H,
+    layer: &mut Lstm,
+    from: *const f32,
+    spare: &mut [f32],
+) {
+    // SAFETY: as the caller vouches.
+    let done = unsafe { groups(l, layer, 0, from, spare) };
+    // SAFETY: as above; units are a multiple of 8.
+    unsafe { groups(half, layer, done, from, spare) };
+    let (from, to) = (spare.as_ptr(), layer.h[layer.own..].as_mut_ptr());
+    for u in (0..layer.units).step_by(8) {
+        // SAFETY: both are as long as the units, a multiple of 8.
+        let x = unsafe { half.load(from.wrapping_add(u)) };
+        // SAFETY: as above.
+        unsafe { half.store(to.wrapping_add(u), x) };
+    }
+}
+
+/// The units from `u` on that fill vectors; says where it ended.
+///
+/// # Safety
+/// As for [`step`].
+#[inline(always)]
+unsafe fn groups<L: Lanes>(
+    l: L,
+    layer: &mut Lstm,
+    mut u: usize,
+    from: *const f32,
+    spare: &mut [f32],
+) -> usize {
+    let (h, c, to) = (layer.h.as_ptr(), layer.c.as_mut_ptr(), spare.as_mut_ptr());
+    let size = (layer.inputs, layer.columns);
+    let rows = 4 * (1 + layer.inputs + layer.columns);
+    while u + L::WIDTH <= layer.units {
+        let w = layer.weights.as_ptr().wrapping_add(u * rows);
+        let [i, f, g, o] = if L::REGISTERS == 32 {
+            // SAFETY: as the caller vouches.
+            unsafe { all_gates::<L, 4>(l, size, 0, w, from, h) }
+        } else {
+            // SAFETY: as the caller vouches.
+            let mut low = unsafe { all_gates::<L, 2>(l, size, 0, w, from, h) };
+            // SAFETY: as the caller vouches.
+            let high = unsafe { all_gates::<L, 2>(l, size, 2, w, from, h) };
+            for gate in 0..4 {
+                low[gate] = l.add(low[gate], high[gate]);
+            }
+            low
+        };
+        let early = [tanh_quick(l, i), tanh_quick(l, f), tanh_quick(l, g)];
+        // SAFETY: within the state that was checked; `to` is as long as the units.
+        unsafe { cell(l, early, tanh_quick(l, o), c.wrapping_add(u), to.wrapping_add(u)) };
+        u += L::WIDTH;
+    }
+    u
+}
+
+/// All gates of a group of units: `C` of the chains from `first` on, added up.
+///
+/// # Safety
+/// As for [`gates`]; there are as many chains.
+#[inline(always)]
+unsafe fn all_gates<L: Lanes, const C: usize>(
+    l: L,
+    (inputs, columns): (usize, usize),
+    first: usize,
+    w: *const f32,
+    from: *const f32,
+    h: *const f32,
+) -> [L::V; 4] {
+    let row = 4 * L::WIDTH;
+    let mut acc = [[l.splat(0.0); 4]; C];
+    if first == 0 {
+        for g in 0..4 {
+            // SAFETY: within the weights that were checked.
+            acc[0][g] = unsafe { l.load(w.wrapping_add(g * L::WIDTH)) };
+        }
+        for n in 0..inputs {
+            // SAFETY: as the caller vouches.
+            let x = l.splat(unsafe { *from.wrapping_add(n) });
+            let w = w.wrapping_add((1 + n) * row);
+            for g in 0..4 {
+                // SAFETY: within the weights that were checked.
+                acc[0][g] = l.fma(unsafe { l.load(w.wrapping_add(g * L::WIDTH)) }, x, acc[0][g]);
+            }
+        }
+    }
+    let mut w = w.wrapping_add((1 + inputs + first) * row);
+    let mut n = first;
+    while n < columns {
+        for k in 0..C {
+            // SAFETY: the columns are a multiple of the chains, and within the state.
+            let x = l.splat(unsafe { *h.wrapping_add(n + k) });
+            for g in 0..4 {
+                // SAFETY: within the weights that were checked.
+                let w = unsafe { l.load(w.wrapping_add(k * row + g * L::WIDTH)) };
+                acc[k][g] = l.fma(w, x, acc[k][g]);
+            }
+        }
+        w = w.wrapping_add(CHAINS * row);
+        n += CHAINS;
+    }
+    let mut sum = acc[0];
+    for g in 0..4 {
+        sum[g] = l.add(acc[0][g], acc[1][g]);
+        if C == 4 {
+            sum[g] = l.add(sum[g], l.add(acc[2 % C][g], acc[3 % C][g]));
+        }
+    }
+    sum
 }

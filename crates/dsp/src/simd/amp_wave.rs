@@ -292,10 +292,13 @@ unsafe fn finish<L: Lanes, const FV: usize, const OT: usize>(
     }
 }
 
-/// The most outputs of a tile `FV` vectors wide: accumulators, inputs and one weight in registers.
+/// The most outputs of a tile `FV` vectors wide: accumulators, inputs and one weight in registers. Eight sums
+/// suffice to keep the multipliers busy, and with no more than that the next tile has begun before the
+/// last one's activations are done.
 pub(super) const fn most(registers: usize, fv: usize) -> usize {
     let most = (registers - fv - 1) / fv;
-    if most > 16 { 16 } else { most }
+    let enough = if fv == 1 { 8 } else { 16 };
+    if most > enough { enough } else { most }
 }
 
 /// Runs tiles over all outputs, as equal in size as can be.

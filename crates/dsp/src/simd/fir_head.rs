@@ -62,7 +62,12 @@ fn avx2(head: &Head, x: &[f32], out: &mut [f32]) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
 fn avx512(head: &Head, x: &[f32], out: &mut [f32]) {
-    run::<super::fir_lanes::Avx512>(head, x, out);
+    // One vector of outputs would be all loads across cache lines; two half as wide cross half of them.
+    if out.len() <= 16 {
+        run::<super::fir_lanes::Avx2>(head, x, out);
+    } else {
+        run::<super::fir_lanes::Avx512>(head, x, out);
+    }
 }
 
 #[inline(always)]
@@ -96,14 +101,21 @@ fn tile<L: Lanes, const V: usize, const R: usize>(
     let mut total = [zero; V];
     for first in (0..16).step_by(R) {
         let mut sum = [[zero; V]; R];
+        // What the next taps see of these, they keep where registers suffice: of the widest vectors, every
+        // load lies across cache lines and costs twice.
+        let mut windows = [[zero; 10]; R];
         for row in (0..rows).step_by(4) {
             for j in 0..R {
                 let r = first + j;
                 let base = 16 * (rows - 3 - row) - r + from;
                 let x = &x[base..base + L::WIDTH * (V + 3 * per_row)];
-                let mut window = [zero; 10];
-                for i in 0..V + 3 * per_row {
-                    window[i] = L::load(&x[i * L::WIDTH..]);
+                let window = &mut windows[j];
+                for i in (0..V + 3 * per_row).rev() {
+                    window[i] = if L::WIDTH == 16 && row > 0 && i >= 4 * per_row {
+                        window[i - 4 * per_row]
+                    } else {
+                        L::load(&x[i * L::WIDTH..])
+                    };
                 }
                 let taps = &head.by_residue[r * rows + row..][..4];
                 for k in 0..4 {

@@ -32,8 +32,12 @@ pub(super) trait Lanes: Copy {
     /// `c - self * b`
     fn neg_mul_add(self, b: Self, c: Self) -> Self;
 
-    /// Transposes each group of `WIDTH` rows.
-    fn transpose(rows: [Self; 16]) -> [Self; 16];
+    /// Of rows of sixteen, one after the other in four vectors: vector `k` holds the `k`th four of each row.
+    fn fours(rows: [Self; 4]) -> [Self; 4];
+    /// Back from `fours`.
+    fn rows(fours: [Self; 4]) -> [Self; 4];
+    /// Transposes each four by four samples: lanes `4 i ...` of all vectors.
+    fn turn(fours: [Self; 4]) -> [Self; 4];
 }
 
 /// Eight samples in plain Rust: the oracle, and what runs where nothing better is.
@@ -124,11 +128,35 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn transpose(rows: [Self; 16]) -> [Self; 16] {
+    fn fours(rows: [Self; 4]) -> [Self; 4] {
         let mut to = rows;
-        for (i, row) in to.iter_mut().enumerate() {
-            for (j, x) in row.0.iter_mut().enumerate() {
-                *x = rows[i / 8 * 8 + j].0[i % 8];
+        for (k, to) in to.iter_mut().enumerate() {
+            for (lane, x) in to.0.iter_mut().enumerate() {
+                let at = 16 * (lane / 4) + 4 * k + lane % 4;
+                *x = rows[at / 8].0[at % 8];
+            }
+        }
+        to
+    }
+
+    #[inline(always)]
+    fn rows(fours: [Self; 4]) -> [Self; 4] {
+        let mut to = fours;
+        for (j, to) in to.iter_mut().enumerate() {
+            for (lane, x) in to.0.iter_mut().enumerate() {
+                let at = 8 * j + lane;
+                *x = fours[at % 16 / 4].0[at / 16 * 4 + at % 4];
+            }
+        }
+        to
+    }
+
+    #[inline(always)]
+    fn turn(fours: [Self; 4]) -> [Self; 4] {
+        let mut to = fours;
+        for (j, to) in to.iter_mut().enumerate() {
+            for (lane, x) in to.0.iter_mut().enumerate() {
+                *x = fours[lane % 4].0[lane / 4 * 4 + j];
             }
         }
         to
@@ -217,34 +245,37 @@ mod x86 {
         }
 
         #[inline(always)]
-        fn transpose(rows: [Self; 16]) -> [Self; 16] {
-            let mut to = rows;
-            for group in [0, 8] {
-                let mut r = [rows[group].0; 8];
-                for i in 0..8 {
-                    r[i] = rows[group + i].0;
-                }
-                // Pairs of rows, then fours, then the halves of the registers.
-                let mut pairs = [r[0]; 8];
-                for i in 0..4 {
-                    pairs[2 * i] = op!(_mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]));
-                    pairs[2 * i + 1] = op!(_mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]));
-                }
-                let mut fours = pairs;
-                for half in [0, 4] {
-                    for i in 0..2 {
-                        let (a, b) = (pairs[half + i], pairs[half + 2 + i]);
-                        fours[half + 2 * i] = op!(_mm256_shuffle_ps::<0x44>(a, b));
-                        fours[half + 2 * i + 1] = op!(_mm256_shuffle_ps::<0xee>(a, b));
-                    }
-                }
-                for i in 0..4 {
-                    let (a, b) = (fours[i], fours[4 + i]);
-                    to[group + i] = Avx2(op!(_mm256_permute2f128_ps::<0x20>(a, b)));
-                    to[group + 4 + i] = Avx2(op!(_mm256_permute2f128_ps::<0x31>(a, b)));
-                }
-            }
-            to
+        fn fours([a, b, c, d]: [Self; 4]) -> [Self; 4] {
+            [
+                Avx2(op!(_mm256_permute2f128_ps::<0x20>(a.0, c.0))),
+                Avx2(op!(_mm256_permute2f128_ps::<0x31>(a.0, c.0))),
+                Avx2(op!(_mm256_permute2f128_ps::<0x20>(b.0, d.0))),
+                Avx2(op!(_mm256_permute2f128_ps::<0x31>(b.0, d.0))),
+            ]
+        }
+
+        #[inline(always)]
+        fn rows([a, b, c, d]: [Self; 4]) -> [Self; 4] {
+            [
+                Avx2(op!(_mm256_permute2f128_ps::<0x20>(a.0, b.0))),
+                Avx2(op!(_mm256_permute2f128_ps::<0x20>(c.0, d.0))),
+                Avx2(op!(_mm256_permute2f128_ps::<0x31>(a.0, b.0))),
+                Avx2(op!(_mm256_permute2f128_ps::<0x31>(c.0, d.0))),
+            ]
+        }
+
+        #[inline(always)]
+        fn turn([a, b, c, d]: [Self; 4]) -> [Self; 4] {
+            let low = op!(_mm256_unpacklo_ps(a.0, b.0));
+            let high = op!(_mm256_unpackhi_ps(a.0, b.0));
+            let low_below = op!(_mm256_unpacklo_ps(c.0, d.0));
+            let high_below = op!(_mm256_unpackhi_ps(c.0, d.0));
+            [
+                Avx2(op!(_mm256_shuffle_ps::<0x44>(low, low_below))),
+                Avx2(op!(_mm256_shuffle_ps::<0xee>(low, low_below))),
+                Avx2(op!(_mm256_shuffle_ps::<0x44>(high, high_below))),
+                Avx2(op!(_mm256_shuffle_ps::<0xee>(high, high_below))),
+            ]
         }
     }
 
@@ -301,38 +332,36 @@ mod x86 {
         }
 
         #[inline(always)]
-        fn transpose(rows: [Self; 16]) -> [Self; 16] {
-            let mut r = [rows[0].0; 16];
-            for i in 0..16 {
-                r[i] = rows[i].0;
-            }
-            // Pairs of rows, then fours: 4 x 4 within each quarter of the registers.
-            let mut pairs = r;
-            for i in 0..8 {
-                pairs[2 * i] = op!(_mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]));
-                pairs[2 * i + 1] = op!(_mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]));
-            }
-            let mut fours = pairs;
-            for quad in [0, 4, 8, 12] {
-                for i in 0..2 {
-                    let (a, b) = (pairs[quad + i], pairs[quad + 2 + i]);
-                    fours[quad + 2 * i] = op!(_mm512_shuffle_ps::<0x44>(a, b));
-                    fours[quad + 2 * i + 1] = op!(_mm512_shuffle_ps::<0xee>(a, b));
-                }
-            }
-            // Then the quarters: fours[4 q + i] holds columns i, 4 + i, 8 + i, 12 + i of rows 4 q ...
-            let mut to = rows;
-            for i in 0..4 {
-                let even = op!(_mm512_shuffle_f32x4::<0x88>(fours[i], fours[4 + i]));
-                let odd = op!(_mm512_shuffle_f32x4::<0xdd>(fours[i], fours[4 + i]));
-                let even_below = op!(_mm512_shuffle_f32x4::<0x88>(fours[8 + i], fours[12 + i]));
-                let odd_below = op!(_mm512_shuffle_f32x4::<0xdd>(fours[8 + i], fours[12 + i]));
-                to[i] = Avx512(op!(_mm512_shuffle_f32x4::<0x88>(even, even_below)));
-                to[8 + i] = Avx512(op!(_mm512_shuffle_f32x4::<0xdd>(even, even_below)));
-                to[4 + i] = Avx512(op!(_mm512_shuffle_f32x4::<0x88>(odd, odd_below)));
-                to[12 + i] = Avx512(op!(_mm512_shuffle_f32x4::<0xdd>(odd, odd_below)));
-            }
-            to
+        fn fours([a, b, c, d]: [Self; 4]) -> [Self; 4] {
+            let low = op!(_mm512_shuffle_f32x4::<0x44>(a.0, b.0));
+            let high = op!(_mm512_shuffle_f32x4::<0xee>(a.0, b.0));
+            let low_below = op!(_mm512_shuffle_f32x4::<0x44>(c.0, d.0));
+            let high_below = op!(_mm512_shuffle_f32x4::<0xee>(c.0, d.0));
+            [
+                Avx512(op!(_mm512_shuffle_f32x4::<0x88>(low, low_below))),
+                Avx512(op!(_mm512_shuffle_f32x4::<0xdd>(low, low_below))),
+                Avx512(op!(_mm512_shuffle_f32x4::<0x88>(high, high_below))),
+                Avx512(op!(_mm512_shuffle_f32x4::<0xdd>(high, high_below))),
+            ]
+        }
+
+        #[inline(always)]
+        fn rows(fours: [Self; 4]) -> [Self; 4] {
+            Self::fours(fours)
+        }
+
+        #[inline(always)]
+        fn turn([a, b, c, d]: [Self; 4]) -> [Self; 4] {
+            let low = op!(_mm512_unpacklo_ps(a.0, b.0));
+            let high = op!(_mm512_unpackhi_ps(a.0, b.0));
+            let low_below = op!(_mm512_unpacklo_ps(c.0, d.0));
+            let high_below = op!(_mm512_unpackhi_ps(c.0, d.0));
+            [
+                Avx512(op!(_mm512_shuffle_ps::<0x44>(low, low_below))),
+                Avx512(op!(_mm512_shuffle_ps::<0xee>(low, low_below))),
+                Avx512(op!(_mm512_shuffle_ps::<0x44>(high, high_below))),
+                Avx512(op!(_mm512_shuffle_ps::<0xee>(high, high_below))),
+            ]
         }
     }
 }

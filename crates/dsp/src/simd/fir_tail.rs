@@ -64,14 +64,14 @@ enum What {
     Take { input: u32, from: u32, to: u32 },
     /// A forward pass over columns.
     Down { pass: u32, from: u32, to: u32 },
-    /// The last four levels of a tile, into the newest spectrum.
-    Leaf { input: u32, tile: u32 },
+    /// The last four levels of some fours of chunks, into the newest spectrum.
+    Leaf { input: u32, from: u32, to: u32 },
     /// Products of slots with a path's taps, for some bands; `more`: added to what is there.
     Multiply { path: u32, bands: (u32, u32), slots: (u32, u32), more: bool },
     /// No path leads to this output.
     Clear,
     /// The first four levels back.
-    Root { tile: u32 },
+    Root { from: u32, to: u32 },
     /// An inverse pass over columns.
     Up { pass: u32, from: u32, to: u32 },
     /// The last pass back: columns to the output.
@@ -80,8 +80,8 @@ enum What {
 
 /// The roots that split a block in four: sigma, tau, and their product.
 type Roots = [f32; 6];
-/// The same, lane by lane; for the whole tile, then for each of its quarters.
-type Leaves = [[[f32; 16]; 6]; 5];
+/// The same for four chunks, lane by lane: of the chunks, then of their fours.
+type Leaves = [[[f32; 16]; 6]; 2];
 
 struct Pass {
     /// Chunks in a quarter of a block.
@@ -113,7 +113,7 @@ impl Segment {
     /// `slots` parts of `part` taps each for every path given as (input, output, taps).
     ///
     /// # Shape
-    /// `part` is a power of two from 128 on; each path has at most `part * slots` taps.
+    /// `part` is a power of two from 64 on; each path has at most `part * slots` taps.
     pub fn new(
         level: Level,
         part: usize,
@@ -121,7 +121,6 @@ impl Segment {
         (inputs, outputs): (usize, usize),
         paths: &[(usize, usize, &[f32])],
     ) -> Segment {
-        let level = if part < 256 { level.min(Level::Avx2) } else { level };
         let halves = part.trailing_zeros() % 2 == 1;
         let mut segment = Segment {
             level,
@@ -156,11 +155,10 @@ impl Segment {
             angles = angles.iter().flat_map(|&angle| quarters(angle)).collect();
             block /= 4;
         }
-        for tile in angles.chunks(16) {
-            let mut leaves = [[[0.0; 16]; 6]; 5];
-            for (lane, &angle) in tile.iter().enumerate() {
-                let [a, b, c, d] = quarters(angle);
-                for (table, angle) in leaves.iter_mut().zip([angle, a, b, c, d]) {
+        for four in angles.chunks(4) {
+            let mut leaves = [[[0.0; 16]; 6]; 2];
+            for (lane, angle) in four.iter().flat_map(|&angle| [angle; 4]).enumerate() {
+                for (table, angle) in leaves.iter_mut().zip([angle, quarters(angle)[lane % 4]]) {
                     for (row, root) in table.iter_mut().zip(roots(angle)) {
                         row[lane] = root;
                     }
@@ -230,10 +228,9 @@ impl Segment {
     fn forward(&self, input: u32) -> Vec<Unit> {
         let (mut units, chunks) = (Vec::new(), self.part as u32 / 16);
         let radix = if self.halves { 2 } else { 4 };
-        let column = if self.far() { FAR_COLUMN } else { COLUMN };
         for (from, to) in columns(0, chunks / radix) {
             let what = What::Take { input, from, to };
-            units.push(Unit { what, cost: column * (to - from) + CALL });
+            units.push(Unit { what, cost: self.cost(TAKE * radix * (to - from)) });
         }
         if chunks <= TILE {
             self.descend(input, 0, 0, chunks, &mut units);
@@ -251,7 +248,7 @@ impl Segment {
         let mut down = |pass: usize| {
             for (from, to) in columns(from / 4, (from + size) / 4) {
                 let what = What::Down { pass: pass as u32, from, to };
-                units.push(Unit { what, cost: COLUMN * (to - from) + CALL });
+                units.push(Unit { what, cost: self.cost(COLUMN * (to - from)) });
             }
         };
         if size > TILE {
@@ -261,8 +258,12 @@ impl Segment {
             }
         } else {
             (pass..self.passes.len()).for_each(&mut down);
-            let what = What::Leaf { input, tile: from / TILE };
-            units.push(Unit { what, cost: LEAF * size / TILE + CALL });
+            let fours = from / 4..(from + size) / 4;
+            for from in fours.clone().step_by(FOURS as usize) {
+                let to = (from + FOURS).min(fours.end);
+                let what = What::Leaf { input, from, to };
+                units.push(Unit { what, cost: self.cost(FOUR * (to - from)) });
+            }
         }
     }
 
@@ -271,19 +272,29 @@ impl Segment {
         self.forward(0).into_iter().rev().map(move |unit| {
             let cost = unit.cost;
             let (what, cost) = match unit.what {
-                What::Take { from, to, .. } => (What::Give { output, from, to }, cost),
+                What::Take { from, to, .. } => (What::Give { output, from, to }, cost * 2 / 3),
                 What::Down { pass, from, to } => (What::Up { pass, from, to }, cost),
-                What::Leaf { tile, .. } => (What::Root { tile }, cost + cost / 3),
+                What::Leaf { from, to, .. } => (What::Root { from, to }, cost * 7 / 6),
                 other => (other, cost),
             };
             Unit { what, cost }
         })
     }
 
+    /// Bytes of all spectra.
+    fn bytes(&self) -> usize {
+        let all = self.paths.len() + self.spectra.len();
+        all * self.part / 16 * self.slots * size_of::<Chunk>()
+    }
+
     /// Whether the spectra are too many for the near caches.
     fn far(&self) -> bool {
-        let all = self.paths.len() + self.spectra.len();
-        all * self.part / 16 * self.slots * size_of::<Chunk>() > NEAR
+        self.bytes() > NEAR
+    }
+
+    /// A unit of a transform: what it does, and that it is called. Large ones come from further away.
+    fn cost(&self, cycles: u32) -> u32 {
+        CALL + if self.far() { cycles * 3 / 2 } else { cycles }
     }
 
     fn products(&self, output: usize, units: &mut Vec<Unit>) {
@@ -296,15 +307,19 @@ impl Segment {
         let step = (PRODUCTS / slots).max(1);
         // Equal shares of the slots.
         let most = slots.div_ceil(slots.div_ceil(PRODUCTS));
-        let product = if self.far() { FAR_PRODUCT } else { PRODUCT };
+        let product = match self.bytes() {
+            bytes if bytes <= NEAREST => PRODUCT,
+            bytes if bytes <= NEAR => NEAR_PRODUCT,
+            _ => FAR_PRODUCT,
+        };
         for from in (0..bands).step_by(step as usize) {
             let bands = (from, (from + step).min(bands));
             for (i, &path) in here.iter().enumerate() {
                 for first in (0..slots).step_by(most as usize) {
                     let slots = (first, (first + most).min(slots));
                     let what = What::Multiply { path, bands, slots, more: i > 0 || first > 0 };
-                    let count = (bands.1 - bands.0) * (slots.1 - slots.0);
-                    units.push(Unit { what, cost: product * count + CALL });
+                    let (bands, slots) = (bands.1 - bands.0, slots.1 - slots.0);
+                    units.push(Unit { what, cost: (product * slots + BAND) * bands + CALL });
                 }
             }
         }
@@ -346,22 +361,28 @@ impl Segment {
     }
 }
 
-/// Chunks in a tile: what the last four levels work on.
+/// Chunks in a tile: what is finished in one go.
 const TILE: u32 = 16;
 /// Columns of a pass that make one unit.
 const COLUMNS: u32 = 4;
-/// Products of one band and slot that make one unit.
-const PRODUCTS: u32 = 16;
-/// Bytes of spectra beyond which a period's come from far away: they are asked for a band ahead.
+/// Fours of chunks that make one.
+const FOURS: u32 = 2;
+/// Products of one band and slot that make one.
+const PRODUCTS: u32 = 8;
+/// Bytes of spectra that stay in the nearest cache, and those beyond which a period's come from far away: they
+/// are asked for a band ahead.
+const NEAREST: usize = 1 << 15;
 const NEAR: usize = 1 << 19;
-/// Estimated cycles: a call, a column of a pass, a tile (a third more on the way back), a product. They are
-/// those of an idle machine in proportion to each other, seen on an EPYC of the Zen 4 kind.
-const CALL: u32 = 12;
-const COLUMN: u32 = 18;
-const FAR_COLUMN: u32 = 24;
-const LEAF: u32 = 230;
-const PRODUCT: u32 = 9;
-const FAR_PRODUCT: u32 = 13;
+/// Estimated cycles: a call, a chunk of the first pass, a column of another, four chunks of the last levels, a
+/// product, and what each band costs besides. Seen on an EPYC of the Zen 4 kind, in the order of a period.
+const CALL: u32 = 30;
+const TAKE: u32 = 9;
+const COLUMN: u32 = 29;
+const FOUR: u32 = 60;
+const PRODUCT: u32 = 11;
+const NEAR_PRODUCT: u32 = 16;
+const FAR_PRODUCT: u32 = 24;
+const BAND: u32 = 18;
 
 fn columns(from: u32, to: u32) -> impl Iterator<Item = (u32, u32)> {
     (from..to).step_by(COLUMNS as usize).map(move |from| (from, (from + COLUMNS).min(to)))
@@ -396,12 +417,12 @@ fn run<L: Lanes>(s: &mut Segment, units: &[Unit], rings: &[Vec<Row>]) {
         match unit.what {
             What::Take { input, from, to } => take::<L>(s, &rings[input as usize], from, to),
             What::Down { pass, from, to } => down::<L>(s, pass, from, to),
-            What::Leaf { input, tile } => leaf::<L>(s, input as usize, tile as usize),
+            What::Leaf { input, from, to } => leaf::<L>(s, input as usize, from, to),
             What::Multiply { path, bands, slots, more } => {
                 multiply::<L>(s, path as usize, bands, slots, more)
             }
             What::Clear => s.work.fill(Chunk::ZERO),
-            What::Root { tile } => root::<L>(s, tile as usize),
+            What::Root { from, to } => root::<L>(s, from, to),
             What::Up { pass, from, to } => up::<L>(s, pass, from, to),
             What::Give { output, from, to } => give::<L>(s, output as usize, from, to),
         }
@@ -660,82 +681,80 @@ fn up<L: Lanes>(s: &mut Segment, pass: u32, from: u32, to: u32) {
     }
 }
 
-/// Where vector `e` of a tile's points is kept: the chunk in the tile, and the vector in it. A tile of
-/// only eight blocks has half as many points.
+/// Vector `j` of the four that hold chunks (all of them, or two): the chunk, and the vector in it.
 #[inline(always)]
-fn place<L: Lanes>(e: usize, v: usize, whole: bool) -> (usize, usize) {
-    if whole || L::WIDTH == 16 { (e, v) } else { (e / 2, e % 2) }
+fn place<L: Lanes>(j: usize, v: usize) -> (usize, usize) {
+    let each = 16 / L::WIDTH;
+    (4 / each * v + j / each, j % each)
+}
+
+/// How vectors are dealt out anew.
+#[derive(Clone, Copy)]
+enum Deal {
+    Fours,
+    Rows,
+    Turn,
+}
+
+/// Real and imaginary parts alike. (A function or a closure as argument might stay a call: it has no features.)
+#[inline(always)]
+fn deal<L: Lanes>(x: [Complex<L>; 4], how: Deal) -> [Complex<L>; 4] {
+    let re = [x[0].re, x[1].re, x[2].re, x[3].re];
+    let im = [x[0].im, x[1].im, x[2].im, x[3].im];
+    let (re, im) = match how {
+        Deal::Fours => (L::fours(re), L::fours(im)),
+        Deal::Rows => (L::rows(re), L::rows(im)),
+        Deal::Turn => (L::turn(re), L::turn(im)),
+    };
+    let mut to = x;
+    for i in 0..4 {
+        to[i] = Complex { re: re[i], im: im[i] };
+    }
+    to
 }
 
 #[inline(always)]
-fn leaf<L: Lanes>(s: &mut Segment, input: usize, tile: usize) {
+fn leaf<L: Lanes>(s: &mut Segment, input: usize, from: u32, to: u32) {
     let slots = s.slots;
-    let (first, whole) = (tile * 16, s.part >= 256);
-    for v in 0..if whole { 16 / L::WIDTH } else { 1 } {
-        let blocks = &s.work[first + v * L::WIDTH..][..L::WIDTH];
-        let mut re = [L::splat(0.0); 16];
-        let mut im = [L::splat(0.0); 16];
-        for i in 0..16 {
-            let x = Complex::<L>::load(&blocks[i % L::WIDTH], i / L::WIDTH);
-            (re[i], im[i]) = (x.re, x.im);
-        }
-        let (re, im) = (L::transpose(re), L::transpose(im));
-        let mut x = [Complex { re: re[0], im: im[0] }; 16];
-        for e in 0..16 {
-            x[e] = Complex { re: re[e], im: im[e] };
-        }
-        let w = Twiddles::load(&s.leaves[tile][0], v);
-        for e in 0..4 {
-            let o = split([x[e], x[4 + e], x[8 + e], x[12 + e]], w);
-            (x[e], x[4 + e], x[8 + e], x[12 + e]) = (o[0], o[1], o[2], o[3]);
-        }
-        for j in 0..4 {
-            let w = Twiddles::load(&s.leaves[tile][1 + j], v);
-            let o = split([x[4 * j], x[4 * j + 1], x[4 * j + 2], x[4 * j + 3]], w);
-            for e in 0..4 {
-                let (chunk, v) = place::<L>(4 * j + e, v, whole);
-                let chunk = first + chunk;
+    for four in from as usize..to as usize {
+        let first = 4 * four;
+        let work = &s.work[first..first + 4];
+        for v in 0..16 / L::WIDTH {
+            let mut x = [Complex::<L>::splat(0.0, 0.0); 4];
+            for j in 0..4 {
+                let (chunk, v) = place::<L>(j, v);
+                x[j] = Complex::load(&work[chunk], v);
+            }
+            let x = split(deal(x, Deal::Fours), Twiddles::load(&s.leaves[four][0], v));
+            let x = split(deal(x, Deal::Turn), Twiddles::load(&s.leaves[four][1], v));
+            for j in 0..4 {
+                let chunk = first + j;
                 let slot = (chunk / 2 * slots + s.newest) * 2 + chunk % 2;
-                o[e].store(&mut s.spectra[input][slot], v);
+                x[j].store(&mut s.spectra[input][slot], v);
             }
         }
     }
 }
 
 #[inline(always)]
-fn root<L: Lanes>(s: &mut Segment, tile: usize) {
-    let (first, whole) = (tile * 16, s.part >= 256);
-    let mut points = [Chunk::ZERO; 16];
-    let count = if whole { 16 } else { 8 };
-    points[..count].copy_from_slice(&s.work[first..first + count]);
-    for v in 0..if whole { 16 / L::WIDTH } else { 1 } {
-        let mut x = [Complex::<L>::splat(0.0, 0.0); 16];
-        for j in 0..4 {
-            let mut o = [Complex::<L>::splat(0.0, 0.0); 4];
-            for e in 0..4 {
-                let (chunk, v) = place::<L>(4 * j + e, v, whole);
-                o[e] = Complex::load(&points[chunk], v);
-            }
-            let q = join(o, Twiddles::load(&s.leaves[tile][1 + j], v));
-            for e in 0..4 {
-                x[4 * j + e] = q[e];
+fn root<L: Lanes>(s: &mut Segment, from: u32, to: u32) {
+    for four in from as usize..to as usize {
+        let first = 4 * four;
+        let work = &mut s.work[first..first + 4];
+        // All is read before anything is written.
+        let mut x = [[Complex::<L>::splat(0.0, 0.0); 4]; 2];
+        for v in 0..16 / L::WIDTH {
+            for j in 0..4 {
+                x[v][j] = Complex::load(&work[j], v);
             }
         }
-        let w = Twiddles::load(&s.leaves[tile][0], v);
-        for e in 0..4 {
-            let q = join([x[e], x[4 + e], x[8 + e], x[12 + e]], w);
-            (x[e], x[4 + e], x[8 + e], x[12 + e]) = (q[0], q[1], q[2], q[3]);
-        }
-        let mut re = [L::splat(0.0); 16];
-        let mut im = [L::splat(0.0); 16];
-        for e in 0..16 {
-            (re[e], im[e]) = (x[e].re, x[e].im);
-        }
-        let (re, im) = (L::transpose(re), L::transpose(im));
-        let blocks = &mut s.work[first + v * L::WIDTH..][..L::WIDTH];
-        for i in 0..16 {
-            let x = Complex { re: re[i], im: im[i] };
-            x.store(&mut blocks[i % L::WIDTH], i / L::WIDTH);
+        for v in 0..16 / L::WIDTH {
+            let x = deal(join(x[v], Twiddles::load(&s.leaves[four][1], v)), Deal::Turn);
+            let x = deal(join(x, Twiddles::load(&s.leaves[four][0], v)), Deal::Rows);
+            for j in 0..4 {
+                let (chunk, v) = place::<L>(j, v);
+                x[j].store(&mut work[chunk], v);
+            }
         }
     }
 }

@@ -58,9 +58,6 @@ struct Pair {
     /// Frames that found nothing to play, told at the next look.
     dry: bool,
     started: bool,
-    /// Captured frames that waited at the last look, and when there came more, ns.
-    waiting: Frames,
-    arrived: u64,
     /// When a period was seen to be due last, ns, and how long one lasts.
     due: u64,
     period_ns: u64,
@@ -147,8 +144,8 @@ impl Pair {
         let (linked, bridge) = if one_clock {
             (capture.pcm.link(&playback.pcm).is_ok(), None)
         } else {
-            let period = playback.period as usize;
-            (false, Some(Bridge::new(setup.inputs, period, playback.rate)?))
+            let (period, buffer) = (playback.period as usize, playback.buffer as usize);
+            (false, Some(Bridge::new(setup.inputs, period, buffer, playback.rate)?))
         };
         let period_ns = u64::from(playback.period) * 1_000_000_000 / u64::from(playback.rate);
         Ok(Pair {
@@ -160,8 +157,6 @@ impl Pair {
             bridge,
             dry: false,
             started: false,
-            waiting: 0,
-            arrived: 0,
             due: 0,
             period_ns: period_ns.max(1),
             idle: 0,
@@ -202,7 +197,7 @@ impl Pair {
         playback.avail_update()?;
         self.playback.silence(self.playback.buffer as usize);
         if let Some(bridge) = &mut self.bridge {
-            bridge.reset();
+            bridge.restart();
         }
         capture.start()?;
         // Linked streams have started both.
@@ -230,9 +225,6 @@ impl Pair {
             return Look::Xrun(Xrun { capture: true, playback: false, missed: 1 });
         }
         if self.bridge.is_some() {
-            if captured > self.waiting {
-                (self.waiting, self.arrived) = (captured, monotonic());
-            }
             if free >= period {
                 return self.comes(free);
             }
@@ -296,11 +288,8 @@ impl Pair {
         let period = self.playback.period as usize;
         if self.bridge.is_some() {
             self.fetch();
-            self.waiting = 0;
-            let since = monotonic().saturating_sub(self.arrived) as f64 / 1e9;
-            let since = since * f64::from(self.capture.rate);
             if let Some(bridge) = &mut self.bridge {
-                self.dry = !bridge.take(samples, since);
+                self.dry = !bridge.take(samples);
                 if let Some(ratio) = ratio {
                     ratio.store(bridge.ratio().to_bits(), Relaxed);
                 }
@@ -340,11 +329,24 @@ impl Pair {
             let place = (outputs, period, done);
             playback.format.put_together(bytes, playback.channels, samples, place);
         });
+        self.observe();
+    }
+
+    /// Tells the bridge where both cards are. Last of all in a period: the kernel moves a pointer
+    /// before it stamps it.
+    fn observe(&mut self) {
+        let Some(bridge) = &mut self.bridge else { return };
+        if let Some((at, waiting)) = self.capture.moved() {
+            bridge.captured(at, waiting);
+        }
+        if let Some((at, free)) = self.playback.moved() {
+            bridge.played(at, free);
+        }
     }
 
     fn resync(&mut self) -> bool {
         if self.dry && self.bridge.is_some() {
-            // The cards run on; the queue between them is filled as at the start.
+            // The cards run on; the delay between them will be as at the start.
             if let Some(bridge) = &mut self.bridge {
                 bridge.reset();
             }

@@ -1,6 +1,11 @@
 //! Between two clocks: captured frames resampled to the speed of the playback, by a ratio that
-//! follows the level of what waits.
+//! follows what both cards say of their pointers and when they said so.
+//!
+//! When the engine's thread woke up does not enter: a straight line through each card's own time
+//! stamps tells where both are at one instant, and with it how long sound is on its way. The ratio of
+//! the slopes keeps that as it is; a small correction brings it to where it should be.
 
+use super::line::Line;
 use crate::{Error, Result};
 use rubato::{
     Adjustable, Async, FixedAsync, Indexing, PolynomialDegree, Resampler,
@@ -9,6 +14,10 @@ use rubato::{
 
 /// The furthest that two clocks may be apart: 0.5 %.
 const FURTHEST: f64 = 0.005;
+
+/// A wrong delay is put right within so many seconds, at first and in the long run: as the lines grow
+/// longer they deserve more trust than a single reading.
+const PATIENCE: (f64, f64) = (4.0, 30.0);
 
 /// A queue with a resampler at its end.
 pub struct Bridge {
@@ -20,16 +29,21 @@ pub struct Bridge {
     /// Frames in the queue.
     level: usize,
     period: usize,
+    /// Of the playing card's ring, frames.
+    buffer: usize,
+    rate: f64,
+    /// From capture to playback, frames: what is to be, and what was last.
     target: f64,
-    /// Level, low-passed, frames.
-    smooth: f64,
-    /// Share of the correction that stays.
-    drift: f64,
+    delay: f64,
+    capture: Line,
+    playback: Line,
+    /// Since the cards were started: taken from the one, given to the other, frames.
+    fetched: u64,
+    written: u64,
+    /// Since the queue was filled so that the delay is right, s; `None` before.
+    aligned: Option<f64>,
+    /// Capture frames for each playback frame.
     ratio: f64,
-    /// Of the loop: natural frequency a period, in radians.
-    omega: f64,
-    /// Low pass of the level, a period.
-    alpha: f64,
 }
 
 impl std::fmt::Debug for Bridge {
@@ -39,8 +53,8 @@ impl std::fmt::Debug for Bridge {
 }
 
 impl Bridge {
-    /// For periods of `period` frames at `rate`; half full of silence.
-    pub fn new(channels: usize, period: usize, rate: u32) -> Result<Bridge> {
+    /// For periods of `period` frames at `rate`, and a playing card with a ring of `buffer` frames.
+    pub fn new(channels: usize, period: usize, buffer: usize, rate: u32) -> Result<Bridge> {
         let resampler = Async::new_poly(
             1.0,
             1.0 + 2.0 * FURTHEST,
@@ -51,7 +65,10 @@ impl Bridge {
         )
         .map_err(|e| Error::new(format!("cannot make a resampler between the cards: {e}")))?;
         let room = 8 * period + 2 * resampler.input_frames_max();
-        let seconds = period as f64 / f64::from(rate);
+        let rate = f64::from(rate);
+        // When a period is due, the ring holds all but one. In the queue: what the resampler takes, a
+        // period that the capturing card may not have told of yet, and half of one for good measure.
+        let target = (buffer - period) as f64 + 2.5 * period as f64 + 8.0;
         let mut bridge = Bridge {
             resampler,
             queue: vec![0.0; room * channels],
@@ -59,22 +76,33 @@ impl Bridge {
             channels,
             level: 0,
             period,
-            target: 2.5 * period as f64 + 8.0,
-            smooth: 0.0,
-            drift: 0.0,
+            buffer,
+            rate,
+            target,
+            delay: target,
+            capture: Line::new(rate),
+            playback: Line::new(rate),
+            fetched: 0,
+            written: 0,
+            aligned: None,
             ratio: 1.0,
-            omega: std::f64::consts::TAU * 0.05 * seconds,
-            alpha: 1.0 - (-std::f64::consts::TAU * seconds).exp(),
         };
-        bridge.reset();
+        bridge.restart();
         Ok(bridge)
     }
 
-    /// As at the start: the target's worth of silence. What was learned of the clocks stays.
+    /// Both cards were started anew, the ring of the playing one full. What was learned of their
+    /// clocks stays.
+    pub fn restart(&mut self) {
+        self.capture.restart();
+        self.playback.restart();
+        (self.fetched, self.written, self.level) = (0, self.buffer as u64, 0);
+        self.reset();
+    }
+
+    /// The cards run on, and the delay is to be as at the start.
     pub fn reset(&mut self) {
-        self.queue.fill(0.0);
-        self.level = self.target as usize;
-        self.smooth = self.target;
+        self.aligned = None;
     }
 
     /// Frames that still fit.
@@ -86,25 +114,41 @@ impl Bridge {
     /// begin, and says how many it brought.
     pub fn append(&mut self, fill: impl FnOnce(&mut [f32], (usize, usize, usize)) -> usize) {
         let at = self.level;
-        let brought = fill(&mut self.queue, (self.channels, self.room, at));
-        self.level = (at + brought).min(self.room);
+        let brought = fill(&mut self.queue, (self.channels, self.room, at)).min(self.room - at);
+        self.level = at + brought;
+        self.fetched += brought as u64;
+    }
+
+    /// At `time`, ns, `waiting` frames were there beside those that were fetched.
+    pub fn captured(&mut self, time: u64, waiting: u64) {
+        self.capture.see(time, (self.fetched + waiting) as f64);
+    }
+
+    /// At `time`, ns, `free` frames of the playing card's ring were free.
+    pub fn played(&mut self, time: u64, free: u64) {
+        self.playback.see(time, (self.written + free) as f64 - self.buffer as f64);
     }
 
     /// Capture frames for each playback frame.
     pub fn ratio(&self) -> f64 {
-        1.0 / self.ratio
+        self.ratio
     }
 
-    /// Makes one period of playback; `false` where too little waits: silence.
+    /// Makes one period of playback; `false` where too little waits: silence. It is also silent until
+    /// both cards have told of something.
     ///
-    /// `since` is how many frames the capturing card will have taken since it last told of some:
-    /// cards tell of whole periods, and without it the beat between two cards' periods would look
-    /// like a drift.
-    pub fn take(&mut self, samples: &mut [f32], since: f64) -> bool {
-        self.follow(since.clamp(0.0, 2.0 * self.period as f64));
-        let needed = self.resampler.input_frames_next();
+    /// # Real time
+    /// No allocation, lock or system call.
+    pub fn take(&mut self, samples: &mut [f32]) -> bool {
+        self.follow();
         let out = &mut samples[..self.channels * self.period];
-        let enough = self.level >= needed;
+        self.written += self.period as u64;
+        if self.aligned.is_none() {
+            out.fill(0.0);
+            // A card that tells of nothing for so long does not capture.
+            return self.written < 8 * (self.buffer + self.period) as u64;
+        }
+        let enough = self.level >= self.resampler.input_frames_next();
         let done = enough && self.resample(out).is_some();
         if !done {
             out.fill(0.0);
@@ -117,110 +161,54 @@ impl Bridge {
         let mut output = SequentialSlice::new_mut(out, self.channels, self.period).ok()?;
         let none: Option<&Indexing> = None;
         let (used, _) = self.resampler.process_into_buffer(&input, &mut output, none).ok()?;
-        let used = used.min(self.level);
-        for plane in self.queue.chunks_exact_mut(self.room) {
-            plane.copy_within(used..self.level, 0);
-        }
-        self.level -= used;
+        self.discard(used.min(self.level));
         Some(())
     }
 
-    /// A loop of second order with critical damping, once a period.
-    fn follow(&mut self, since: f64) {
-        self.smooth += (self.level as f64 + since - self.smooth) * self.alpha;
-        let error = (self.smooth - self.target) / self.period as f64;
-        let drift = (self.drift + self.omega * self.omega * error).clamp(-FURTHEST, FURTHEST);
-        let wanted = 2.0 * self.omega * error + drift;
-        let correction = wanted.clamp(-FURTHEST, FURTHEST);
-        // At its limit it learns nothing of the clocks: what is learned there overshoots.
-        if correction == wanted {
-            self.drift = drift;
+    fn discard(&mut self, frames: usize) {
+        for plane in self.queue.chunks_exact_mut(self.room) {
+            plane.copy_within(frames..self.level, 0);
         }
-        // More waits than should: make fewer frames of each.
-        self.ratio = 1.0 - correction;
-        let _ = self.resampler.set_resample_ratio(self.ratio, true);
+        self.level -= frames;
+    }
+
+    /// Once a period, before it is made.
+    fn follow(&mut self) {
+        let (Some(captured), Some(played)) = (self.capture.newest(), self.playback.newest()) else {
+            return;
+        };
+        let now = captured.max(played);
+        let speed = self.capture.rate() / self.playback.rate();
+        // What was captured and is not in the resampler's past, and what waits in the ring.
+        let queued = self.capture.at(now) - self.fetched as f64;
+        let ring = (self.written as f64 - self.playback.at(now)) * speed;
+        let Some(age) = &mut self.aligned else {
+            return self.align(self.target - queued - ring);
+        };
+        *age += self.period as f64 / self.rate;
+        let patience = (*age / 2.0).clamp(PATIENCE.0, PATIENCE.1);
+        self.delay = queued + ring + self.level as f64;
+        let wrong = (self.delay - self.target) / (self.rate * patience);
+        self.ratio = (speed + wrong).clamp(1.0 - FURTHEST, 1.0 + FURTHEST);
+        let _ = self.resampler.set_resample_ratio(1.0 / self.ratio, true);
+    }
+
+    /// Fills the queue so that the delay is right.
+    fn align(&mut self, level: f64) {
+        let most = self.room - 2 * self.period;
+        let level = (level.round().max(0.0) as usize).min(most);
+        if level < self.level {
+            self.discard(self.level - level);
+        }
+        let silent = level - self.level;
+        for plane in self.queue.chunks_exact_mut(self.room) {
+            plane.copy_within(0..level - silent, silent);
+            plane[..silent].fill(0.0);
+        }
+        self.resampler.reset();
+        (self.level, self.aligned) = (level, Some(0.0));
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Runs two clocks `ppm` apart for `seconds`; gives the learned ratio, the share of a sine's
-    /// energy that is no sine in the last second, and how often it ran dry.
-    fn run(ppm: f64, seconds: usize) -> (f64, f64, usize) {
-        let (rate, period) = (48_000, 64);
-        let mut bridge = Bridge::new(1, period, rate).unwrap();
-        let (mut captured, mut clock, mut dry) = (0u64, 0.0f64, 0);
-        let mut out = Vec::new();
-        let mut samples = vec![0.0f32; period];
-        for _ in 0..seconds * rate as usize / period {
-            clock += period as f64 * (1.0 + ppm * 1e-6);
-            // The card tells of whole periods alone.
-            while ((captured + period as u64) as f64) <= clock {
-                bridge.append(|planes, (_, _, at)| {
-                    for (n, sample) in planes[at..at + period].iter_mut().enumerate() {
-                        let phase = (captured + n as u64) as f64 * 997.0 / 48_000.0;
-                        *sample = (std::f64::consts::TAU * phase).sin() as f32;
-                    }
-                    period
-                });
-                captured += period as u64;
-            }
-            dry += usize::from(!bridge.take(&mut samples, clock - captured as f64));
-            out.extend_from_slice(&samples);
-        }
-        // A sine of that frequency, found by least squares over half a second.
-        let last = &out[out.len() - 24_000..];
-        let omega = std::f64::consts::TAU * 997.0 * (1.0 + ppm * 1e-6) / 48_000.0;
-        let (mut s, mut c, mut all) = (0.0, 0.0, 0.0);
-        for (n, x) in last.iter().enumerate() {
-            let x = f64::from(*x);
-            s += x * (omega * n as f64).sin();
-            c += x * (omega * n as f64).cos();
-            all += x * x;
-        }
-        let explained = 2.0 * (s * s + c * c) / last.len() as f64;
-        (bridge.ratio(), (all - explained).max(0.0) / all, dry)
-    }
-
-    #[test]
-    fn the_ratio_finds_the_clocks_and_the_sound_stays_whole() {
-        for ppm in [100.0, -300.0] {
-            let (ratio, rest, dry) = run(ppm, 30);
-            assert!((ratio - 1.0 - ppm * 1e-6).abs() < 20e-6, "{ppm} ppm: ratio {ratio}");
-            assert!(rest < 1e-3, "{ppm} ppm: {rest} of the energy is no sine");
-            assert_eq!(dry, 0, "{ppm} ppm: ran dry");
-        }
-    }
-
-    #[test]
-    fn a_queue_that_is_far_too_full_finds_its_way_back_without_running_dry() {
-        let (rate, period) = (48_000.0, 1024);
-        let mut bridge = Bridge::new(1, period, 48_000).unwrap();
-        // As after a late start: four periods more than there should be.
-        bridge.append(|_, _| 4 * period);
-        let mut samples = vec![0.0f32; period];
-        for n in 0..(120.0 * rate) as usize / period {
-            bridge.append(|_, _| period);
-            assert!(bridge.take(&mut samples, 0.0), "dry after {n} periods");
-        }
-        assert!((bridge.ratio() - 1.0).abs() < 50e-6, "{}", bridge.ratio());
-    }
-
-    #[test]
-    fn where_nothing_comes_there_is_silence_and_after_a_reset_the_same_latency() {
-        let mut bridge = Bridge::new(2, 16, 48_000).unwrap();
-        let mut samples = vec![1.0f32; 32];
-        let mut taken = 0;
-        while bridge.take(&mut samples, 0.0) {
-            taken += 1;
-        }
-        assert!((1..=3).contains(&taken), "{taken}");
-        assert_eq!(samples, [0.0; 32]);
-        let level = bridge.level;
-        bridge.reset();
-        assert!(bridge.level > level && bridge.level == 48);
-        assert!(bridge.free() > 16);
-    }
-}
+mod tests;

@@ -40,77 +40,159 @@ impl Format {
         }
     }
 
-    #[inline(always)]
-    fn decode(self, bytes: &[u8]) -> f32 {
-        match (self, bytes) {
-            (Format::S32, &[a, b, c, d]) => {
-                i32::from_le_bytes([a, b, c, d]) as f32 / 2_147_483_648.0
-            }
-            // The upper byte may hold anything.
-            (Format::S24, &[a, b, c, _]) | (Format::S24Packed, &[a, b, c]) => {
-                i32::from_le_bytes([0, a, b, c]) as f32 / 2_147_483_648.0
-            }
-            (Format::F32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),
-            (Format::S16, &[a, b]) => f32::from(i16::from_le_bytes([a, b])) / 32_768.0,
-            _ => 0.0,
-        }
-    }
-
-    #[inline(always)]
-    fn encode(self, sample: f32, to: &mut [u8]) {
-        // Rounded to the nearest; what is beyond full scale is cut off there.
-        let scaled = |full: f32| (sample * full).round_ties_even();
-        match self {
-            // `as` saturates: 2^31 becomes the largest number.
-            Format::S32 => to.copy_from_slice(&(scaled(2_147_483_648.0) as i32).to_le_bytes()),
-            Format::S24 => {
-                let value = scaled(8_388_608.0).clamp(-8_388_608.0, 8_388_607.0) as i32;
-                to.copy_from_slice(&value.to_le_bytes());
-            }
-            Format::S24Packed => {
-                let value = scaled(8_388_608.0).clamp(-8_388_608.0, 8_388_607.0) as i32;
-                to.copy_from_slice(&value.to_le_bytes()[..3]);
-            }
-            Format::F32 => to.copy_from_slice(&sample.to_le_bytes()),
-            Format::S16 => to.copy_from_slice(&(scaled(32_768.0) as i16).to_le_bytes()),
-        }
-    }
-
     /// Takes interleaved `bytes` of `channels` channels apart: channel n goes to `to[n]` from frame
     /// `at`; where there are fewer than `to` asks for, they are used again from the first.
+    ///
+    /// # Real time
+    /// Yes.
     pub fn take_apart(
         self,
         bytes: &[u8],
         channels: usize,
         to: &mut [f32],
-        (inputs, length, at): (usize, usize, usize),
+        place: (usize, usize, usize),
     ) {
-        let size = self.bytes();
-        let planes = to.chunks_exact_mut(length).take(inputs).enumerate();
-        for (n, plane) in planes {
-            let own = bytes.chunks_exact(size).skip(n % channels).step_by(channels);
-            for (sample, bytes) in plane[at..].iter_mut().zip(own) {
-                *sample = self.decode(bytes);
-            }
+        match self {
+            Format::S32 => apart(bytes, channels, to, place, s32),
+            Format::S24 => apart(bytes, channels, to, place, s24),
+            Format::S24Packed => apart(bytes, channels, to, place, s24_packed),
+            Format::F32 => apart(bytes, channels, to, place, f32::from_le_bytes),
+            Format::S16 => apart(bytes, channels, to, place, s16),
         }
     }
 
     /// Puts planes together into interleaved `bytes`: card channel n gets plane n, and where there
-    /// are fewer planes, they are used again from the first.
+    /// are fewer planes, they are used again from the first. Samples are rounded to the nearest
+    /// step, to the even one of two; what is beyond full scale is cut off there.
+    ///
+    /// # Real time
+    /// Yes.
     pub fn put_together(
         self,
         bytes: &mut [u8],
         channels: usize,
         from: &[f32],
-        (outputs, length, at): (usize, usize, usize),
+        place: (usize, usize, usize),
     ) {
-        let size = self.bytes();
-        for n in 0..channels {
-            let plane = &from[(n % outputs.max(1)) * length..][..length];
-            let own = bytes.chunks_exact_mut(size).skip(n).step_by(channels);
-            for (bytes, sample) in own.zip(&plane[at..]) {
-                self.encode(*sample, bytes);
-            }
+        match self {
+            Format::S32 => together(bytes, channels, from, place, to_s32),
+            Format::S24 => together(bytes, channels, from, place, to_s24),
+            Format::S24Packed => together(bytes, channels, from, place, to_s24_packed),
+            Format::F32 => together(bytes, channels, from, place, f32::to_le_bytes),
+            Format::S16 => together(bytes, channels, from, place, to_s16),
+        }
+    }
+}
+
+fn s32(bytes: [u8; 4]) -> f32 {
+    i32::from_le_bytes(bytes) as f32 / 2_147_483_648.0
+}
+
+fn s24(bytes: [u8; 4]) -> f32 {
+    // The upper byte may hold anything.
+    (i32::from_le_bytes(bytes) << 8) as f32 / 2_147_483_648.0
+}
+
+fn s24_packed([a, b, c]: [u8; 3]) -> f32 {
+    i32::from_le_bytes([0, a, b, c]) as f32 / 2_147_483_648.0
+}
+
+fn s16(bytes: [u8; 2]) -> f32 {
+    f32::from(i16::from_le_bytes(bytes)) / 32_768.0
+}
+
+fn to_s32(sample: f32) -> [u8; 4] {
+    whole(sample, 2_147_483_648.0).to_le_bytes()
+}
+
+fn to_s24(sample: f32) -> [u8; 4] {
+    whole(sample, 8_388_608.0).to_le_bytes()
+}
+
+fn to_s24_packed(sample: f32) -> [u8; 3] {
+    let [a, b, c, _] = to_s24(sample);
+    [a, b, c]
+}
+
+fn to_s16(sample: f32) -> [u8; 2] {
+    (whole(sample, 32_768.0) as i16).to_le_bytes()
+}
+
+/// In steps of one of `full`, the nearest of them, the even one of two; no number is silence.
+///
+/// Written in operations that every processor has for vectors: beyond 2^52 a double has no
+/// fraction, so an addition that ends there rounds, and its low bits are the whole number.
+#[inline(always)]
+fn whole(sample: f32, full: f32) -> i32 {
+    const BEYOND: f64 = 6_755_399_441_055_744.0;
+    let scaled = sample * full;
+    let scaled = f64::from(if scaled.is_nan() { 0.0 } else { scaled });
+    let (low, high) = (-f64::from(full), f64::from(full) - 1.0);
+    let scaled = if scaled > low { scaled } else { low };
+    let scaled = if scaled < high { scaled } else { high };
+    (scaled + BEYOND).to_bits() as i32
+}
+
+/// One loop a format and shape, so that each becomes a loop over vectors.
+#[inline(always)]
+fn apart<const N: usize>(
+    bytes: &[u8],
+    channels: usize,
+    to: &mut [f32],
+    (inputs, length, at): (usize, usize, usize),
+    decode: impl Fn([u8; N]) -> f32,
+) {
+    let (cells, _) = bytes.as_chunks::<N>();
+    if let (1, 1) = (channels, inputs) {
+        for (sample, cell) in to[at..length].iter_mut().zip(cells) {
+            *sample = decode(*cell);
+        }
+        return;
+    }
+    if let (2, 2) = (channels, inputs) {
+        let (left, right) = to.split_at_mut(length);
+        let both = left[at..].iter_mut().zip(&mut right[at..length]);
+        for ((left, right), [a, b]) in both.zip(cells.as_chunks().0) {
+            (*left, *right) = (decode(*a), decode(*b));
+        }
+        return;
+    }
+    for (n, plane) in to.chunks_exact_mut(length).take(inputs).enumerate() {
+        let own = n % channels;
+        for (sample, frame) in plane[at..].iter_mut().zip(cells.chunks_exact(channels)) {
+            *sample = decode(frame[own]);
+        }
+    }
+}
+
+/// The way back.
+#[inline(always)]
+fn together<const N: usize>(
+    bytes: &mut [u8],
+    channels: usize,
+    from: &[f32],
+    (outputs, length, at): (usize, usize, usize),
+    encode: impl Fn(f32) -> [u8; N],
+) {
+    let (cells, _) = bytes.as_chunks_mut::<N>();
+    if let (1, 1) = (channels, outputs) {
+        for (cell, sample) in cells.iter_mut().zip(&from[at..length]) {
+            *cell = encode(*sample);
+        }
+        return;
+    }
+    if let (2, 2) = (channels, outputs) {
+        let (left, right) = from.split_at(length);
+        let both = left[at..].iter().zip(&right[at..length]);
+        for ([a, b], (left, right)) in cells.as_chunks_mut().0.iter_mut().zip(both) {
+            (*a, *b) = (encode(*left), encode(*right));
+        }
+        return;
+    }
+    for own in 0..channels {
+        let plane = &from[(own % outputs.max(1)) * length..][..length];
+        for (frame, sample) in cells.chunks_exact_mut(channels).zip(&plane[at..]) {
+            frame[own] = encode(*sample);
         }
     }
 }
@@ -150,8 +232,51 @@ mod tests {
     }
 
     #[test]
+    fn rounding_is_to_the_nearest_and_the_even_and_stops_at_full_scale() {
+        let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1.0, -1.0, 1e-40, -0.0, 3e38];
+        let halves = (-9..9).map(|n| (n as f32 + 0.5) / 8_388_608.0);
+        // Any bits at all, and the samples that are met.
+        let any = (0..200_000u32).map(|n| n.wrapping_mul(0x9e37_79b9));
+        let met = any.clone().map(|bits| (bits as i32) as f32 / 1.9e9);
+        for sample in odd.into_iter().chain(halves).chain(any.map(f32::from_bits)).chain(met) {
+            for full in [2_147_483_648.0, 8_388_608.0, 32_768.0f32] {
+                let exact = (f64::from(sample) * f64::from(full)).round_ties_even();
+                // `as` saturates, and makes nothing of what is no number.
+                let wanted = exact.clamp(-f64::from(full), f64::from(full) - 1.0) as i32;
+                assert_eq!(whole(sample, full), wanted, "{sample:e} {full}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_shape_is_the_general_one() {
+        let planes: Vec<f32> = (0..44).map(|n| (n as f32 / 21.0 - 1.0) * 0.9).collect();
+        for format in Format::ALL {
+            let size = format.bytes();
+            for (channels, used) in [(1, 1), (2, 2), (1, 2), (2, 1), (4, 4), (3, 2)] {
+                let mut bytes = vec![0u8; 11 * channels * size];
+                format.put_together(&mut bytes, channels, &planes, (used, 11, 0));
+                for (n, cell) in bytes.chunks_exact(size).enumerate() {
+                    let from = planes[(n % channels % used) * 11 + n / channels];
+                    let mut alone = vec![0u8; size];
+                    format.put_together(&mut alone, 1, &[from], (1, 1, 0));
+                    assert_eq!(cell, alone, "{format:?} {channels} {used} {n}");
+                }
+                let mut back = vec![9.0; 11 * used];
+                format.take_apart(&bytes, channels, &mut back, (used, 11, 0));
+                for (n, sample) in back.iter().enumerate() {
+                    let at = (n % 11 * channels + n / 11 % channels) * size;
+                    let mut alone = [9.0];
+                    format.take_apart(&bytes[at..at + size], 1, &mut alone, (1, 1, 0));
+                    assert_eq!(*sample, alone[0], "{format:?} {channels} {used} {n}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn the_idle_byte_of_24_in_32_bits_is_ignored() {
-        assert_eq!(Format::S24.decode(&[0, 0, 0x40, 0xff]), 0.5);
-        assert_eq!(Format::S24.decode(&[0xff, 0xff, 0xff, 0x00]), -1.0 / 8_388_608.0);
+        assert_eq!(s24([0, 0, 0x40, 0xff]), 0.5);
+        assert_eq!(s24([0xff, 0xff, 0xff, 0x00]), -1.0 / 8_388_608.0);
     }
 }

@@ -142,6 +142,9 @@ fn connect(client: &jack::Client, ours_in: &[String], ours_out: &[String]) {
     }
 }
 
+/// Most xruns that are counted in one block, so that a flood of them costs little.
+const PER_BLOCK: u64 = 64;
+
 struct Handler {
     inputs: Vec<Port<AudioIn>>,
     outputs: Vec<Port<AudioOut>>,
@@ -154,6 +157,19 @@ struct Handler {
     /// Until the first call: the server has a thread for messages, too, and its own notice of a
     /// new thread comes from there.
     placing: Option<Placing>,
+}
+
+impl Handler {
+    /// Counts what the server told since the last block, up to `most`: the rest has its turn with
+    /// the next.
+    fn count(&mut self, most: u64) {
+        let new = (self.xruns.load(Relaxed) - self.seen).min(most);
+        self.seen += new;
+        for _ in 0..new {
+            let xrun = Xrun { capture: true, playback: true, missed: 1 };
+            self.cycle.xrun(xrun, &mut self.stage.told);
+        }
+    }
 }
 
 struct Placing {
@@ -174,15 +190,8 @@ impl ProcessHandler for Handler {
             return Control::Continue;
         }
         let _flushed = Denormals::flush();
+        self.count(PER_BLOCK);
         let Stage { player, told, board, channels, period, .. } = &mut self.stage;
-        let now = self.xruns.load(Relaxed);
-        if now != self.seen {
-            let lost = u32::try_from(now - self.seen).unwrap_or(u32::MAX);
-            self.seen = now;
-            for _ in 0..lost.min(64) {
-                self.cycle.xrun(Xrun { capture: true, playback: true, missed: 1 }, told);
-            }
-        }
         if board.stopped() {
             for port in &mut self.outputs {
                 port.as_mut_slice(scope).fill(0.0);
@@ -255,7 +264,10 @@ impl Active {
 
     pub(crate) fn stop(mut self) -> Result<Hits> {
         if let Some(client) = self.client.take() {
-            client.deactivate().map_err(|e| cannot("leave the JACK server", &e))?;
+            let (_, _, mut handler) =
+                client.deactivate().map_err(|e| cannot("leave the JACK server", &e))?;
+            // Told after the last block: no block will count them.
+            handler.count(u64::MAX);
         }
         Ok(self.place.interrupts(&self.placed))
     }

@@ -71,6 +71,13 @@ const VECTORS: &[(&str, Option<f64>, &str, f64)] = &[
     ("syn_linear.nam", None, "syn_linear", 2e-6),
     ("syn_aida_lstm12.json", None, "syn_aida_lstm12", 2e-6),
     ("syn_aida_gru8.json", None, "syn_aida_gru8", 2e-6),
+    ("syn_chance_film.nam", None, "syn_chance_film", 2e-6),
+    ("syn_chance_condition_linear.nam", None, "syn_chance_condition_linear", 2e-6),
+    ("syn_chance_condition_convnet.nam", None, "syn_chance_condition_convnet", 2e-6),
+    ("syn_chance_slim.nam", None, "syn_chance_slim", 2e-6),
+    ("syn_chance_slim.nam", Some(0.0), "syn_chance_slim.slim0", 2e-6),
+    ("syn_chance_slim.nam", Some(0.6), "syn_chance_slim.slim0.6", 2e-6),
+    ("syn_chance_slim_no_1x1.nam", Some(0.3), "syn_chance_slim_no_1x1.slim0.3", 2e-6),
     // At 44.1 kHz by custom; its reference was made from the same samples.
     ("syn_proteus_lstm40.json", None, "syn_proteus_lstm40", 2e-6),
 ];
@@ -153,6 +160,20 @@ proptest! {
         let x: Rows = vec![noise(seed, REACH, 400)];
         let (file, y) = oracle::usual_wavenet(seed, &x, channels);
         compare(&file, &x[0][REACH..], &y[0][REACH..], &Options::default());
+    }
+
+    #[test]
+    fn slimmable_wavenets_are_cut_as_described(seed: u64, slim in 0f64..=1.0) {
+        let x: Rows = vec![noise(seed, REACH, 400)];
+        let (file, y) = oracle::slimmable_wavenet(seed, &x, slim);
+        let arrays = file["config"]["layers"].as_array().unwrap();
+        let sizes = |array: &serde_json::Value| {
+            array["slimmable"]["kwargs"]["allowed_channels"].as_array().unwrap().len()
+        };
+        // What has one size is asked for none.
+        let slim = arrays.iter().any(|array| sizes(array) > 1).then_some(slim);
+        let options = Options { slim, ..Options::default() };
+        compare(&file, &x[0][REACH..], &y[0][REACH..], &options);
     }
 
     #[test]

@@ -76,6 +76,18 @@ impl Conv {
         Conv { w, b, inputs, outputs, k, d, groups }
     }
 
+    /// Its first inputs and outputs alone.
+    fn slim(self, inputs: usize, outputs: usize) -> Conv {
+        if (inputs, outputs) == (self.inputs, self.outputs) {
+            return self;
+        }
+        assert_eq!(self.groups, 1);
+        let at = |o: usize, i: usize| &self.w[(o * self.inputs + i) * self.k..][..self.k];
+        let w =
+            (0..outputs).flat_map(|o| (0..inputs).flat_map(move |i| at(o, i))).copied().collect();
+        Conv { w, b: self.b[..outputs].to_vec(), inputs, outputs, ..self }
+    }
+
     fn apply(&self, x: &Rows) -> Rows {
         assert_eq!(x.len(), self.inputs);
         let (ing, outg) = (self.inputs / self.groups, self.outputs / self.groups);
@@ -211,28 +223,49 @@ fn amp(architecture: &str, config: Value, s: Source) -> Value {
 /// A WaveNet by chance, with everything that the format knows; the file and its output for `x`, which
 /// begins with silence as long as the net reaches.
 pub(super) fn wavenet(seed: u64, x: &Rows, outputs: usize, depth: usize) -> (Value, Rows) {
-    any_wavenet(seed, x, outputs, depth, None)
+    any_wavenet(seed, x, outputs, depth, Kind::Any)
+}
+
+/// One whose arrays can be cut down to some of their channels, cut for the size `slim`.
+pub(super) fn slimmable_wavenet(seed: u64, x: &Rows, slim: f64) -> (Value, Rows) {
+    any_wavenet(seed, x, 1, 0, Kind::Slim(slim))
 }
 
 /// One of so many channels, with nothing that released amps do not have, and of taps near and far.
 pub(super) fn usual_wavenet(seed: u64, x: &Rows, channels: usize) -> (Value, Rows) {
-    any_wavenet(seed, x, 1, 0, Some(channels))
+    any_wavenet(seed, x, 1, 0, Kind::Usual(channels))
 }
 
-fn any_wavenet(
-    seed: u64,
-    x: &Rows,
-    outputs: usize,
-    depth: usize,
-    usual: Option<usize>,
-) -> (Value, Rows) {
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Any,
+    Usual(usize),
+    Slim(f64),
+}
+
+/// Some numbers of channels up to all, and the one for a size; only all where arrays keep theirs.
+fn allowed(c: &mut Chance, channels: usize, slim: Option<f64>) -> (Vec<usize>, usize) {
+    let Some(slim) = slim else { return (Vec::new(), channels) };
+    let mut all: Vec<usize> = (1..channels).filter(|_| c.flip()).collect();
+    all.push(channels);
+    let kept = all[((slim * all.len() as f64) as usize).min(all.len() - 1)];
+    (all, kept)
+}
+
+fn any_wavenet(seed: u64, x: &Rows, outputs: usize, depth: usize, kind: Kind) -> (Value, Rows) {
+    let usual = if let Kind::Usual(channels) = kind { Some(channels) } else { None };
+    let slim = if let Kind::Slim(size) = kind { Some(size) } else { None };
     let mut s = Source::new(seed);
     let mut choose = Chance(seed ^ 0x5555);
     let c = &mut choose;
     let plain = usual.is_some() || c.below(4) == 0;
     let (given, condition) = if depth > 0 && c.below(3) == 0 {
         let width = 1 + c.below(3);
-        let (file, out) = wavenet(c.next(), x, width, 0);
+        let (file, out) = match c.below(4) {
+            0 => convnet(c.next(), x),
+            1 => linear(c.next(), x),
+            _ => wavenet(c.next(), x, width, 0),
+        };
         (out, Some(file))
     } else {
         (x.clone(), None)
@@ -241,23 +274,31 @@ fn any_wavenet(
     let count = 1 + c.below(2);
     // The heads' widths fit together: a first array's head is the second's channels and sum.
     let second = if usual.is_some() { [1, 2, 3, 4, 6, 8, 12][c.below(7)] } else { 1 + c.below(5) };
+    let (second_allowed, second_kept) = allowed(c, second, slim);
     let mut arrays = Vec::new();
+    let mut input_size = x.len();
     let (mut now, mut sum): (Rows, Option<Rows>) = (x.clone(), None);
-    let post = usual.is_none() && c.below(3) == 0;
+    let post = kind == Kind::Any && c.below(3) == 0;
     let last_head = if post { 1 + c.below(3) } else { outputs };
     for n in 0..count {
         let last = n + 1 == count;
         let channels = if n == 1 { second } else { usual.unwrap_or(1 + c.below(17)) };
+        let (allowed, keep) = match n {
+            0 => allowed(c, channels, slim),
+            _ => (second_allowed.clone(), second_kept),
+        };
         let one = plain || c.below(5) > 0;
-        let head_one = !plain && c.flip();
+        // A head of its own width does not fit behind one that was cut.
+        let head_one = !plain && c.flip() && (slim.is_none() || n == 0);
         let mut bottleneck = if plain || !one { channels } else { 1 + c.below(6) };
         let head_width = if n == 1 { second } else { 1 + c.below(5) };
         if n == 1 && !head_one {
             // The sum goes on in as many rows as the first head has.
             bottleneck = second;
         }
-        let head = if last { last_head } else { second };
-        let (old_head, head_k, head_d) = match c.flip() {
+        let (head, head_keep) = if last { (last_head, last_head) } else { (second, second_kept) };
+        let narrow = if one { (bottleneck * keep / channels).max(1) } else { keep };
+        let (old_head, head_k, head_d) = match c.flip() || slim.is_some() {
             true => (true, 1, 1),
             false => (false, 1 + c.below(4), 1 + c.below(3)),
         };
@@ -285,10 +326,11 @@ fn any_wavenet(
             .collect();
         let second_acts: Vec<Value> = (0..layers).map(|_| random_act(c, bottleneck)).collect();
         // Groups must divide the doubled width of gated layers and the single one of others.
-        let groups = if plain { 1 } else { divisor(c, channels, bottleneck) };
-        let mix_groups = if plain { 1 } else { divisor(c, cond, bottleneck) };
-        let one_groups = if plain { 1 } else { divisor(c, bottleneck, channels) };
-        let head_groups = if plain { 1 } else { divisor(c, bottleneck, head_width) };
+        let groups = if plain || slim.is_some() { 1 } else { divisor(c, channels, bottleneck) };
+        let mix_groups = if plain || slim.is_some() { 1 } else { divisor(c, cond, bottleneck) };
+        let one_groups = if plain || slim.is_some() { 1 } else { divisor(c, bottleneck, channels) };
+        let head_groups =
+            if plain || slim.is_some() { 1 } else { divisor(c, bottleneck, head_width) };
         let films: Vec<Option<(bool, usize)>> = (0..8)
             .map(|place| {
                 let possible = !plain && (place != 6 || one) && (place != 7 || head_one);
@@ -296,7 +338,7 @@ fn any_wavenet(
             })
             .collect();
         let mut array = json!({
-            "input_size": now.len(), "condition_size": cond, "channels": channels,
+            "input_size": input_size, "condition_size": cond, "channels": channels,
             "dilations": dilations, "activation": acts, "bottleneck": bottleneck,
             "groups_input": groups, "groups_input_mixin": mix_groups,
             "layer1x1": {"active": one, "groups": one_groups},
@@ -326,28 +368,45 @@ fn any_wavenet(
                 None => json!(false),
             };
         }
+        if slim.is_some() {
+            array["slimmable"] = json!({"method": "slice_channels_uniform",
+                                        "kwargs": {"allowed_channels": allowed}});
+        }
         arrays.push(array);
 
-        now = Conv::read(&mut s, [now.len(), channels, 1, 1, 1], false, 1.0).apply(&now);
-        let into = if head_one { head_width } else { bottleneck };
-        let mut total = sum.take().unwrap_or(vec![vec![0.0; x[0].len()]; into]);
+        let rechannel = Conv::read(&mut s, [input_size, channels, 1, 1, 1], false, 1.0);
+        now = rechannel.slim(now.len(), keep).apply(&now);
+        input_size = channels;
+        let (into, into_keep) =
+            if head_one { (head_width, head_width) } else { (bottleneck, narrow) };
+        let mut total = sum.take().unwrap_or(vec![vec![0.0; x[0].len()]; into_keep]);
         for l in 0..layers {
-            let wide = if modes[l] == "none" { bottleneck } else { 2 * bottleneck };
-            let conv = Conv::read(&mut s, [channels, wide, ks[l], dilations[l], groups], true, 1.2);
-            let mixin = Conv::read(&mut s, [cond, wide, 1, 1, mix_groups], false, 0.7);
-            let layer_one = one
-                .then(|| Conv::read(&mut s, [bottleneck, channels, 1, 1, one_groups], true, 0.5));
+            let double = if modes[l] == "none" { 1 } else { 2 };
+            // What is cut keeps its first rows, be they of one half or of two: as the reference does.
+            let (wide, wide_keep) = (double * bottleneck, double * narrow);
+            let conv = Conv::read(&mut s, [channels, wide, ks[l], dilations[l], groups], true, 1.2)
+                .slim(keep, wide_keep);
+            let mixin = Conv::read(&mut s, [cond, wide, 1, 1, mix_groups], false, 0.7)
+                .slim(cond, wide_keep);
+            let layer_one = one.then(|| {
+                Conv::read(&mut s, [bottleneck, channels, 1, 1, one_groups], true, 0.5)
+                    .slim(narrow, keep)
+            });
             let layer_head = head_one.then(|| {
                 Conv::read(&mut s, [bottleneck, head_width, 1, 1, head_groups], true, 0.8)
+                    .slim(narrow, head_width)
             });
             let widths = [channels, wide, cond, wide, wide, bottleneck, channels, head_width];
+            let kept = [keep, wide_keep, cond, wide_keep, wide_keep, narrow, keep, head_width];
             let by: Vec<Option<(bool, Conv)>> = films
                 .iter()
-                .zip(widths)
-                .map(|(film, width)| {
+                .zip(widths.into_iter().zip(kept))
+                .map(|(film, (width, keep))| {
                     film.map(|(shift, groups)| {
-                        let rows = if shift { 2 * width } else { width };
-                        (shift, Conv::read(&mut s, [cond, rows, 1, 1, groups], true, 1.5))
+                        let both = if shift { 2 } else { 1 };
+                        let conv =
+                            Conv::read(&mut s, [cond, both * width, 1, 1, groups], true, 1.5);
+                        (shift, conv.slim(cond, both * keep))
                     })
                 })
                 .collect();
@@ -363,12 +422,12 @@ fn any_wavenet(
             let z = film(1, conv.apply(&film(0, now.clone())));
             let m = film(3, mixin.apply(&film(2, given.clone())));
             let z = film(4, zip(&z, &m, |a, b| a + b));
-            let p = z[..bottleneck].to_vec();
+            let p = z[..narrow].to_vec();
             let a = map(&acts[l], &p);
             let a = match modes[l] {
                 "none" => a,
                 mode => {
-                    let g = map(&second_acts[l], &z[bottleneck..].to_vec());
+                    let g = map(&second_acts[l], &z[narrow..].to_vec());
                     let on = zip(&a, &g, |a, g| a * g);
                     if mode == "gated" {
                         on
@@ -391,7 +450,8 @@ fn any_wavenet(
             }
         }
         let shape = [into, head, head_k, head_d, 1];
-        sum = Some(Conv::read(&mut s, shape, head_bias, 1.0).apply(&total));
+        let head = Conv::read(&mut s, shape, head_bias, 1.0).slim(into_keep, head_keep);
+        sum = Some(head.apply(&total));
     }
     let mut out = sum.unwrap();
     let mut config = json!({"layers": arrays, "head": null, "head_scale": 0.02});

@@ -4,8 +4,10 @@ use super::{Format, libc_errno, said};
 use crate::{Error, Result, engine::Setup};
 use alsa::{
     Direction, PCM, ValueOr,
-    pcm::{Access, Format as AlsaFormat, Frames, HwParams},
+    direct::pcm::Status,
+    pcm::{Access, Format as AlsaFormat, Frames, HwParams, TstampType},
 };
+use quiet_linux::sys::clock::monotonic;
 
 pub(super) fn alsa_format(format: Format) -> AlsaFormat {
     match format {
@@ -25,6 +27,10 @@ pub(super) struct Half {
     pub rate: u32,
     pub period: u32,
     pub buffer: u32,
+    /// The kernel's page with the pointers, where it can be mapped.
+    status: Option<Status>,
+    /// The newest stamp, ns, and the pointer where there are no stamps.
+    seen: (u64, Frames),
 }
 
 impl Half {
@@ -103,10 +109,16 @@ impl Half {
             let boundary = sw.get_boundary().map_err(|e| cannot("read the parameters", e))?;
             sw.set_start_threshold(boundary).map_err(|e| cannot("set the start", e))?;
             sw.set_stop_threshold(buffer).map_err(|e| cannot("set the stop", e))?;
+            // Without stamps the time of the look takes their place.
+            let _ = sw.set_tstamp_mode(true);
+            let _ = sw.set_tstamp_type(TstampType::Monotonic);
             pcm.sw_params(&sw).map_err(|e| cannot("set the parameters", e))?;
         }
         let small = |n: Frames| u32::try_from(n).unwrap_or(0);
+        let status = Status::new(&pcm).ok();
         Ok(Half {
+            status,
+            seen: (0, 0),
             pcm,
             format,
             channels: there as usize,
@@ -135,6 +147,31 @@ impl Half {
             }
         }
         done
+    }
+
+    /// Where the pointer stands, if it moved since this was last asked: when the kernel saw it there,
+    /// ns of the monotonic clock, and how many frames are there to be taken or filled.
+    pub(super) fn moved(&mut self) -> Option<(u64, u64)> {
+        let now = monotonic();
+        let mut stamp = self.stamp();
+        let mut there = self.pcm.avail_update().ok()?;
+        // It may have moved between the two.
+        if self.stamp() != stamp {
+            (stamp, there) = (self.stamp(), self.pcm.avail_update().ok()?);
+        }
+        // Of this clock, and not of another that the kernel may stamp by.
+        let at = if stamp > now || now - stamp > 10_000_000_000 { now } else { stamp };
+        let moved = if at == now { there != self.seen.1 } else { at != self.seen.0 };
+        self.seen = (at, there);
+        moved.then_some((at, u64::try_from(there).unwrap_or(0)))
+    }
+
+    /// When the kernel moved the pointer last, ns; 0 where it cannot be read.
+    fn stamp(&self) -> u64 {
+        self.status.as_ref().map_or(0, |status| {
+            let stamp = status.htstamp();
+            stamp.tv_sec as u64 * 1_000_000_000 + stamp.tv_nsec as u64
+        })
     }
 
     /// Its card; None for what is none.

@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""benches/servers.py PROGRAM jackd|pipewire [MINUTES [STRESS [PERIOD]]]: xruns that `play` tells against those that the server
+reports, on a server without a card, under a stress. Ends with 1 where the two differ. Root; jackd2, or pipewire,
+pipewire-jack, wireplumber, dbus-run-session and tmux; stress-ng.
+
+Three count: `play`; another client of the server's own library, which has nothing of ours; and the server, by the lines of its log
+(jackd) or by the column ERR of pw-top (PipeWire). Each is read when none has moved for a second, before the stress and after it,
+and the differences are compared: what happens while clients come and go is nobody's to compare.
+"""
+import ctypes, json, os, platform, re, shutil, signal, socket, subprocess, sys, tempfile, threading, time
+
+program, kind = os.path.abspath(sys.argv[1]), sys.argv[2]
+minutes = float(sys.argv[3]) if len(sys.argv) > 3 else 10
+stress = sys.argv[4] if len(sys.argv) > 4 else "kernel"
+period = int(sys.argv[5]) if len(sys.argv) > 5 else 256
+
+if kind == "observe":  # a process of its own: the server's library, and nothing else
+    jack = ctypes.CDLL("libjack.so.0")
+    jack.jack_client_open.restype = ctypes.c_void_p
+    CALL, WORK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p), ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p)
+    client = ctypes.c_void_p(jack.jack_client_open(b"observer", 1, None))
+    if not client:
+        sys.exit("the observer reaches no server")
+    seen = CALL(lambda _: os.write(1, b"x") and 0)
+    jack.jack_set_xrun_callback(client, seen, None)
+    if jack.jack_activate(client):
+        sys.exit("the observer cannot be activated")
+    os.write(1, b"r")
+    signal.pause()
+
+if kind not in ("jackd", "pipewire"):
+    sys.exit(__doc__)
+if kind == "pipewire" and "QUIET_BUS" not in os.environ:
+    os.environ["QUIET_BUS"] = "1"
+    os.execvp("dbus-run-session", ["dbus-run-session", "--", sys.executable, *sys.argv])
+
+dir = tempfile.mkdtemp(prefix="quiet-servers-")
+env = dict(os.environ, JACK_DEFAULT_SERVER=f"quiet{os.getpid()}", XDG_RUNTIME_DIR=dir, XDG_CONFIG_HOME=f"{dir}/config",
+           XDG_STATE_HOME=f"{dir}/state", PIPEWIRE_QUANTUM=f"{period}/48000", TERM="xterm")
+started, counts, said = [], {"observer": 0, "server": 0}, []
+mark = threading.Lock()
+
+
+def start(*words, **more):
+    child = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, **more)
+    started.append(child)
+    return child
+
+
+def client(*words, **more):
+    return start(*(["pw-jack"] if kind == "pipewire" else []), *words, **more)
+
+
+def until(what, so, seconds=30):
+    end = time.monotonic() + seconds
+    while True:
+        got = so()
+        if got:
+            return got
+        if time.monotonic() > end:
+            raise SystemExit(f"{what}: not within {seconds} s")
+        time.sleep(0.1)
+
+
+def follow_log(stream):
+    for line in stream:
+        said.append(line.rstrip())
+        if "XRun" in line:
+            counts["server"] += 1
+
+
+def follow_observer(stream):
+    while byte := stream.read(1):
+        counts["observer"] += byte == b"x"
+        ready.set() if byte == b"r" else None
+
+
+def pw_top():
+    """What pw-top shows now: of each node its ERR."""
+    screen = subprocess.run(["tmux", "-L", env["JACK_DEFAULT_SERVER"], "capture-pane", "-p", "-J", "-t", "top"], env=env,
+                            capture_output=True, text=True).stdout
+    found = {}
+    for line in screen.splitlines():
+        words = line.split()
+        numbers = [at for at, word in enumerate(words) if re.fullmatch(r"\d+", word)]
+        # S ID QUANT RATE WAIT BUSY W/Q B/Q ERR ... NAME
+        if len(words) >= 10 and words[0] in "RISC" and len(words[0]) == 1 and words[1].isdigit():
+            found[words[-1]] = int(words[8])
+    return found
+
+
+def ask(path):
+    try:
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(10)
+            s.connect(path)
+            s.sendall(b'{"do":"stats"}\n')
+            return json.loads(s.makefile().readline())
+    except (OSError, ValueError):
+        return None
+
+
+def reading():
+    if kind == "pipewire":
+        counts["server"] = pw_top().get(driver, 0)
+    return {"play": ask(control)["xruns"], "observer": counts["observer"], "server": counts["server"]}
+
+
+def quiet(what):
+    """The counts, when none has moved for a second."""
+    last, since, end = reading(), time.monotonic(), time.monotonic() + 60
+    while time.monotonic() - since < 1.5:
+        time.sleep(0.3)
+        now = reading()
+        if now != last:
+            last, since = now, time.monotonic()
+        if time.monotonic() > end:
+            print(f"  {what}: the counts never stood still for a second")
+            break
+    return last
+
+
+ready, driver, control, code = threading.Event(), None, f"{dir}/play.sock", 2
+try:
+    if kind == "jackd":
+        server = start("jackd", "-R", "-P", "70", "-d", "dummy", "-r", "48000", "-p", str(period), stdout=subprocess.PIPE,
+                       stderr=subprocess.STDOUT, text=True)
+        threading.Thread(target=follow_log, args=(server.stdout,), daemon=True).start()
+        until("jackd", lambda: subprocess.run(["jack_lsp"], env=env, capture_output=True).returncode == 0)
+    else:
+        os.makedirs(f"{dir}/config/pipewire/pipewire.conf.d")
+        with open(f"{dir}/config/pipewire/pipewire.conf.d/sink.conf", "w") as file:
+            file.write("context.objects = [ { factory = adapter args = { factory.name = support.null-audio-sink node.name = quiet-sink "
+                       "media.class = Audio/Sink audio.position = [ FL FR ] } } ]\n")
+        log = open(f"{dir}/pipewire.log", "w")
+        start("pipewire", stdout=log, stderr=log)
+        until("pipewire", lambda: os.path.exists(f"{dir}/pipewire-0"))
+        start("wireplumber", stdout=log, stderr=log)
+        until("the sink", lambda: "quiet-sink" in subprocess.run(["pw-jack", "jack_lsp"], env=env, capture_output=True, text=True).stdout)
+        subprocess.run(["tmux", "-L", env["JACK_DEFAULT_SERVER"], "new-session", "-d", "-s", "top", "-x", "200", "-y", "50", "pw-top"],
+                       env=env, check=True)
+    observer = client(sys.executable, os.path.abspath(__file__), program, "observe", stdout=subprocess.PIPE)
+    threading.Thread(target=follow_observer, args=(observer.stdout,), daemon=True).start()
+    until("the observer", ready.is_set)
+    played = client(program, "play", "--host", "jack", "--control", control, "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until("play", lambda: ask(control) or played.poll() is not None)
+    if played.poll() is not None:
+        raise SystemExit(played.stderr.read())
+    if kind == "pipewire":
+        time.sleep(3)
+        # Who drives the graph stands first in pw-top, before those that follow.
+        driver = "quiet-sink" if "quiet-sink" in pw_top() else next(iter(pw_top()), None)
+    cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), "")
+    print(f"# servers.py {kind} {minutes:g} {stress} {period}; {platform.release()}, {os.cpu_count()} CPUs, {cpu}, load {os.getloadavg()[0]:.1f}")
+    before = quiet("before")
+    subprocess.run([program, "stress", stress, "--for", f"{minutes * 60:.0f}s"], env=os.environ, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL, check=False)
+    after = quiet("after")
+    stats = ask(control)
+    with socket.socket(socket.AF_UNIX) as s:
+        s.connect(control)
+        s.sendall(b'{"do":"quit"}\n')
+        s.makefile().readline()
+    told = json.loads(played.communicate(timeout=60)[0])["status"]
+    time.sleep(1)
+    print(f"{stats['rate']} frames a second, period {stats['period']}, real time {stats['real_time']}, {stats['blocks']} blocks, {minutes:g} minutes of {stress}")
+    for name in ("play", "observer", "server"):
+        print(f"  {name:<9} {after[name] - before[name]:>7} under the stress ({before[name]} before)")
+    print(f"  play in all {told['xruns']}, the observer {counts['observer']}")
+    same = len({after[name] - before[name] for name in after}) == 1
+    print("equal" if same else "NOT EQUAL")
+    code = 0 if same else 1
+finally:
+    subprocess.run(["tmux", "-L", env["JACK_DEFAULT_SERVER"], "kill-server"], env=env, capture_output=True) if kind == "pipewire" else None
+    for child in reversed(started):
+        child.terminate()
+        try:
+            child.wait(10)
+        except subprocess.TimeoutExpired:
+            child.kill()
+    if os.environ.get("QUIET_KEEP"):
+        print(dir, *said[-20:], sep="\n")
+    else:
+        shutil.rmtree(dir, ignore_errors=True)
+sys.exit(code)
