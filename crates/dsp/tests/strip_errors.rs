@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::prelude::*;
-use quiet_dsp::strip::{Description, StripError};
+use quiet_dsp::strip::Description;
+use quiet_types::FileError;
 use quiet_types::{Frames, SampleRate};
 
-fn error(text: &str) -> StripError {
+fn error(text: &str) -> FileError {
     match Description::parse(text, "my.toml") {
         Err(error) => error,
         Ok(description) => {

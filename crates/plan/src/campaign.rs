@@ -24,9 +24,9 @@
 //! shield = true             # around the measured CPUs; or chain = "living-room.toml"
 //! ```
 
-use crate::file::{FileError, Reader};
+use crate::file::Reader;
 use quiet_types::{
-    CpuSet, Nanos,
+    CpuSet, FileError, Nanos,
     campaign::{Campaign, Load, Question, Setting, Shielding},
     machine::Policy,
     printable,

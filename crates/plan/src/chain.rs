@@ -19,9 +19,9 @@
 //! priority = 85
 //! ```
 
-use crate::file::{FileError, Reader};
+use crate::file::Reader;
 use quiet_types::{
-    Chain, CpuSet,
+    Chain, CpuSet, FileError,
     boot::Mode,
     chain::{Choice, IrqSource, Link, Target},
 };

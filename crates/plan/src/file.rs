@@ -1,41 +1,11 @@
-//! What the readers of our TOML files have in common: the error that points at a line, and values
-//! that are checked as they are read.
+//! What the readers of our TOML files have in common: values that are checked as they are read.
 
-use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
-use quiet_types::{CpuSet, printable};
-use std::{fmt, ops::Range};
+use quiet_types::{CpuSet, FileError, printable};
+use std::ops::Range;
 use toml::Spanned;
 
 /// No name is longer.
 const LONGEST: usize = 60;
-
-/// What is wrong with a file: the sentence, the line with a caret, and the remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileError {
-    line: usize,
-    title: String,
-    text: String,
-}
-
-impl FileError {
-    /// The line that is wrong, from 1.
-    pub fn line(&self) -> usize {
-        self.line
-    }
-
-    /// What is wrong, in one sentence.
-    pub fn title(&self) -> &str {
-        &self.title
-    }
-}
-
-impl fmt::Display for FileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for FileError {}
 
 /// A file that is being read.
 pub(crate) struct Reader<'a> {
@@ -54,21 +24,7 @@ impl Reader<'_> {
         label: &str,
         help: &str,
     ) -> FileError {
-        let end = self.text.len();
-        let span = span.start.min(end)..span.end.min(end);
-        let line = self.text[..self.floor(span.start)].matches('\n').count() + 1;
-        let title = printable(title, 200);
-        let span = self.floor(span.start)..self.floor(span.end).max(self.floor(span.start));
-        let snippet = Snippet::source(self.text)
-            .path(self.path)
-            .annotation(AnnotationKind::Primary.span(span).label(label));
-        let report = [Level::ERROR
-            .primary_title(title.as_str())
-            .element(snippet)
-            .element(Level::HELP.message(help))];
-        let rendered = Renderer::plain().render(&report);
-        let text = rendered.strip_prefix("error: ").unwrap_or(&rendered).to_owned();
-        FileError { line, title, text }
+        FileError::at(self.text, self.path, span, title, label, help)
     }
 
     /// What the TOML parser says; `help` gives the remedy for its message.
@@ -80,11 +36,6 @@ impl Reader<'_> {
         let span = error.span().unwrap_or(0..0);
         let title = error.message().lines().next().unwrap_or("this is not TOML").to_owned();
         self.wrong(span, &title, "here", help(&title))
-    }
-
-    /// The start of the character at `at`.
-    fn floor(&self, at: usize) -> usize {
-        (0..=at).rev().find(|at| self.text.is_char_boundary(*at)).unwrap_or(0)
     }
 
     pub(crate) fn one_of<T: Copy>(

@@ -28,7 +28,6 @@ use quiet_types::{
 };
 use std::fmt;
 
-pub use file::FileError;
 pub use quiet_types::boot::Mode;
 
 /// Why no plan can be made, with what to do.

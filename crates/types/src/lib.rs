@@ -32,6 +32,8 @@ pub mod compared;
 mod cpu_set;
 #[cfg(feature = "std")]
 pub mod explain;
+#[cfg(feature = "file-error")]
+mod file_error;
 #[cfg(feature = "std")]
 pub mod finding;
 #[cfg(feature = "std")]
@@ -66,6 +68,8 @@ pub mod trip;
 #[cfg(feature = "std")]
 pub mod watch;
 
+#[cfg(feature = "file-error")]
+pub use file_error::FileError;
 #[cfg(feature = "std")]
 pub use {
     chain::Chain,

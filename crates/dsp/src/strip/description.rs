@@ -4,8 +4,7 @@ use super::{
     Form, Given, KINDS, Key, Kind,
     key::{Fault, Value},
 };
-use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
-use quiet_types::printable;
+use quiet_types::{FileError, printable};
 use std::{fmt, ops::Range};
 use toml::{
     Spanned,
@@ -21,34 +20,6 @@ const LONGEST_FILE: usize = 1 << 20;
 /// No name is longer.
 const LONGEST: usize = 60;
 
-/// What is wrong with a strip: the sentence, the line with a caret, and the remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StripError {
-    line: usize,
-    title: String,
-    text: String,
-}
-
-impl StripError {
-    /// The line that is wrong, from 1.
-    pub fn line(&self) -> usize {
-        self.line
-    }
-
-    /// What is wrong, in one sentence.
-    pub fn title(&self) -> &str {
-        &self.title
-    }
-}
-
-impl fmt::Display for StripError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for StripError {}
-
 /// The text of a strip file, for messages that point into it.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
@@ -63,27 +34,8 @@ impl Source {
         title: &str,
         label: &str,
         help: &str,
-    ) -> StripError {
-        let end = self.text.len();
-        let start = self.floor(span.start.min(end));
-        let stop = self.floor(span.end.min(end)).max(start);
-        let line = self.text[..start].matches('\n').count() + 1;
-        let title = printable(title, 300);
-        let snippet = Snippet::source(&self.text)
-            .path(&self.path)
-            .annotation(AnnotationKind::Primary.span(start..stop).label(label));
-        let report = [Level::ERROR
-            .primary_title(title.as_str())
-            .element(snippet)
-            .element(Level::HELP.message(help))];
-        let rendered = Renderer::plain().render(&report);
-        let text = rendered.strip_prefix("error: ").unwrap_or(&rendered).to_owned();
-        StripError { line, title, text }
-    }
-
-    /// The start of the character at `at`.
-    fn floor(&self, at: usize) -> usize {
-        (0..=at).rev().find(|at| self.text.is_char_boundary(*at)).unwrap_or(0)
+    ) -> FileError {
+        FileError::at(&self.text, &self.path, span, title, label, help)
     }
 }
 
@@ -136,7 +88,7 @@ impl Description {
     /// # Errors
     /// The first thing that is wrong, with its line: no TOML, an unknown kind or key, a value out
     /// of its range, a name given twice.
-    pub fn parse(text: &str, path: &str) -> Result<Description, StripError> {
+    pub fn parse(text: &str, path: &str) -> Result<Description, FileError> {
         let kept = if text.len() > LONGEST_FILE { "" } else { text };
         let source = Source { text: kept.to_owned(), path: path.to_owned() };
         if text.len() > LONGEST_FILE {
@@ -160,7 +112,7 @@ impl Description {
     ///
     /// # Errors
     /// As [`Description::parse`].
-    pub fn of_files(stages: &[(&str, &str)]) -> Result<Description, StripError> {
+    pub fn of_files(stages: &[(&str, &str)]) -> Result<Description, FileError> {
         let mut text = String::new();
         for (kind, file) in stages {
             let file = toml::Value::String((*file).to_owned());
@@ -210,11 +162,11 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn wrong(&self, span: Range<usize>, title: &str, label: &str, help: &str) -> StripError {
+    fn wrong(&self, span: Range<usize>, title: &str, label: &str, help: &str) -> FileError {
         self.source.wrong(span, title, label, help)
     }
 
-    fn strip(&mut self, table: &Table<'_>) -> Result<Head, StripError> {
+    fn strip(&mut self, table: &Table<'_>) -> Result<Head, FileError> {
         let (mut name, mut channels) = (None, None);
         for (key, value) in table {
             match key.get_ref().as_ref() {
@@ -247,7 +199,7 @@ impl Reader<'_> {
         &mut self,
         value: &Spanned<DeValue<'_>>,
         depth: usize,
-    ) -> Result<Vec<Item>, StripError> {
+    ) -> Result<Vec<Item>, FileError> {
         let mut items = Vec::new();
         for stage in self.array(value, "stages are written as `[[stage]]`")?.iter() {
             self.stages += 1;
@@ -260,7 +212,7 @@ impl Reader<'_> {
         Ok(items)
     }
 
-    fn item(&mut self, value: &Spanned<DeValue<'_>>, depth: usize) -> Result<Item, StripError> {
+    fn item(&mut self, value: &Spanned<DeValue<'_>>, depth: usize) -> Result<Item, FileError> {
         let table = self.table(value, "stages are written as `[[stage]]`")?;
         let Some(kind) = table.get("kind") else {
             let title = "a stage does not say what it is";
@@ -306,7 +258,7 @@ impl Reader<'_> {
         split: &str,
         span: &Range<usize>,
         depth: usize,
-    ) -> Result<Vec<Branch>, StripError> {
+    ) -> Result<Vec<Branch>, FileError> {
         let list = match table.get("branch") {
             Some(list) => self.array(list, "branches are written as `[[stage.branch]]`")?,
             None => {
@@ -349,7 +301,7 @@ impl Reader<'_> {
         kind: &'static Kind,
         table: &Table<'_>,
         span: &Range<usize>,
-    ) -> Result<Given, StripError> {
+    ) -> Result<Given, FileError> {
         let mut given = Given::default();
         for (key, value) in table {
             let word = key.get_ref().as_ref();
@@ -384,7 +336,7 @@ impl Reader<'_> {
         Ok(given)
     }
 
-    fn value(&self, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<Value, StripError> {
+    fn value(&self, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<Value, FileError> {
         Ok(match key.form {
             Form::Number { low, high, .. } | Form::Needed { low, high, .. } => {
                 Value::Number(self.number(value, key.name, low, high)?)
@@ -423,7 +375,7 @@ impl Reader<'_> {
         low: f64,
         high: f64,
         most: usize,
-    ) -> Result<Vec<f64>, StripError> {
+    ) -> Result<Vec<f64>, FileError> {
         let list = self.array(value, &format!("`{name}` is a list of numbers"))?;
         if list.is_empty() || list.len() > most {
             let title = format!("`{name}` has {} numbers", list.len());
@@ -439,7 +391,7 @@ impl Reader<'_> {
         name: &str,
         low: f64,
         high: f64,
-    ) -> Result<f64, StripError> {
+    ) -> Result<f64, FileError> {
         let number = match value.get_ref() {
             DeValue::Integer(whole) => {
                 i64::from_str_radix(whole.as_str(), whole.radix()).ok().map(|n| n as f64)
@@ -466,7 +418,7 @@ impl Reader<'_> {
         value: &Spanned<DeValue<'_>>,
         number: f64,
         name: &str,
-    ) -> Result<usize, StripError> {
+    ) -> Result<usize, FileError> {
         if number.fract() != 0.0 {
             let title = format!("`{name}` is a whole number");
             return Err(self.wrong(value.span(), &title, "here", "leave its fraction out"));
@@ -474,7 +426,7 @@ impl Reader<'_> {
         Ok(number as usize)
     }
 
-    fn on(&self, value: &Spanned<DeValue<'_>>) -> Result<(Vec<usize>, Range<usize>), StripError> {
+    fn on(&self, value: &Spanned<DeValue<'_>>) -> Result<(Vec<usize>, Range<usize>), FileError> {
         let mut on = Vec::new();
         for one in self.array(value, "`on` is a list of channels, counted from 0")?.iter() {
             let number = self.number(one, "on", 0.0, 63.0)?;
@@ -492,7 +444,7 @@ impl Reader<'_> {
         Ok((on, value.span()))
     }
 
-    fn switch(&self, value: &Spanned<DeValue<'_>>, name: &str) -> Result<bool, StripError> {
+    fn switch(&self, value: &Spanned<DeValue<'_>>, name: &str) -> Result<bool, FileError> {
         match value.get_ref() {
             DeValue::Boolean(on) => Ok(*on),
             _ => {
@@ -502,7 +454,7 @@ impl Reader<'_> {
         }
     }
 
-    fn text(&self, value: &Spanned<DeValue<'_>>, name: &str) -> Result<String, StripError> {
+    fn text(&self, value: &Spanned<DeValue<'_>>, name: &str) -> Result<String, FileError> {
         match value.get_ref() {
             DeValue::String(text) if text.contains('\0') || text.is_empty() => {
                 let title = format!("`{name}` is empty, or holds a zero byte");
@@ -516,7 +468,7 @@ impl Reader<'_> {
         }
     }
 
-    fn name(&self, value: &Spanned<DeValue<'_>>) -> Result<String, StripError> {
+    fn name(&self, value: &Spanned<DeValue<'_>>) -> Result<String, FileError> {
         let text = self.text(value, "name")?;
         let odd = |c: char| c.is_control() || c == '.' || c == '=';
         if text.trim().is_empty() || text.chars().count() > LONGEST || text.chars().any(odd) {
@@ -537,7 +489,7 @@ impl Reader<'_> {
             .unwrap_or(kind.clone())
     }
 
-    fn take(&mut self, name: &str, span: Range<usize>) -> Result<(), StripError> {
+    fn take(&mut self, name: &str, span: Range<usize>) -> Result<(), FileError> {
         if self.names.iter().any(|taken| taken == name) {
             let title = format!("two stages are called `{name}`");
             let help = "give each a name of its own: parameters are told apart by it";
@@ -547,7 +499,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn unknown(&self, key: &Spanned<std::borrow::Cow<'_, str>>, known: &[&str]) -> StripError {
+    fn unknown(&self, key: &Spanned<std::borrow::Cow<'_, str>>, known: &[&str]) -> FileError {
         let title = format!("unknown key `{}`", key.get_ref());
         let help = format!("known here: {}", known.join(", "));
         self.wrong(key.span(), &title, "nothing that is not understood is passed over", &help)
@@ -557,7 +509,7 @@ impl Reader<'_> {
         &self,
         value: &'v Spanned<DeValue<'i>>,
         title: &str,
-    ) -> Result<&'v Table<'i>, StripError> {
+    ) -> Result<&'v Table<'i>, FileError> {
         match value.get_ref() {
             DeValue::Table(table) => Ok(table),
             _ => Err(self.wrong(value.span(), title, "here", "see docs/strip.md")),
@@ -568,7 +520,7 @@ impl Reader<'_> {
         &self,
         value: &'v Spanned<DeValue<'i>>,
         title: &str,
-    ) -> Result<&'v DeArray<'i>, StripError> {
+    ) -> Result<&'v DeArray<'i>, FileError> {
         match value.get_ref() {
             DeValue::Array(array) => Ok(array),
             _ => Err(self.wrong(value.span(), title, "here", "see docs/strip.md")),
@@ -583,7 +535,7 @@ fn kinds() -> String {
 
 impl Item {
     /// The place that a fault of this stage points at.
-    pub(crate) fn fault(&self, source: &Source, fault: &Fault) -> StripError {
+    pub(crate) fn fault(&self, source: &Source, fault: &Fault) -> FileError {
         let span = match (&self.what, fault.key) {
             (_, Some("on")) => self.on.as_ref().map(|(_, span)| span.clone()),
             (What::Stage(_, given), Some(key)) => given.spans.get(key).cloned(),

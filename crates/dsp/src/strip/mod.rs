@@ -26,7 +26,7 @@ mod kinds;
 mod prepare;
 mod sounding;
 
-pub use description::{Description, StripError};
+pub use description::Description;
 pub(crate) use key::{Built, Fault, Room};
 pub use key::{Cell, Form, Given, Key, Kind, Param, Unit};
 pub use kinds::KINDS;

@@ -1,13 +1,13 @@
 //! From description to sound: the part that may load, allocate and fail.
 
 use super::{
-    Description, Loader, Reading, Strip, StripError,
+    Description, Loader, Reading, Strip,
     description::{Branch, Item, What},
     key::{self, Fault, Room, Unit},
     sounding::{Bypass, Element, Join, Lanes, Op, Target},
 };
 use crate::{Setting, stage::mix::MOST_CHANNELS};
-use quiet_types::{Frames, SampleRate};
+use quiet_types::{FileError, Frames, SampleRate};
 
 /// How many channels a strip takes, gives, and needs room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Description {
     ///
     /// # Errors
     /// A strip made for another number; a stage that cannot take what comes to it.
-    pub fn shape(&self, inputs: usize) -> Result<Shape, StripError> {
+    pub fn shape(&self, inputs: usize) -> Result<Shape, FileError> {
         if let Some((wanted, span)) = self.channels.clone().filter(|(wanted, _)| *wanted != inputs)
         {
             let title = format!("the strip takes {wanted} channels, and {inputs} come in");
@@ -42,7 +42,7 @@ impl Description {
         Ok(Shape { inputs, outputs, width })
     }
 
-    fn walk(&self, items: &[Item], mut now: usize, width: &mut usize) -> Result<usize, StripError> {
+    fn walk(&self, items: &[Item], mut now: usize, width: &mut usize) -> Result<usize, FileError> {
         for item in items {
             match &item.what {
                 What::Stage(kind, given) => {
@@ -82,7 +82,7 @@ impl Description {
     }
 
     /// How many channels a stage takes.
-    fn taken(&self, item: &Item, now: usize) -> Result<usize, StripError> {
+    fn taken(&self, item: &Item, now: usize) -> Result<usize, FileError> {
         let Some((on, _)) = &item.on else { return Ok(now) };
         match on.iter().find(|channel| **channel >= now) {
             None => Ok(on.len()),
@@ -107,7 +107,7 @@ impl Description {
         rate: SampleRate,
         block: Frames,
         loader: &mut dyn Loader,
-    ) -> Result<Strip, StripError> {
+    ) -> Result<Strip, FileError> {
         let shape = self.shape(inputs)?;
         let setting = Setting { rate, channels: shape.width, block };
         let mut maker = Maker { description: self, setting, loader, strip: Strip::empty(shape) };
@@ -132,7 +132,7 @@ impl Maker<'_> {
         items: &[Item],
         mut now: usize,
         mut latency: u32,
-    ) -> Result<(usize, u32), StripError> {
+    ) -> Result<(usize, u32), FileError> {
         for item in items {
             match &item.what {
                 What::Stage(..) => {
@@ -150,7 +150,7 @@ impl Maker<'_> {
         Ok((now, latency))
     }
 
-    fn stage(&mut self, item: &Item, now: usize) -> Result<(usize, u32), StripError> {
+    fn stage(&mut self, item: &Item, now: usize) -> Result<(usize, u32), FileError> {
         let What::Stage(kind, given) = &item.what else { return Ok((now, 0)) };
         let source = &self.description.source;
         let taken = self.description.taken(item, now)?;
@@ -202,7 +202,7 @@ impl Maker<'_> {
         Ok((if item.on.is_some() { now } else { out }, late))
     }
 
-    fn split(&mut self, branches: &[Branch], now: usize) -> Result<(usize, u32), StripError> {
+    fn split(&mut self, branches: &[Branch], now: usize) -> Result<(usize, u32), FileError> {
         let block = self.setting.block.0 as usize;
         let kept = self.strip.buffers.len();
         self.strip.buffers.push(vec![0.0; self.setting.channels * block]);

@@ -5,7 +5,7 @@ mod read;
 mod write;
 
 pub use crate::files::Files;
-pub use quiet_dsp::strip::{Description, KINDS, StripError, camilla};
+pub use quiet_dsp::strip::{Description, KINDS, camilla};
 pub use write::Format;
 
 use crate::{Error, Result};
