@@ -67,7 +67,8 @@ impl Case {
     fn world(&self) -> World {
         let count = self.count();
         let mut world = world(self.hierarchy, count, &self.tempers, &self.masks);
-        world.claims = self.has(0);
+        world.systemd = self.hierarchy == Hierarchy::V2 && self.has(23);
+        world.claims = world.systemd || self.has(0);
         world.shared_frequency = self.has(1);
         let all = world.all.clone();
         let mut put = |path: &str, text: &str| {
@@ -311,6 +312,7 @@ impl Case {
                         world.all.to_mask(),
                     )])
                     .collect(),
+                systemd: world.systemd.then_some(261),
                 ..Surroundings::default()
             }),
             ..Machine::default()
