@@ -239,14 +239,14 @@ fn one(
     dir: &Path,
     stop: &AtomicBool,
 ) -> Result<Act> {
-    let watch = Watch::start(cpus, online)?;
-    let began = Instant::now();
-    let (mut times, mut refused) = (0, String::new());
     // Killed in between, somebody must still switch the CPU on again.
     let keeper = match ordinary.name {
         "hotplug" => spare(from).and_then(|cpu| Keeper::start(&Old::On(cpu))).map(Some),
         _ => Ok(None),
     };
+    let watch = Watch::start(cpus, online)?;
+    let began = Instant::now();
+    let (mut times, mut refused) = (0, String::new());
     let done = keeper.and_then(|_keeper| {
         thread::scope(|scope| {
             // A second thread of the process: what concerns all threads concerns another CPU too.
