@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # benches/explain-cost.sh [CPU [LENGTH]]: what watching a CPU costs its wake-ups, at rest and under the stress `kernel`: p50 and p99 with the trace
-# over without, 95 % interval over pairs of blocks of one run. Each takes LENGTH (15min). Root, `apt install stress-ng`.
+# over without, 95 % interval over pairs of blocks of one run. Each takes LENGTH (5min). Root, `apt install stress-ng`.
 set -euo pipefail
-cpu=${1:-1} length=${2:-15min}
+cpu=${1:-1} length=${2:-5min}
 program=${QUIETCORES:-target/release/quietcores}
 echo "# $(uname -srm), $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1); $("$program" --version)"
 for stress in "" kernel; do
-  "$program" explain --cpu "$cpu" --cost --policy fifo --interval 200us --block 1s --for "$length" ${stress:+--stress "$stress"}
+  "$program" explain --cpu "$cpu" --cost --policy fifo --interval 200us --block 500ms --for "$length" ${stress:+--stress "$stress"}
 done
