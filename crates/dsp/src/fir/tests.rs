@@ -199,7 +199,6 @@ fn what_cannot_be_convolved_is_refused_with_its_place() {
 
 /// The whole promise: every block size, and the longest IRs, against the direct sum.
 #[test]
-#[ignore = "takes minutes"]
 fn every_block_size_and_length_class_is_true() {
     for &len in LENGTHS.iter().chain(&[65_536, 262_144, MAX_TAPS]) {
         let (x, h) = (noise(2 * len + 3000, 8), ir(len, 9));
