@@ -3,10 +3,11 @@
 use anyhow::{Context, bail};
 use quiet_linux::Root;
 use quiet_store::{Filter, Kept, Store};
-use quiet_types::Run;
+use quiet_types::{Nanos, Run, head::Head, run::Host};
 use std::{
     io::Read,
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 /// The store in `dir` where one is named, else `$XDG_DATA_HOME/quietcores`, else
@@ -34,6 +35,36 @@ pub fn store(dir: Option<&Path>) -> anyhow::Result<Store> {
 pub fn name(kind: &str) -> anyhow::Result<(String, String)> {
     let (started, id) = quiet_probe::stamp(&Root::system()?, kind);
     Ok((id, started))
+}
+
+/// A measurement that has begun, by what its [`Head`] tells.
+pub struct Begun {
+    id: String,
+    started: String,
+    at: Instant,
+    host: Host,
+}
+
+/// One of this kind begins now.
+pub fn begin(kind: &str) -> anyhow::Result<Begun> {
+    let (id, started) = name(kind)?;
+    let host = quiet_probe::host(&Root::system()?)?;
+    Ok(Begun { id, started, at: Instant::now(), host })
+}
+
+impl Begun {
+    /// It ends now.
+    pub fn head(self, schema: &str, label: &str, interrupted: bool) -> Head {
+        Head {
+            schema: schema.to_owned(),
+            id: self.id,
+            label: label.to_owned(),
+            started: self.started,
+            lasted: Nanos(u64::try_from(self.at.elapsed().as_nanos()).unwrap_or(u64::MAX)),
+            interrupted,
+            host: self.host,
+        }
+    }
 }
 
 /// Whether a page may be written there: nothing is there, or a page of ours.
@@ -65,8 +96,8 @@ pub fn may_replace(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The runs that are meant by conditions (`kernel=6.17*,label=x`), or by ids, beginnings with `*`
-/// and files, joined by commas.
+/// The runs that are meant by conditions (`kernel=6.17*,label=x`), or by ids, beginnings with `*`,
+/// files and `last` (the newest run), joined by commas.
 ///
 /// # Errors
 /// When a condition is none, or one of the named cannot be found or read.
@@ -83,7 +114,7 @@ pub fn runs(store: &Store, text: &str) -> anyhow::Result<Vec<Run>> {
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         match part.strip_suffix('*') {
             Some(beginning) => runs.extend(of_filter(&Filter::ids(beginning))?),
-            None => match store.find(part)? {
+            None => match store.find_run(part)? {
                 Kept::Run(run) => runs.push(*run),
                 Kept::Proof(proof) => {
                     bail!("cannot compare {}: it is a proof, which holds its own verdict", proof.id)

@@ -4,6 +4,9 @@
 //! them, and deadlines only end a test that has failed already.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod wait;
+
+use quiet_linux::sys::clock::monotonic;
 use quiet_types::{Nanos, Run, machine::Policy, run};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -11,8 +14,9 @@ use std::{
     path::Path,
     process::{Child, Command, Output, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
+use wait::until;
 
 fn quietcores() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quietcores"));
@@ -31,23 +35,6 @@ fn run_of(output: &Output) -> Run {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{:?}: {said}", output.status);
     serde_json::from_slice(&output.stdout).unwrap()
-}
-
-fn monotonic() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-/// Waits until `what` answers; fails the test when it never does.
-fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// Fields of `/proc/PID/stat` after the name: state, parent, ...

@@ -414,6 +414,16 @@ fn watch(pid: u32, time: Duration) -> (Vec<String>, u64, u64) {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
+    // To be stopped for the tracer is a switch too: on a busy machine it comes late.
+    let until = Instant::now() + Duration::from_secs(60);
+    let traced = || {
+        let status = std::fs::read_to_string(task.join("status")).unwrap();
+        let word = |key: &str| status.lines().find_map(|l| l.strip_prefix(key)).unwrap().trim();
+        word("TracerPid:") != "0" && !word("State:").starts_with('t')
+    };
+    while !traced() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     std::thread::sleep(Duration::from_millis(500));
     let before = numbers();
     std::thread::sleep(time);

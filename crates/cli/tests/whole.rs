@@ -427,6 +427,33 @@ impl Bench {
     }
 }
 
+/// Siblings switched off on cgroup v1, where groups forget them, with every act refused in turn: found by chance once.
+#[test]
+fn groups_that_keep_their_cpus_get_back_those_that_were_switched_off() {
+    let case = Case {
+        hierarchy: Hierarchy::V1,
+        cores: 3,
+        smt: true,
+        tempers: vec![Temper::Moves, Temper::Moves],
+        masks: vec![61760304, 904534588],
+        settings: 35799040,
+        asked: Some(0b10_0001),
+        smt_off: true,
+        never: true,
+        priorities: vec![1, 2, 3],
+        places: vec![],
+    };
+    let (world, plan) = case.planned().unwrap();
+    let bench = Bench::new(world.clone(), plan.clone());
+    bench.up().unwrap();
+    for at in 1..=bench.kernel.acts.get() {
+        let bench = Bench::new(world.clone(), plan.clone());
+        bench.kernel.refuse.set(Some((at, EPERM)));
+        let _ = bench.up();
+        bench.returns(&format!("with act {at} refused"));
+    }
+}
+
 /// Runs until the end, or until the kernel stops: `None` then.
 fn until_stopped<T>(run: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(run)) {

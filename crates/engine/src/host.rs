@@ -12,6 +12,8 @@ pub mod jack;
 #[cfg(feature = "audio")]
 mod line;
 pub mod null;
+#[cfg(feature = "audio")]
+mod pipewire;
 
 use quiet_rt::Duplex;
 

@@ -72,11 +72,15 @@ fn the_round_trip_is_the_buffer_and_the_cable_to_the_frame() {
         let pinger = Pinger { frame: 0, sent: 0, back: back.clone(), n: n.clone() };
         let mut engine = opened.start(Box::new(pinger)).unwrap();
         until("five echoes", || n.load(Relaxed) >= 5);
+        let board = engine.board().clone();
         let hits = engine.stop().unwrap();
         assert!(hits.thread.contains_key("involuntary_switches"), "{hits:?}");
-        // An xrun on a busy machine loses an echo, and changes none.
+        // Periods that a busy machine lost while an echo was under way are those that the strip did
+        // not see pass.
+        let lost = 64 * board.missed.load(Relaxed);
         for echo in back.iter().take(n.load(Relaxed).min(64) as usize) {
-            assert_eq!(echo.load(Relaxed), 1024 + delay as u64);
+            let short = 1024 + delay as u64 - echo.load(Relaxed);
+            assert!(short.is_multiple_of(64) && short <= lost, "{short} short, {lost} lost");
         }
     }
 }

@@ -160,10 +160,26 @@ pub(crate) fn is_ours(path: &str) -> bool {
 /// Name of the group that everybody else is moved to (v1).
 pub(crate) const REST_GROUP: &str = "quietcores-rest";
 
+/// What the group is that stands at the root of the v2 tree as it is seen here, where that is not the kernel's own root, which has
+/// no such file, and no partition in which others could be made.
+pub(crate) fn contained(machine: &Machine) -> Option<&str> {
+    let root = machine.cgroups.groups.iter().find(|group| group.path == "/")?;
+    let kind = root.partition.as_deref()?;
+    (!["root", "isolated"].contains(&kind)).then_some(kind)
+}
+
 /// The strongest way that this machine offers.
 fn mechanism(machine: &Machine, reasons: &mut Vec<String>) -> Mechanism {
     let groups = &machine.cgroups;
-    if groups.v2.is_some() && groups.v2_cpuset {
+    if groups.v2.is_some() && groups.v2_cpuset && contained(machine).is_some() {
+        reasons.push(
+            "Others are kept off by the affinity of every thread that is seen here alone: the cgroup tree of this \
+             machine begins with a group of somebody else's (a container). A partition in it needs its CPUs from every \
+             group above, which only the host gives: run quietcores there. Any thread may widen itself again."
+                .into(),
+        );
+        Mechanism::Affinity
+    } else if groups.v2.is_some() && groups.v2_cpuset {
         reasons.push(
             "Others are kept off by a cgroup v2 isolated partition: the kernel itself takes these \
              CPUs from every other group."
@@ -262,6 +278,26 @@ mod tests {
             _ => None,
         });
         (made.collect(), plan.shield.entry.unwrap().file)
+    }
+
+    #[test]
+    fn in_a_container_no_partition_is_tried() {
+        for (root, wanted) in [
+            (None, Mechanism::PartitionV2),
+            (Some("member"), Mechanism::Affinity),
+            (Some("isolated"), Mechanism::PartitionV2),
+            (Some("isolated invalid (Parent is not a partition root)"), Mechanism::Affinity),
+        ] {
+            let mut machine = Machine::default();
+            machine.cgroups.v2 = Some("/sys/fs/cgroup".into());
+            machine.cgroups.v2_cpuset = true;
+            let partition = root.map(str::to_owned);
+            let group = Group { path: "/".into(), partition, ..Default::default() };
+            machine.cgroups.groups.push(group);
+            let mut reasons = Vec::new();
+            assert_eq!(mechanism(&machine, &mut reasons), wanted, "{root:?}");
+            assert_eq!(reasons[0].contains("run quietcores there"), wanted == Mechanism::Affinity);
+        }
     }
 
     #[test]

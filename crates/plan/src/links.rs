@@ -1,12 +1,12 @@
 //! What the links of a chain are on this machine.
 
-use crate::{PlanError, choose::stuck_at, say, warning};
+use crate::{PlanError, choose::stuck_at, note, say, warning};
 use quiet_types::{
     Chain, CpuId, CpuSet, Finding, Machine,
     chain::{IrqSource, Target},
     machine::{Device, Irq, Task},
     printable,
-    shield::Shield,
+    shield::{Mechanism, Shield},
 };
 
 /// A link that was found.
@@ -110,6 +110,9 @@ pub(crate) fn find<'a>(
                         .remedy("start it, then apply again"),
                     );
                 }
+                if shield.mechanism == Mechanism::PartitionV2 {
+                    delegated(&one, findings);
+                }
             }
         }
         found.push(one);
@@ -132,6 +135,37 @@ fn irq_link<'a>(
         );
     }
     found
+}
+
+/// Tells of a link that leaves a group which another manager than systemd's first process made: one below a unit that
+/// delegates (a login session's manager, a container).
+fn delegated(link: &Found<'_>, findings: &mut Vec<Finding>) {
+    let managed =
+        link.tasks.iter().find_map(|task| Some((task, manager(task.cgroup.as_deref()?)?)));
+    let Some((task, unit)) = managed else { return };
+    findings.push(
+        note(
+            "plan.link-delegated",
+            format!("link `{}` leaves a group that {} manages", printable(link.name, 60), printable(unit, 80)),
+        )
+        .evidence(format!(
+            "process {} is in {}",
+            task.pid,
+            printable(task.cgroup.as_deref().unwrap_or_default(), 200)
+        ))
+        .effect(
+            "while it is shielded, limits of that group (memory, CPU share) do not hold for it; `revert` brings it back",
+        )
+        .remedy("none for a player of a login session; what must keep the limits of a container cannot be a link"),
+    );
+}
+
+/// The unit that passes its groups on to another manager, if `path` is such a group: below services and scopes systemd's first process
+/// makes none itself.
+fn manager(path: &str) -> Option<&str> {
+    let mut parts = path.trim_matches('/').split('/');
+    let unit = parts.find(|part| part.ends_with(".service") || part.ends_with(".scope"))?;
+    parts.next().map(|_| unit)
 }
 
 /// Tells of interrupts that will not come to where the link is.
@@ -191,4 +225,23 @@ pub(crate) fn process<'a>(machine: &'a Machine, comm: &str, threads: &[String]) 
         .filter(|task| leaders.contains(&task.pid))
         .filter(|task| threads.is_empty() || threads.iter().any(|t| cut(t) == cut(&task.comm)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::manager;
+
+    #[test]
+    fn groups_below_services_and_scopes_are_another_managers() {
+        for (path, unit) in [
+            ("/user.slice/user-1.slice/user@1.service/app.slice/p.service", Some("user@1.service")),
+            ("/machine.slice/docker-ab.scope/init.scope", Some("docker-ab.scope")),
+            ("/system.slice/box.service/payload", Some("box.service")),
+            ("/system.slice/mpd.service", None),
+            ("/user.slice/user-1.slice/session-2.scope", None),
+            ("/", None),
+        ] {
+            assert_eq!(manager(path), unit, "{path}");
+        }
+    }
 }

@@ -12,6 +12,8 @@ use std::{
     io::{self, BufRead, Write},
     os::unix::process::CommandExt,
     process::{Child, ChildStdin, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 /// What is to be put back.
@@ -29,6 +31,8 @@ pub(crate) fn switch(cpu: CpuId) -> String {
 }
 
 const DONE: &str = "done";
+/// How long a killed process may take to be gone.
+const DEATH: Duration = Duration::from_secs(5);
 
 /// The process that waits. Dropped, it is told that all is done.
 #[derive(Debug)]
@@ -87,11 +91,17 @@ pub fn run(ready: &mut dyn FnMut()) -> Result<()> {
     io::Read::take(&mut input, 1 << 16).read_line(&mut order).map_err(cannot)?;
     let old: Old = serde_json::from_str(&order)
         .map_err(|e| Error::new(format!("`keeper` is started by others, with an order: {e}")))?;
+    let parent = rustix::process::getppid();
     ready();
     let mut rest = String::new();
     let _ = io::Read::take(&mut input, 64).read_line(&mut rest);
     if rest == DONE {
         return Ok(());
+    }
+    // Its end of the pipe is closed before it is gone, and what lives is not cleaned up after.
+    let begun = Instant::now();
+    while rustix::process::getppid() == parent && begun.elapsed() < DEATH {
+        thread::sleep(Duration::from_millis(1));
     }
     match old {
         Old::On(cpu) => fs::write(switch(cpu), "1")

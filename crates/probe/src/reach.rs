@@ -181,17 +181,27 @@ const ACTS: [Ordinary; 9] = [
     },
 ];
 
-/// Does each act, and those of `also`, for `length` on all other CPUs, while `cpus` are watched; `progress` is told which.
+/// Does each act (of `only`, where it names some), and those of `also`, for `length` on all other CPUs, while
+/// `cpus` are watched; `progress` is told which. Doing nothing comes first, whatever is named.
 ///
 /// # Errors
-/// When the kernel's trace may not be used, or no CPU is left to act on.
+/// When the kernel's trace may not be used, no CPU is left to act on, or `only` names what is no act.
 pub fn reach(
     cpus: &CpuSet,
     length: Duration,
+    only: &[String],
     also: &[Special],
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Reach> {
+    let acts: Vec<&str> = ACTS.iter().map(|act| act.name).collect();
+    if let Some(unknown) = only.iter().find(|name| !acts.contains(&name.as_str())) {
+        return Err(Error::new(format!(
+            "`{}` is no act; they are {}, and by --also module, profile, hotplug",
+            quiet_types::printable(unknown, 40),
+            acts.join(", ")
+        )));
+    }
     let root = Root::system()?;
     let online = request::online(&root)?;
     let from = sched::affinity(0)
@@ -212,7 +222,10 @@ pub fn reach(
     let (started, _) = stamp(&root, NAME);
     let mut acts = Vec::new();
     let also: Vec<Ordinary> = also.iter().map(|special| special.ordinary()).collect();
-    for ordinary in ACTS.iter().chain(&also) {
+    let wanted = |act: &&Ordinary| {
+        only.is_empty() || act.name == ACTS[0].name || only.iter().any(|name| name == act.name)
+    };
+    for ordinary in ACTS.iter().filter(wanted).chain(&also) {
         if stop.load(Relaxed) {
             break;
         }

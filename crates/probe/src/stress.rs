@@ -3,13 +3,16 @@
 //! What hurts a real-time thread on an ordinary kernel is long work inside the kernel (tearing
 //! down directory entries, page faults, fork), not busy CPUs; see `benches/` for figures.
 
+mod draw;
 mod suite;
 mod temp;
+mod veth;
 mod walk;
 
 pub use suite::{Suite, suites};
 
 use crate::{Error, Result, request};
+use draw::Draw;
 use quiet_linux::{
     Root,
     sys::{process, sched},
@@ -26,6 +29,7 @@ use std::{
     time::{Duration, Instant},
 };
 use temp::TempDir;
+use veth::Flood;
 use walk::Walk;
 
 /// How long the stressors may take to be at work before a run begins.
@@ -41,6 +45,8 @@ pub struct Stress {
     /// stress-ng, where it is needed.
     child: Option<Child>,
     walks: Vec<Walk>,
+    floods: Vec<Flood>,
+    draws: Vec<Draw>,
     names: Vec<String>,
     command: Vec<String>,
     cpus: CpuSet,
@@ -64,7 +70,7 @@ impl Stress {
     /// A sentence, as [`Stress::start`] gives it.
     pub fn check(names: &[String]) -> Result<()> {
         let online = request::online(&Root::system()?)?;
-        suite::orders(names, online.len(), &known_stressors()?).map(|_| ())
+        possible(&suite::orders(names, online.len(), &known_stressors()?)?)
     }
 
     /// As [`Stress::start`], with its files below `dir`: a disk that is to be stressed.
@@ -76,6 +82,7 @@ impl Stress {
         let online = request::online(&root)?;
         let known = known_stressors()?;
         let orders = suite::orders(names, online.len(), &known)?;
+        possible(&orders)?;
         temp::clean(dir);
         let dir = TempDir::make(dir)
             .map_err(|e| Error::new(format!("cannot make a directory for the stress: {e}")))?;
@@ -85,6 +92,8 @@ impl Stress {
         let mut stress = Stress {
             child: None,
             walks: Vec::new(),
+            floods: Vec::new(),
+            draws: Vec::new(),
             names: names.to_vec(),
             command: Vec::new(),
             cpus,
@@ -98,6 +107,13 @@ impl Stress {
                 .map_err(|e| Error::new(format!("cannot walk through /proc: {e}")))?;
             stress.walks.push(walk);
         }
+        for _ in 0..orders.floods {
+            let flood = Flood::start(&stress.cpus).map_err(|e| {
+                Error::new(format!("cannot flood a pair of virtual network cards: {e}"))
+            })?;
+            stress.floods.push(flood);
+        }
+        stress.start_drawing(orders.draws, &before)?;
         stress.settle()?;
         Ok(stress)
     }
@@ -130,6 +146,20 @@ impl Stress {
         Ok(())
     }
 
+    fn start_drawing(&mut self, clients: usize, before: &CpuSet) -> Result<()> {
+        if clients == 0 {
+            return Ok(());
+        }
+        let cpus = &self.cpus;
+        sched::set_affinity(0, cpus)
+            .map_err(|e| Error::new(format!("cannot confine the stress to CPU {cpus}: {e}")))?;
+        let all = (0..clients).map(|nth| Draw::start(nth, self.dir.path()));
+        let all: std::io::Result<Vec<Draw>> = all.collect();
+        let _ = sched::set_affinity(0, before);
+        self.draws = all.map_err(|e| Error::new(e.to_string()))?;
+        Ok(())
+    }
+
     /// CPUs that it may run on.
     pub fn cpus(&self) -> &CpuSet {
         &self.cpus
@@ -147,6 +177,14 @@ impl Stress {
 
     fn settle(&mut self) -> Result<()> {
         thread::sleep(SETTLE);
+        if self.draws.iter_mut().any(Draw::ended) {
+            let mut said = String::new();
+            if let Ok(file) = File::open(self.dir.path().join(SAID)) {
+                let _ = file.take(4096).read_to_string(&mut said);
+            }
+            let said = printable(said.trim(), 300);
+            return Err(Error::new(format!("x11perf ended at once: {said}")));
+        }
         let ended = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
         if let Some(status) = ended {
             let mut said = String::new();
@@ -164,7 +202,9 @@ impl Stress {
     /// # Errors
     /// When it cannot be waited for. What its metrics lack is left out.
     pub fn stop(mut self) -> Result<run::Stress> {
-        let walked: Vec<run::Throughput> = self.walks.drain(..).map(|w| w.throughput()).collect();
+        let mut own: Vec<run::Throughput> = self.walks.drain(..).map(|w| w.throughput()).collect();
+        own.extend(self.floods.drain(..).map(|flood| flood.throughput()));
+        own.extend(self.draws.drain(..).map(|draw| draw.throughput()));
         self.end()?;
         let mut text = String::new();
         if let Ok(file) = File::open(yaml(&self.dir)) {
@@ -174,7 +214,7 @@ impl Stress {
             names: std::mem::take(&mut self.names),
             command: std::mem::take(&mut self.command),
             cpus: std::mem::take(&mut self.cpus),
-            throughput: throughput(&text).into_iter().chain(walked).collect(),
+            throughput: throughput(&text).into_iter().chain(own).collect(),
         })
     }
 
@@ -204,6 +244,26 @@ impl Drop for Stress {
     fn drop(&mut self) {
         let _ = self.end();
     }
+}
+
+/// What one of our own stressors did since it began.
+fn since(began: Instant, stressor: &str, operations: f64) -> run::Throughput {
+    let per_second = operations / began.elapsed().as_secs_f64().max(1e-9);
+    run::Throughput { stressor: stressor.to_owned(), operations, per_second }
+}
+
+/// What needs a device that is not here is refused: stress-ng would only leave it out.
+fn possible(orders: &suite::Orders) -> Result<()> {
+    let gpu = orders.arguments.iter().any(|argument| argument == "--gpu");
+    let cards = std::fs::read_dir("/dev/dri").into_iter().flatten().flatten();
+    let mut cards = cards.map(|entry| entry.file_name());
+    if gpu && !cards.any(|name| name.as_encoded_bytes().starts_with(b"renderD")) {
+        return Err(Error::new(
+            "stressor gpu draws by a graphics card, and there is none here (/dev/dri/renderD*): leave it out",
+        ));
+    }
+    let draws = (orders.draws > 0).then(|| draw::refusal(std::env::var_os("DISPLAY").as_deref()));
+    draws.flatten().map_or(Ok(()), |why| Err(Error::new(why)))
 }
 
 /// A private directory for files that come and go; it goes with the value.

@@ -113,13 +113,29 @@ impl Board {
     }
 }
 
+/// A word that this thread raises and another one takes.
+trait Word {
+    fn load(&self) -> u32;
+    fn store(&self, bits: u32);
+}
+
+impl Word for AtomicU32 {
+    fn load(&self) -> u32 {
+        AtomicU32::load(self, Relaxed)
+    }
+
+    fn store(&self, bits: u32) {
+        AtomicU32::store(self, bits, Relaxed);
+    }
+}
+
 /// Positive floats compare as their bits do. A reader that takes the word at the same moment may
 /// see this peak twice: a meter can live with that, and nothing waits.
-fn raise(words: &[AtomicU32], channel: usize, peak: f32) {
+fn raise(words: &[impl Word], channel: usize, peak: f32) {
     if let Some(word) = words.get(channel) {
         let bits = peak.to_bits();
-        if bits > word.load(Relaxed) {
-            word.store(bits, Relaxed);
+        if bits > word.load() {
+            word.store(bits);
         }
     }
 }
@@ -138,4 +154,79 @@ pub(crate) fn most(word: &AtomicU64, value: u64) -> bool {
         word.store(value, Relaxed);
     }
     higher
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Word, raise};
+    use core::cell::{Cell, RefCell};
+
+    /// Peaks that are raised, one after the other.
+    const PEAKS: [f32; 4] = [0.5, 0.25, 0.75, 0.5];
+    /// Accesses of the writer at most: a load and a store for each peak.
+    const PLACES: usize = 2 * PEAKS.len();
+    /// Takes of the reader at most: one before each access, and one at the end.
+    const TAKES: usize = PLACES + 1;
+
+    /// A word whose reader takes it right before the accesses that `when` names by its bits. All
+    /// accesses are to one word, so they have one order, whatever the processor: this is all there
+    /// can be.
+    struct Taken {
+        word: Cell<u32>,
+        when: u32,
+        access: Cell<u32>,
+        took: RefCell<([u32; TAKES], usize)>,
+    }
+
+    impl Taken {
+        fn take(&self) {
+            let (all, count) = &mut *self.took.borrow_mut();
+            all[*count] = self.word.replace(0);
+            *count += 1;
+        }
+
+        fn turn(&self) {
+            if self.when >> self.access.get() & 1 == 1 {
+                self.take();
+            }
+            self.access.set(self.access.get() + 1);
+        }
+    }
+
+    impl Word for Taken {
+        fn load(&self) -> u32 {
+            self.turn();
+            self.word.get()
+        }
+
+        fn store(&self, bits: u32) {
+            self.turn();
+            self.word.set(bits);
+        }
+    }
+
+    #[test]
+    fn no_peak_is_lost_whenever_a_reader_takes_it() {
+        for when in 0..1u32 << PLACES {
+            let words = [Taken {
+                word: Cell::new(0),
+                when,
+                access: Cell::new(0),
+                took: RefCell::new(([0; TAKES], 0)),
+            }];
+            let mut from = [0; PEAKS.len()];
+            for (n, peak) in PEAKS.iter().enumerate() {
+                from[n] = words[0].took.borrow().1;
+                raise(&words, 0, *peak);
+            }
+            words[0].take();
+            let (all, count) = *words[0].took.borrow();
+            for (n, peak) in PEAKS.iter().enumerate() {
+                let seen = all[from[n]..count].iter().any(|bits| *bits >= peak.to_bits());
+                assert!(seen, "{peak} is lost where the reader comes at {when:#b}");
+            }
+            let known = |bits: &u32| *bits == 0 || PEAKS.iter().any(|p| p.to_bits() == *bits);
+            assert!(all.iter().all(known), "{when:#b}");
+        }
+    }
 }

@@ -10,6 +10,7 @@ use crate::{
     state::{State, stamp},
 };
 use quiet_types::{
+    CpuSet,
     plan::{Outcome, Return, Step},
     shield::Shield,
 };
@@ -39,6 +40,8 @@ pub(crate) enum Record {
     Up { at: String, irqs: Vec<(u32, u64)> },
     /// A change was put back.
     Back { seq: u64, outcome: Return },
+    /// CPUs that do not run while a revert is at work: kernels before 6.2 forget them in what threads are given then.
+    OffLine { cpus: CpuSet },
     /// Put back by itself unless confirmed: how many seconds after all steps are done.
     Await { seconds: u64 },
     /// It stays.
@@ -57,6 +60,8 @@ pub(crate) struct Past {
     pub outcomes: Vec<(Step, Outcome)>,
     /// A revert has begun.
     pub reverting: bool,
+    /// CPUs that did not run during a revert.
+    pub off_line: CpuSet,
     /// Seconds after which it is put back unless confirmed.
     pub awaits: Option<u64>,
     /// When it was confirmed.
@@ -242,6 +247,7 @@ fn parse(text: &str) -> std::result::Result<Past, String> {
                 past.irqs = irqs;
             }
             Record::Back { .. } => past.reverting = true,
+            Record::OffLine { cpus } => past.off_line = past.off_line.union(&cpus),
             Record::Await { seconds } => past.awaits = Some(seconds),
             Record::Confirmed { at } => past.confirmed = Some(at),
         }

@@ -1,28 +1,26 @@
 //! Puts a machine back: the last change first, each only where its value still is ours.
 
+mod threads;
+
 use crate::{
-    change::{
-        Change, Confined, effective_file, irq_file, outside, read_back, same, unit_of, word_of,
-    },
+    change::{Change, effective_file, irq_file, read_back, same, unit_of, word_of},
     error::{file_reason, irq_reason, is_gone, plain, task_reason, write_reason},
     fault, hold, irqbalance,
     journal::{Journal, Past, Record},
     lives::{self, Life},
     residents,
     state::State,
-    tally::Tally,
     tasks,
 };
 use quiet_linux::{Kernel, unit_file};
 use quiet_types::{
     CpuId, CpuSet,
-    machine::Scheduling,
     plan::{Form, PutBack, REVERTED_SCHEMA, Return, Reverted, Thread},
     printable,
-    shield::{Mechanism, Shield},
+    shield::Shield,
 };
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     io,
     thread::sleep,
     time::Duration,
@@ -49,8 +47,11 @@ pub(crate) fn put_back(kernel: &dyn Kernel, state: &State, past: &Past) -> Rever
         close(state, &mut done);
         return done;
     };
-    let hand =
-        Hand { kernel, state, shield, past, off: switched_off(past), lives: lives::of(past) };
+    let hand = Hand::new(kernel, state, shield, past);
+    // The next revert must know it: by then they may run again.
+    if let (Some(journal), false) = (journal.as_mut(), hand.off_line.is_empty()) {
+        let _ = journal.seal(&Record::OffLine { cpus: hand.off_line.clone() });
+    }
     for (seq, change) in past.changes.iter().rev() {
         // Without the controller the values below it cannot be put back any more.
         let waits = matches!(change, Change::Write { form: Form::Word, .. });
@@ -97,7 +98,7 @@ pub(crate) fn put_back_files(kernel: &dyn Kernel, state: &State, past: &Past) ->
         history: None,
     };
     if let Some(shield) = &past.shield {
-        let hand = Hand { kernel, state, shield, past, off: CpuSet::new(), lives: HashMap::new() };
+        let hand = Hand::new(kernel, state, shield, past);
         let files = past.changes.iter().rev().map(|(_, change)| change);
         for change in files.filter(|change| matches!(change, Change::File { .. })) {
             done.items.extend(hand.undo(change));
@@ -127,22 +128,23 @@ struct Hand<'a> {
     past: &'a Past,
     /// CPUs that were switched off.
     off: CpuSet,
+    /// CPUs of the machine as it was shielded that do not run now.
+    off_line: CpuSet,
     lives: HashMap<(u32, u64), Life<'a>>,
 }
 
-impl Hand<'_> {
-    /// Whether `thread` had `cpus` before one of our changes, or was given them by one; the kernel
-    /// itself gives all those of a group to a thread whose own are not within it.
-    fn had(&self, thread: &Thread, cpus: &CpuSet) -> bool {
-        if *cpus == self.shield.cpus || *cpus == self.shield.housekeeping {
-            return true;
-        }
-        self.lives.get(&(thread.tid, thread.start)).is_some_and(|life| {
-            life.before.iter().any(|before| *before == cpus || self.is_shrunk(cpus, before))
-                || life.given.contains(&cpus)
-        })
+impl<'a> Hand<'a> {
+    fn new(kernel: &'a dyn Kernel, state: &'a State, shield: &'a Shield, past: &'a Past) -> Self {
+        let all = shield.housekeeping.union(&shield.cpus);
+        let online = kernel.read("/sys/devices/system/cpu/online").ok();
+        let online = online.and_then(|text| text.trim().parse::<CpuSet>().ok());
+        let off_line = online.map_or_else(CpuSet::new, |online| all.difference(&online));
+        let (off, lives) = (switched_off(past), lives::of(past));
+        Hand { kernel, state, shield, past, off, off_line, lives }
     }
+}
 
+impl Hand<'_> {
     fn undo(&self, change: &Change) -> Vec<PutBack> {
         let what = change.what();
         let one = |outcome| vec![PutBack { what: what.clone(), outcome }];
@@ -238,7 +240,7 @@ impl Hand<'_> {
             format!("-{}", word_of(new))
         } else if same(form, &now, old) {
             return Return::Untouched;
-        } else if !same(form, &now, new) {
+        } else if !same(form, &now, new) && !self.lost_switched_off(path, &now, old) {
             return Return::Left { now: printable(now.trim(), 200) };
         } else {
             old.to_owned()
@@ -258,6 +260,18 @@ impl Hand<'_> {
                 Err(error) => Return::Refused { reason: write_reason(&error) },
             },
         }
+    }
+
+    /// Whether `now` is what the kernel left of a v1 group when CPUs were switched off, where our own write was refused: it forgets
+    /// them there for good.
+    fn lost_switched_off(&self, path: &str, now: &str, old: &str) -> bool {
+        let (Ok(now), Ok(old)) = (now.trim().parse::<CpuSet>(), old.trim().parse::<CpuSet>())
+        else {
+            return false;
+        };
+        path.ends_with("/cpuset.cpus")
+            && now.is_subset(&old)
+            && old.difference(&now).is_subset(&self.off)
     }
 
     /// Interrupts of devices that came since were born with the CPUs that we had made the default.
@@ -302,7 +316,7 @@ impl Hand<'_> {
         if now == *old {
             return Return::Untouched;
         }
-        if now != *new && !halfway {
+        if now != *new && !halfway && !self.was_driven_off(&now, new) {
             return Return::Left { now: format!("CPU {now}") };
         }
         let away = self.cpus(&effective_file(number)).ok();
@@ -315,6 +329,13 @@ impl Hand<'_> {
         }
         match self.act(|kernel| kernel.write(&file, &old.to_string())) {
             Err(error) if is_gone(&error) => return Return::Gone,
+            Err(_) if old.is_subset(&self.off_line) => {
+                return Return::Refused {
+                    reason: format!(
+                        "CPU {old}, where it was, is off line; switch that on, and revert again"
+                    ),
+                };
+            }
             Err(error) => return Return::Refused { reason: irq_reason(&error) },
             Ok(()) => {}
         }
@@ -328,249 +349,16 @@ impl Hand<'_> {
         }
     }
 
-    fn scheduling(&self, thread: &Thread, old: Scheduling, new: Scheduling) -> Return {
-        let now = match self.kernel.scheduling(thread.tid) {
-            Ok(now) if tasks::lives(self.kernel, thread) => now,
-            _ => return Return::Gone,
-        };
-        if now == old {
-            return Return::Untouched;
-        }
-        if (now.policy, now.priority) != (new.policy, new.priority) {
-            return Return::Left { now: now.to_string() };
-        }
-        match self.act(|kernel| kernel.set_scheduling(thread.tid, old)) {
-            Ok(()) => Return::Restored,
-            Err(error) if is_gone(&error) => Return::Gone,
-            Err(error) => Return::Refused { reason: task_reason(&error) },
-        }
+    /// Whether the kernel itself gave an interrupt of the CPUs `asked` every CPU that runs, when those went off line.
+    fn was_driven_off(&self, now: &CpuSet, asked: &CpuSet) -> bool {
+        let all = self.shield.housekeeping.union(&self.shield.cpus);
+        let gone = self.forgotten();
+        asked.is_subset(&gone) && *now == all.difference(&gone)
     }
 
-    fn affinities(&self, what: &str, threads: &[Confined]) -> Vec<PutBack> {
-        let mut tally = Tally::new(what);
-        for one in threads {
-            if !tasks::lives(self.kernel, &one.thread) {
-                continue;
-            }
-            let outcome = match self.kernel.affinity(one.thread.tid) {
-                Ok(now) if now == one.old => Return::Untouched,
-                Ok(now) if now == one.new || self.is_shrunk(&now, &one.old) => {
-                    self.set_affinity(one.thread.tid, &one.old)
-                }
-                Ok(now) if self.had(&one.thread, &now) => Return::Untouched,
-                // The thread of an interrupt follows it on its own.
-                Ok(_) if one.thread.comm.starts_with("irq/") => {
-                    self.set_affinity(one.thread.tid, &one.old)
-                }
-                Ok(_) if tasks::became_bound(self.kernel, one.thread.tid) => Return::Gone,
-                Ok(now) => Return::Left { now: format!("CPU {now}") },
-                Err(_) => Return::Gone,
-            };
-            tally.add(&one.thread, outcome);
-        }
-        tally.items()
-    }
-
-    fn set_affinity(&self, tid: u32, cpus: &CpuSet) -> Return {
-        match self.act(|kernel| kernel.set_affinity(tid, cpus)) {
-            Ok(()) => self.as_far_as_online(tid, cpus),
-            Err(error) if is_gone(&error) => Return::Gone,
-            Err(_) if tasks::became_bound(self.kernel, tid) => Return::Gone,
-            Err(error) => Return::Refused { reason: task_reason(&error) },
-        }
-    }
-
-    /// Kernels before 6.2 forget those of a thread's CPUs that do not run when it is given them.
-    fn as_far_as_online(&self, tid: u32, cpus: &CpuSet) -> Return {
-        let online = self.cpus("/sys/devices/system/cpu/online").unwrap_or_else(|_| cpus.clone());
-        let off = cpus.difference(&online);
-        match self.kernel.affinity(tid) {
-            Ok(now) if !off.is_empty() && now != *cpus => Return::Refused {
-                reason: format!(
-                    "CPU {off} is off line, and it has CPU {now} alone; switch that one on, and \
-                     revert again"
-                ),
-            },
-            _ => Return::Restored,
-        }
-    }
-
-    /// Whether `now` is what an earlier revert could give while CPUs were off line: those of the shield, and
-    /// where one has begun any others.
-    fn is_shrunk(&self, now: &CpuSet, old: &CpuSet) -> bool {
-        let missing = old.difference(now);
-        now.is_subset(old)
-            && now.intersects(&self.shield.cpus)
-            && !missing.is_empty()
-            && (missing.is_subset(&self.shield.cpus) || self.past.reverting)
-    }
-
-    /// Threads born since inherited the CPUs that we gave to their parents, or were placed by a
-    /// watch: they get those that the parent had before all.
-    fn newborn(&self, remembered: &[(Thread, CpuSet)]) -> Vec<PutBack> {
-        let mut tally = Tally::new("CPUs of threads born since");
-        let then: HashMap<u32, (u64, &CpuSet)> =
-            remembered.iter().map(|(thread, old)| (thread.tid, (thread.start, old))).collect();
-        let mut known: HashMap<u32, Vec<&Life<'_>>> = HashMap::new();
-        for ((tid, _), life) in &self.lives {
-            known.entry(*tid).or_default().push(life);
-        }
-        for found in tasks::all(self.kernel).unwrap_or_default() {
-            let (tid, start) = (found.thread.tid, found.thread.start);
-            if found.kernel || then.get(&tid).is_some_and(|then| then.0 == start) {
-                continue;
-            }
-            let Ok(now) = self.kernel.affinity(tid) else { continue };
-            let parents = tasks::parents(self.kernel, tid);
-            let Some(at) = parents.iter().position(|tid| then.contains_key(tid)) else { continue };
-            let old = then[&parents[at]].1;
-            let line = std::iter::once(&tid).chain(&parents[..=at]);
-            let inherited = line.filter_map(|tid| known.get(tid)).flatten().any(|life| {
-                life.given.contains(&&now) || life.before.iter().any(|had| **had == now)
-            });
-            let placed = self.lives.contains_key(&(tid, start)) && self.is_ours(&now, old);
-            if now != *old && (inherited || placed) {
-                tally.add(&found.thread, self.set_affinity(tid, old));
-            }
-        }
-        tally.items()
-    }
-
-    /// Threads born since inherited the priority that we gave to another one of their process.
-    fn newborn_scheduling(&self, remembered: &[(Thread, CpuSet)]) -> Vec<PutBack> {
-        let mut tally = Tally::new("scheduling of threads born since");
-        let mut given: HashMap<u32, Vec<(&Thread, Scheduling, Scheduling)>> = HashMap::new();
-        for (_, change) in &self.past.changes {
-            if let Change::Scheduling { thread, old, new } = change
-                && let Some(process) = tasks::process(self.kernel, thread.tid)
-                && tasks::lives(self.kernel, thread)
-            {
-                given.entry(process).or_default().push((thread, *old, *new));
-            }
-        }
-        for (process, given) in given {
-            let tids = self.kernel.list(&format!("/proc/{process}/task")).unwrap_or_default();
-            for tid in tids.iter().filter_map(|tid| tid.parse::<u32>().ok()) {
-                let Ok(found) = tasks::identity(self.kernel, tid) else { continue };
-                if given.iter().any(|(thread, ..)| thread.is(&found.thread))
-                    || remembered.iter().any(|(thread, _)| thread.is(&found.thread))
-                {
-                    continue;
-                }
-                let Ok(now) = self.kernel.scheduling(tid) else { continue };
-                let alike =
-                    |new: &Scheduling| (new.policy, new.priority) == (now.policy, now.priority);
-                if let Some((_, old, _)) = given.iter().find(|(_, _, new)| alike(new)) {
-                    let set = self.act(|kernel| kernel.set_scheduling(tid, *old));
-                    tally.add(
-                        &found.thread,
-                        match set {
-                            Ok(()) => Return::Restored,
-                            Err(error) if is_gone(&error) => Return::Gone,
-                            Err(error) => Return::Refused { reason: task_reason(&error) },
-                        },
-                    );
-                }
-            }
-        }
-        tally.items()
-    }
-
-    /// What is still not as it was, after every group is gone, and looks like our doing.
-    fn remembered(&self, what: &str, threads: &[(Thread, CpuSet)]) -> Vec<PutBack> {
-        let mut tally = Tally::new(what);
-        for (thread, old) in threads {
-            // Another one is the thread's own choice since: never ours, so nothing to put back.
-            let Ok(now) = self.kernel.affinity(thread.tid) else { continue };
-            if now == *old
-                || !(self.is_ours(&now, old) || self.had(thread, &now))
-                || !tasks::lives(self.kernel, thread)
-            {
-                continue;
-            }
-            let outcome = self.set_affinity(thread.tid, old);
-            tally.add(thread, outcome);
-        }
-        tally.items()
-    }
-
-    /// Whether a shield gives a thread that was allowed `old` the CPUs `now`.
-    fn is_ours(&self, now: &CpuSet, old: &CpuSet) -> bool {
-        let rest = &self.shield.housekeeping;
-        let confined = outside(old, &self.shield.cpus, rest);
-        // Kernels before 6.2 forget narrower affinities when a partition ends.
-        let reset = self.shield.mechanism == Mechanism::PartitionV2
-            && *now == rest.union(&self.shield.cpus);
-        // The rest may have less than all that is not the shield's: siblings that were off line.
-        let sibling = *now == old.intersection(rest)
-            // Bound to one of them alone: the kernel opens its affinity then.
-            || (old.is_subset(&self.off) && now.intersects(rest));
-        *now == confined || now == rest || sibling || reset || self.is_shrunk(now, old)
-    }
-
-    fn moved(
-        &self,
-        what: &str,
-        mount: &str,
-        from: &str,
-        to: &str,
-        threads: &[(Thread, CpuSet)],
-    ) -> Vec<PutBack> {
-        let mut tally = Tally::new(what);
-        let members = |file| {
-            tasks::members(self.kernel, mount, file, threads.iter().map(|(thread, _)| thread.tid))
-        };
-        let ours = members(to);
-        let homes: Vec<(&str, HashSet<u32>)> = self
-            .past
-            .changes
-            .iter()
-            .filter_map(|(_, change)| match change {
-                Change::Move { from, .. } => Some(from.as_str()),
-                _ => None,
-            })
-            .collect::<BTreeSet<&str>>()
-            .into_iter()
-            .map(|home| (home, members(home)))
-            .collect();
-        let leaves_shield = self.shield.entry.as_ref().is_some_and(|entry| entry.file == to);
-        for (thread, old) in threads {
-            if !tasks::lives(self.kernel, thread) {
-                continue;
-            }
-            let outcome = if ours.contains(&thread.tid) {
-                self.move_one(thread, old, from, leaves_shield)
-            } else if self.is_home(thread, &homes) {
-                Return::Untouched
-            } else {
-                Return::Left { now: "in a group of somebody else's".into() }
-            };
-            tally.add(thread, outcome);
-        }
-        tally.items()
-    }
-
-    /// Whether a thread is in a group that we took it from.
-    fn is_home(&self, thread: &Thread, homes: &[(&str, HashSet<u32>)]) -> bool {
-        let life = self.lives.get(&(thread.tid, thread.start));
-        let known = life.map(|life| life.homes.as_slice()).unwrap_or_default();
-        homes.iter().any(|(home, inside)| known.contains(home) && inside.contains(&thread.tid))
-    }
-
-    fn move_one(&self, thread: &Thread, old: &CpuSet, to: &str, leaves_shield: bool) -> Return {
-        let before = self.kernel.affinity(thread.tid).ok();
-        match self.act(|kernel| kernel.write(to, &thread.tid.to_string())) {
-            Ok(()) => {}
-            Err(error) if is_gone(&error) => return Return::Gone,
-            Err(error) => return Return::Refused { reason: task_reason(&error) },
-        }
-        let (Some(before), Ok(now)) = (before, self.kernel.affinity(thread.tid)) else {
-            return Return::Gone;
-        };
-        // What somebody has chosen meanwhile stays chosen; not so CPUs that only the shield had.
-        let ours = leaves_shield || self.is_ours(&before, old) || self.had(thread, &before);
-        let wanted = if ours { old } else { &before };
-        if now == *wanted { Return::Restored } else { self.set_affinity(thread.tid, wanted) }
+    /// CPUs that do not run, or did not when an earlier revert began.
+    fn forgotten(&self) -> CpuSet {
+        self.past.off_line.union(&self.off_line)
     }
 
     fn group(&self, path: &str, unit: bool) -> Return {

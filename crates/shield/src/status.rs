@@ -86,7 +86,15 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
     let held = |step: &Step| step.action.what();
     let done: Vec<String> =
         past.outcomes.iter().filter(|(_, o)| o.holds()).map(|(step, _)| held(step)).collect();
-    let mut found = offline(kernel, past);
+    let off = offline(kernel, past);
+    let mut found: Vec<Drift> = off
+        .iter()
+        .map(|cpu| Drift {
+            what: format!("CPU {cpu}"),
+            ours: "on line".into(),
+            now: Some("off line".into()),
+        })
+        .collect();
     found.extend(groups(kernel, past));
     let lives = lives::of(past);
     // What was changed again, by a watch, has its last word last.
@@ -150,7 +158,9 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
                         return None;
                     }
                     let now = kernel.affinity(one.thread.tid).ok()?;
-                    (now != one.new && now != one.old).then(|| Drift {
+                    // CPUs that do not run are left out there.
+                    let is = |cpus: &CpuSet| now == *cpus || now == cpus.difference(&off);
+                    (!is(&one.new) && !is(&one.old)).then(|| Drift {
                         what: format!("CPUs of {}", one.thread),
                         ours: format!("CPU {}", one.new),
                         now: Some(format!("CPU {now}")),
@@ -197,19 +207,15 @@ fn in_place(now: &CpuSet, asked: &CpuSet, past: &Past) -> bool {
     now == asked || (!served && !now.is_empty() && now.is_subset(asked))
 }
 
-/// CPUs of the shield that were switched off: a partition of them may be called valid all the same.
-fn offline(kernel: &dyn Kernel, past: &Past) -> Vec<Drift> {
-    let Some(shield) = &past.shield else { return Vec::new() };
-    let Ok(online) = kernel.read("/sys/devices/system/cpu/online") else { return Vec::new() };
-    let Ok(online) = online.trim().parse::<CpuSet>() else { return Vec::new() };
-    let off = shield.cpus.difference(&online);
-    off.iter()
-        .map(|cpu| Drift {
-            what: format!("CPU {cpu}"),
-            ours: "on line".into(),
-            now: Some("off line".into()),
-        })
-        .collect()
+/// CPUs that were switched off: a partition of them may be called valid all the same, and a revert cannot give them to threads
+/// on every kernel.
+fn offline(kernel: &dyn Kernel, past: &Past) -> CpuSet {
+    let online = kernel.read("/sys/devices/system/cpu/online").ok();
+    let online = online.and_then(|text| text.trim().parse::<CpuSet>().ok());
+    match (&past.shield, online) {
+        (Some(shield), Some(online)) => shield.cpus.union(&shield.housekeeping).difference(&online),
+        _ => CpuSet::new(),
+    }
 }
 
 /// Files of our groups: a partition may become invalid by what others do.

@@ -2,11 +2,14 @@
 
 use quiet_types::plan::{PutBack, Return, Thread};
 
-/// Many threads as one line, and a line for each that is not as it was.
+/// So many are named where the same is said of many.
+const NAMED: usize = 3;
+
+/// Many threads as one line, and a line for each thing that is said of those that are not as they were.
 pub(crate) struct Tally {
     what: String,
     restored: bool,
-    odd: Vec<PutBack>,
+    odd: Vec<(Return, Vec<String>)>,
 }
 
 impl Tally {
@@ -19,7 +22,11 @@ impl Tally {
             Return::Restored => self.restored = true,
             Return::Untouched | Return::Gone => {}
             Return::Left { .. } | Return::Refused { .. } => {
-                self.odd.push(PutBack { what: format!("CPUs of {thread}"), outcome });
+                let who = thread.to_string();
+                match self.odd.iter_mut().find(|(said, _)| *said == outcome) {
+                    Some((_, threads)) => threads.push(who),
+                    None => self.odd.push((outcome, vec![who])),
+                }
             }
         }
     }
@@ -27,7 +34,17 @@ impl Tally {
     pub fn items(self) -> Vec<PutBack> {
         let outcome = if self.restored { Return::Restored } else { Return::Untouched };
         let mut items = vec![PutBack { what: self.what, outcome }];
-        items.extend(self.odd);
+        items.extend(self.odd.into_iter().map(|(outcome, threads)| {
+            let what = match threads.as_slice() {
+                [one] => format!("CPUs of {one}"),
+                few if few.len() <= NAMED => format!("CPUs of {}", few.join(", ")),
+                many => {
+                    let named = many[..NAMED].join(", ");
+                    format!("CPUs of {named} and {} more", many.len() - NAMED)
+                }
+            };
+            PutBack { what, outcome }
+        }));
         items
     }
 }

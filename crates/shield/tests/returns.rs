@@ -14,7 +14,7 @@ use quiet_types::{
     machine::{Policy, Scheduling},
     plan::{
         Action, Form, GroupFile, GroupValue, Narrow, Need, Outcome, PLAN_SCHEMA, Resident, Return,
-        Standing, Step, Thread, Who,
+        Reverted, Standing, Step, Thread, Who,
     },
     shield::{Entry, Mechanism, Shield},
 };
@@ -407,34 +407,64 @@ fn the_cpu_an_interrupt_was_delivered_to_comes_back_too() {
     }
 }
 
-#[test]
-fn with_a_cpu_off_line_revert_says_so_and_does_the_rest_later() {
-    let mut before = world(Hierarchy::V2, 4, &[], &[15]);
-    // The player lives in the root.
-    before.tasks.get_mut(&100).unwrap().group = String::new();
+/// A shield on CPUs 2-3, and CPU `off` that stops to run before it is taken down.
+fn reverted_without(off: &str, forgets: bool) -> (Bench, World, Reverted) {
+    let mut before = world(Hierarchy::V2, 4, &[], &[15, 6]);
+    before.forgets = forgets;
+    // The players live in the root.
     before.groups.remove("/boxes/one");
     before.groups.remove("/boxes");
     before.tasks.retain(|_, task| before.groups.contains_key(&task.group));
     let mut bench = Bench::new(&before, &"2-3".parse().unwrap());
     bench.plan.steps.retain(|step| !step.action.what().contains("boxes"));
     apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
-    bench.kernel.world.borrow_mut().all = "0-2".parse().unwrap();
+    let off: CpuSet = off.parse().unwrap();
+    bench.kernel.world.borrow_mut().all = before.all.difference(&off);
     let seen = status(&bench.kernel, &bench.state()).unwrap();
-    assert_eq!(seen.drift[0].what, "CPU 3", "{:?}", seen.drift);
-    assert!(!seen.is_good());
+    let drifted: Vec<String> = seen.drift.into_iter().map(|drift| drift.what).collect();
+    assert_eq!(drifted, off.iter().map(|cpu| format!("CPU {cpu}")).collect::<Vec<_>>());
     let done = revert(&bench.kernel, &bench.state()).unwrap().unwrap();
-    let reasons: Vec<&String> = done
-        .items
-        .iter()
-        .filter_map(|item| match &item.outcome {
-            Return::Refused { reason } => Some(reason),
-            _ => None,
-        })
-        .collect();
-    assert!(!reasons.is_empty(), "{done:#?}");
-    assert!(reasons.iter().any(|r| r.contains("CPU 3 is off line")), "{reasons:?}");
-    bench.kernel.world.borrow_mut().all = before.all.clone();
-    bench.returns("with the CPU on line again");
+    (bench, before, done)
+}
+
+#[test]
+fn a_kernel_that_forgets_cpus_off_line_is_told_of_and_the_rest_is_done_later() {
+    for off in ["1", "3", "1,3"] {
+        let (bench, before, done) = reverted_without(off, true);
+        assert!(!done.is_complete(), "{done:#?}");
+        let told: Vec<_> = done
+            .items
+            .iter()
+            .filter_map(|item| match &item.outcome {
+                Return::Refused { reason } => Some(format!("{}: {reason}", item.what)),
+                _ => None,
+            })
+            .collect();
+        let said = format!("CPU {off} is off line, and this kernel forgets it");
+        let of_all = told.iter().find(|line| line.contains(&said) && line.contains(" more: "));
+        let of_all = of_all.unwrap_or_else(|| panic!("CPU {off}: {told:#?}"));
+        assert!(of_all.contains("init"), "{of_all}");
+        // Chosen by somebody meanwhile: not what a revert could have given.
+        bench.kernel.world.borrow_mut().tasks.get_mut(&100).unwrap().asked = "0,2".parse().unwrap();
+        bench.kernel.world.borrow_mut().all = before.all.clone();
+        let done = revert(&bench.kernel, &bench.state()).unwrap().unwrap();
+        assert!(done.is_complete(), "CPU {off}: {done:#?}");
+        // Nobody can tell it from what is left without CPUs 1 and 3.
+        let wanted = if off == "1,3" { "0-3" } else { "0,2" };
+        assert_eq!(bench.kernel.world.borrow().tasks[&100].asked.to_string(), wanted, "CPU {off}");
+        bench.kernel.world.borrow_mut().tasks.get_mut(&100).unwrap().asked = before.all.clone();
+        assert_eq!(bench.kernel.world.borrow().capture(&before), before.capture(&before));
+    }
+}
+
+#[test]
+fn a_kernel_that_remembers_cpus_off_line_lets_a_revert_end() {
+    for off in ["1", "3"] {
+        let (bench, before, done) = reverted_without(off, false);
+        assert!(done.is_complete(), "CPU {off}: {done:#?}");
+        bench.kernel.world.borrow_mut().all = before.all.clone();
+        assert_eq!(bench.kernel.world.borrow().capture(&before), before.capture(&before));
+    }
 }
 
 #[test]

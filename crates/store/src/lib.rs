@@ -195,6 +195,25 @@ impl Store {
         Ok(entries)
     }
 
+    /// As [`Store::find`], for who can take runs alone: `last` is the newest run, whatever was kept since.
+    ///
+    /// # Errors
+    /// As [`Store::find`].
+    pub fn find_run(&self, name: &str) -> Result<Kept, Error> {
+        match name {
+            "last" => self.newest(self.list()?.iter().rfind(|entry| entry.kind == Kind::Run)),
+            _ => self.find(name),
+        }
+    }
+
+    fn newest(&self, entry: Option<&Entry>) -> Result<Kept, Error> {
+        let last = entry.ok_or_else(|| {
+            let there = self.dir.display().to_string();
+            Error::text("find", "the last run", format!("nothing is kept in {there} yet"))
+        })?;
+        load(&last.path)
+    }
+
     /// Reads what `name` means: `last`, an id, the beginning of exactly one id, or a path (a file,
     /// or the directory of a proof).
     ///
@@ -216,11 +235,7 @@ impl Store {
         }
         let entries = self.list()?;
         if name == "last" {
-            let last = entries.last().ok_or_else(|| {
-                let there = self.dir.display().to_string();
-                Error::text("find", "the last run", format!("nothing is kept in {there} yet"))
-            })?;
-            return load(&last.path);
+            return self.newest(entries.last());
         }
         let meant: Vec<&Entry> =
             entries.iter().filter(|e| !name.is_empty() && e.id.starts_with(name)).collect();

@@ -17,14 +17,8 @@ use quiet_probe::Stress;
 use quiet_types::{
     CpuId, CpuSet, Finding, Nanos, Severity,
     buffers::{Buffers, Cell, SCHEMA, Setting},
-    head::Head,
 };
-use std::{
-    path::PathBuf,
-    process::ExitCode,
-    sync::atomic::AtomicBool,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, process::ExitCode, sync::atomic::AtomicBool, time::Duration};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -139,9 +133,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.shield && housekeeping.is_empty() {
         bail!("this machine has one CPU: there is nobody to leave the rest to");
     }
-    let (id, started) = keep::name("buffers")?;
-    let host = quiet_probe::host(&Root::system()?)?;
-    let began = Instant::now();
+    let begun = keep::begin("buffers")?;
     let stress_cpus = args.stress_cpus.clone().unwrap_or_else(|| online.clone());
     let mut sizes: Vec<(u32, u32)> =
         args.periods.iter().flat_map(|p| args.counts.iter().map(move |n| (*p, p * n))).collect();
@@ -204,15 +196,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let rate = args.on.rate;
     let mut buffers = Buffers {
-        head: Head {
-            schema: SCHEMA.to_owned(),
-            id,
-            label: args.label.clone(),
-            started,
-            lasted: Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)),
-            interrupted: face::raised(&stop),
-            host,
-        },
+        head: begun.head(SCHEMA, &args.label, face::raised(&stop)),
         device,
         rate,
         load: args.dsp_load,

@@ -18,7 +18,7 @@ Examples:
 
 An imported run is written again as its tool wrote it. What a form has no words for is said.")]
 pub struct Args {
-    /// Id (or its unique beginning), path of a JSON file, or `last`
+    /// Id (or its unique beginning), path of a JSON file, or `last`: the newest run
     #[arg(value_name = "RUN")]
     name: String,
     /// The form [default: told by the name of the file, else the one it was imported from]
@@ -36,7 +36,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let run = match keep::store(args.store.as_deref())?.find(&args.name)? {
+    let run = match keep::store(args.store.as_deref())?.find_run(&args.name)? {
         Kept::Run(run) => run,
         Kept::Proof(proof) => bail!(
             "cannot export {}: it is a proof, of {} runs; export one of its runs by a file of its own",

@@ -81,7 +81,8 @@ pub struct On {
     /// Device of the host: for alsa a name such as hw:USB, for jack the client's name
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
-    /// Another device that captures; its clock is bridged by a resampler
+    /// Host alsa: another device that captures, whose clock is bridged by a resampler; or `none`, and
+    /// silence goes into the strip. With it, `--device none` plays nothing and captures alone
     #[arg(long, value_name = "NAME")]
     pub capture: Option<String>,
     /// Frames a second
@@ -177,10 +178,19 @@ impl On {
                 _ => bail!("the host file needs --input IN.wav and --output OUT.wav"),
             },
             #[cfg(feature = "audio")]
-            HostName::Alsa => Host::Alsa(quiet_engine::host::alsa::Names {
-                playback: self.device.clone().unwrap_or_else(|| "hw:0".to_owned()),
-                capture: self.capture.clone(),
-            }),
+            HostName::Alsa => {
+                let playback = self.device.clone().unwrap_or_else(|| "hw:0".to_owned());
+                let capture = self.capture.clone().unwrap_or_else(|| playback.clone());
+                let named = |name: String| (name != "none").then_some(name);
+                let (playback, capture) = (named(playback), named(capture));
+                if playback.is_none() && capture.is_none() {
+                    bail!(
+                        "--device and --capture are `none` both: nothing is left to keep time; name \
+                         one, or play with --host null"
+                    );
+                }
+                Host::Alsa(quiet_engine::host::alsa::Names { playback, capture })
+            }
             #[cfg(feature = "audio")]
             HostName::Jack => Host::Jack(quiet_engine::host::jack::Ports {
                 name: self.device.clone().unwrap_or_else(|| "quietcores".to_owned()),

@@ -17,6 +17,7 @@ use std::{process::ExitCode, time::Duration};
 Examples:
   quietcores reach --cpus 3
   quietcores reach --cpus 2-3 --each 2s --json
+  quietcores reach --cpus 3 --only membarrier,flush --each 10s
   quietcores reach --cpus 3 --also module,profile,hotplug")]
 pub struct Args {
     /// CPUs to watch
@@ -25,6 +26,10 @@ pub struct Args {
     /// How long to do each act, up to 1min
     #[arg(long, value_name = "LENGTH", default_value = "500ms")]
     each: Nanos,
+    /// Of the ordinary acts only these, beside doing nothing: fork, unmap, membarrier, flush, loopback, proc,
+    /// cpuinfo, vmstat
+    #[arg(long, value_name = "ACT,...", value_delimiter = ',')]
+    only: Vec<String>,
     /// Acts that change the machine for a moment and are done on request alone: load a module and unload
     /// it, start a profiler, switch another CPU off and on (after a kill meanwhile it is switched on)
     #[arg(long, value_enum, value_name = "ACT,...", value_delimiter = ',')]
@@ -59,7 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let also: Vec<Special> = args.also.iter().map(|also| also.special()).collect();
     let bar = face::spinner();
     let each = Duration::from_nanos(args.each.0);
-    let done = quiet_probe::reach(&args.cpus, each, &also, &stop, &mut |act| {
+    let done = quiet_probe::reach(&args.cpus, each, &args.only, &also, &stop, &mut |act| {
         bar.set_message(act.to_owned());
         bar.tick();
     });

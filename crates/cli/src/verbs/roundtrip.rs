@@ -8,19 +8,13 @@ use quiet_engine::{
     Host, mode_name,
     trip::{Cables, Measured, Step, measure},
 };
-use quiet_linux::Root;
 use quiet_report::Way;
 use quiet_types::{
     Nanos, Severity,
-    head::Head,
     machine::Policy,
     trip::{RoundTrip, SCHEMA, Spread},
 };
-use std::{
-    path::PathBuf,
-    process::ExitCode,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -81,14 +75,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         *cable = Some(Default::default());
     }
     #[cfg(feature = "audio")]
+    if let Host::Alsa(names) = &setup.host
+        && (names.playback.is_none() || names.capture.is_none())
+    {
+        bail!("a round trip goes out and comes in: name a device for both");
+    }
+    #[cfg(feature = "audio")]
     if let Host::Jack(ports) = &mut setup.host
         && args.own
     {
         ports.connect = quiet_engine::host::jack::Connect::Own;
     }
-    let (id, started) = keep::name("roundtrip")?;
-    let host = quiet_probe::host(&Root::system()?)?;
-    let began = Instant::now();
+    let begun = keep::begin("roundtrip")?;
     let bar = bar(args.cycles);
     let cables = Cables {
         output: usize::from(args.out_channel) - 1,
@@ -104,15 +102,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Measured { about, sizes, placed, cycles, .. } = measured;
     let spread = Spread::of(cycles.iter().filter_map(|cycle| Some(cycle.heard?.frames)));
     let mut trip = RoundTrip {
-        head: Head {
-            schema: SCHEMA.to_owned(),
-            id,
-            label: args.label.clone(),
-            started,
-            lasted: Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)),
-            interrupted: face::raised(&stop),
-            host,
-        },
+        head: begun.head(SCHEMA, &args.label, face::raised(&stop)),
         device: about,
         rate: sizes.rate,
         period: sizes.period,
@@ -189,7 +179,7 @@ fn bus(args: &Args) -> Option<(String, Option<f64>)> {
         Ok(number) => format!("card{number}"),
         Err(_) => card.to_owned(),
     };
-    let root = Root::system().ok()?;
+    let root = quiet_linux::Root::system().ok()?;
     let read = |file: &str| root.read_if_there(&format!("/proc/asound/{card}/{file}")).ok()?;
     read("id")?;
     let Some(_) = read("usbid") else { return Some(("not USB".to_owned(), None)) };

@@ -90,7 +90,9 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
         ));
     }
     text.push_str(
-        "Any other stressor of stress-ng goes by its own name: `stress-ng --stressors`.\n",
+        "veth     datagrams there and back through a pair of virtual network cards (root)\n\
+         x11      x11perf on the X server that DISPLAY names\n\
+         Any other stressor of stress-ng goes by its own name: `stress-ng --stressors`.\n",
     );
     face::print(&text)?;
     Ok(ExitCode::SUCCESS)

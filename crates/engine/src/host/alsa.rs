@@ -19,19 +19,14 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Which devices: names of ALSA, such as `hw:USB` or `hw:1,0`.
+/// Which devices: names of ALSA, such as `hw:USB` or `hw:1,0`. One at least; twice the same for a
+/// card that does both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
-    /// What plays.
-    pub playback: String,
-    /// What captures; the same where it is not named.
+    /// What plays; without it, what comes out of the strip is heard by nobody.
+    pub playback: Option<String>,
+    /// What captures; without it, silence goes into the strip.
     pub capture: Option<String>,
-}
-
-impl Names {
-    fn capture(&self) -> &str {
-        self.capture.as_ref().unwrap_or(&self.playback)
-    }
 }
 
 /// A card that plays and captures, or two of them.
@@ -40,15 +35,16 @@ pub struct Alsa {
     setup: Setup,
     /// None while the card is away: it can only go when nobody holds it.
     pair: Option<Pair>,
-    sizes: (u32, u32, u32),
+    sizes: Sizes,
     about: String,
     ratio: Option<Arc<AtomicU64>>,
 }
 
-/// Both directions, open.
+/// Both directions, open, or the one that is wanted.
 struct Pair {
-    capture: Half,
-    playback: Half,
+    capture: Option<Half>,
+    playback: Option<Half>,
+    sizes: Sizes,
     inputs: usize,
     outputs: usize,
     /// Both start and stop as one.
@@ -69,6 +65,14 @@ impl std::fmt::Debug for Alsa {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Alsa").field("names", &self.names).finish_non_exhaustive()
     }
+}
+
+/// Of a card that plays, and of one that captures alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Sizes {
+    rate: u32,
+    period: u32,
+    buffer: u32,
 }
 
 /// A card that is pulled out keeps its pointers as they are: its state tells. It is read after so
@@ -100,7 +104,7 @@ impl Alsa {
         Ok(Alsa {
             names: names.clone(),
             setup: setup.clone(),
-            sizes: pair.sizes(),
+            sizes: pair.sizes,
             about: pair.about(names),
             pair: Some(pair),
             ratio: None,
@@ -109,7 +113,7 @@ impl Alsa {
 
     /// Rate, period, buffer.
     pub(crate) fn sizes(&self) -> (u32, u32, u32) {
-        self.sizes
+        (self.sizes.rate, self.sizes.period, self.sizes.buffer)
     }
 
     pub(crate) fn about(&self) -> String {
@@ -125,32 +129,46 @@ impl Alsa {
 impl Pair {
     fn open(names: &Names, setup: &Setup) -> Result<Pair> {
         hush();
-        let playback = Half::open(&names.playback, Direction::Playback, setup, setup.outputs)?;
-        // The second half follows the first: one period, one ring.
-        let follow = Setup { period: playback.period, buffer: playback.buffer, ..setup.clone() };
-        let capture = Half::open(names.capture(), Direction::Capture, &follow, setup.inputs)?;
-        // The kernel links streams of two cards as well, and they drift apart all the same.
-        let one_clock = names.capture() == names.playback
-            || capture.card().is_some_and(|card| Some(card) == playback.card());
-        if one_clock && capture.period != playback.period {
-            return Err(Error::new(format!(
-                "{} has periods of {} frames for capture and {} for playback; choose a period that \
-                 both have",
-                names.capture(),
-                capture.period,
-                playback.period
-            )));
-        }
-        let (linked, bridge) = if one_clock {
-            (capture.pcm.link(&playback.pcm).is_ok(), None)
-        } else {
-            let (period, buffer) = (playback.period as usize, playback.buffer as usize);
-            (false, Some(Bridge::new(setup.inputs, period, buffer, playback.rate)?))
+        let open = |name: &Option<String>, direction, setup: &Setup, channels| {
+            name.as_ref().map(|name| Half::open(name, direction, setup, channels)).transpose()
         };
-        let period_ns = u64::from(playback.period) * 1_000_000_000 / u64::from(playback.rate);
+        let playback = open(&names.playback, Direction::Playback, setup, setup.outputs)?;
+        // The second half follows the first: one period, one ring.
+        let follow = match &playback {
+            Some(first) => Setup { period: first.period, buffer: first.buffer, ..setup.clone() },
+            None => setup.clone(),
+        };
+        let capture = open(&names.capture, Direction::Capture, &follow, setup.inputs)?;
+        let Some(first) = playback.as_ref().or(capture.as_ref()) else {
+            return Err(Error::new("neither a device that plays nor one that captures is named"));
+        };
+        let sizes = Sizes { rate: first.rate, period: first.period, buffer: first.buffer };
+        let (mut linked, mut bridge) = (false, None);
+        if let (Some(playback), Some(capture)) = (&playback, &capture) {
+            // The kernel links streams of two cards as well, and they drift apart all the same.
+            let one_clock = names.capture == names.playback
+                || capture.card().is_some_and(|card| Some(card) == playback.card());
+            if one_clock && capture.period != playback.period {
+                return Err(Error::new(format!(
+                    "{} has periods of {} frames for capture and {} for playback; choose a period \
+                     that both have",
+                    names.capture.as_deref().unwrap_or_default(),
+                    capture.period,
+                    playback.period
+                )));
+            }
+            if one_clock {
+                linked = capture.pcm.link(&playback.pcm).is_ok();
+            } else {
+                let (period, buffer) = (sizes.period as usize, sizes.buffer as usize);
+                bridge = Some(Bridge::new(setup.inputs, period, buffer, sizes.rate)?);
+            }
+        }
+        let period_ns = u64::from(sizes.period) * 1_000_000_000 / u64::from(sizes.rate);
         Ok(Pair {
             capture,
             playback,
+            sizes,
             inputs: setup.inputs,
             outputs: setup.outputs,
             linked,
@@ -163,18 +181,17 @@ impl Pair {
         })
     }
 
-    fn sizes(&self) -> (u32, u32, u32) {
-        (self.playback.rate, self.playback.period, self.playback.buffer)
-    }
-
     fn about(&self, names: &Names) -> String {
-        let one = |half: &Half| format!("{} x {}", half.channels, half.format.name());
+        let one = |name: &Option<String>, half: &Option<Half>, does: &str| match (name, half) {
+            (Some(name), Some(half)) => {
+                format!("{name} {does} {} x {}", half.channels, half.format.name())
+            }
+            _ => format!("nothing {does}"),
+        };
         format!(
-            "alsa: {} plays {}, {} captures {}{}",
-            names.playback,
-            one(&self.playback),
-            names.capture(),
-            one(&self.capture),
+            "alsa: {}, {}{}",
+            one(&names.playback, &self.playback, "plays"),
+            one(&names.capture, &self.capture, "captures"),
             match (&self.bridge, self.linked) {
                 (Some(_), _) => ", two clocks bridged by a resampler",
                 (None, true) => ", linked",
@@ -183,26 +200,32 @@ impl Pair {
         )
     }
 
+    fn halves(&self) -> impl Iterator<Item = &Half> {
+        self.capture.iter().chain(&self.playback)
+    }
+
     /// From any state to running, the playback ring full of silence.
     fn start(&mut self) -> alsa::Result<()> {
-        let (capture, playback) = (&self.capture.pcm, &self.playback.pcm);
-        let _ = playback.drop();
-        let _ = capture.drop();
-        if capture.state() != State::Prepared {
-            capture.prepare()?;
+        for half in self.playback.iter().chain(&self.capture) {
+            let _ = half.pcm.drop();
         }
-        if playback.state() != State::Prepared {
-            playback.prepare()?;
+        for half in self.halves() {
+            if half.pcm.state() != State::Prepared {
+                half.pcm.prepare()?;
+            }
         }
-        playback.avail_update()?;
-        self.playback.silence(self.playback.buffer as usize);
+        if let Some(playback) = &self.playback {
+            playback.pcm.avail_update()?;
+            playback.silence(playback.buffer as usize);
+        }
         if let Some(bridge) = &mut self.bridge {
             bridge.restart();
         }
-        capture.start()?;
-        // Linked streams have started both.
-        if playback.state() != State::Running {
-            playback.start()?;
+        for half in self.halves() {
+            // Linked streams are started by the first.
+            if half.pcm.state() != State::Running {
+                half.pcm.start()?;
+            }
         }
         (self.dry, self.started, self.due) = (false, true, monotonic());
         Ok(())
@@ -212,24 +235,29 @@ impl Pair {
         if !self.started && self.start().is_err() {
             return Look::Gone;
         }
-        let period = Frames::from(self.playback.period);
-        let captured = match self.capture.pcm.avail_update() {
-            Ok(frames) => frames,
-            Err(e) => return self.broken(&e, Xrun { capture: true, ..Default::default() }),
-        };
-        let free = match self.playback.pcm.avail_update() {
-            Ok(frames) => frames,
-            Err(e) => return self.broken(&e, Xrun { playback: true, ..Default::default() }),
-        };
+        let period = Frames::from(self.sizes.period);
+        let mut captured = None;
+        if let Some(capture) = &self.capture {
+            match capture.pcm.avail_update() {
+                Ok(frames) => captured = Some(frames),
+                Err(e) => return self.broken(&e, Xrun { capture: true, ..Default::default() }),
+            }
+        }
+        let mut free = None;
+        if let Some(playback) = &self.playback {
+            match playback.pcm.avail_update() {
+                Ok(frames) => free = Some(frames),
+                Err(e) => return self.broken(&e, Xrun { playback: true, ..Default::default() }),
+            }
+        }
         if self.dry {
             return Look::Xrun(Xrun { capture: true, playback: false, missed: 1 });
         }
-        if self.bridge.is_some() {
-            if free >= period {
-                return self.comes(free);
-            }
-        } else if free >= period && captured >= period {
-            return self.comes(captured);
+        let there = |frames: Option<Frames>| frames.is_none_or(|frames| frames >= period);
+        // What comes over a bridge is not waited for.
+        if there(free) && (self.bridge.is_some() || there(captured)) {
+            let waiting = if self.bridge.is_some() { free } else { captured.or(free) };
+            return self.comes(waiting.unwrap_or(period));
         }
         self.idle += 1;
         if self.idle < LOOKS { Look::Empty } else { self.well() }
@@ -244,6 +272,7 @@ impl Pair {
     fn well(&mut self) -> Look {
         self.idle = 0;
         for (capture, half) in [(true, &self.capture), (false, &self.playback)] {
+            let Some(half) = half else { continue };
             match half.pcm.state() {
                 State::Running => (),
                 State::Disconnected => return Look::Gone,
@@ -274,18 +303,19 @@ impl Pair {
     }
 
     fn wait(&mut self) {
-        let period = Frames::from(self.playback.period);
-        let waits = self.bridge.is_none()
-            && self.capture.pcm.avail_update().is_ok_and(|there| there < period);
-        let half = if waits { &self.capture } else { &self.playback };
+        let period = Frames::from(self.sizes.period);
+        let short = |half: &&Half| half.pcm.avail_update().is_ok_and(|there| there < period);
+        let capture = self.capture.as_ref().filter(|_| self.bridge.is_none());
+        let half = capture.filter(short).or(self.playback.as_ref()).or(capture);
         // What went wrong is in the state, which the next look reads.
-        if !half.pcm.wait(Some(100)).unwrap_or(false) {
+        if !half.is_some_and(|half| half.pcm.wait(Some(100)).unwrap_or(false)) {
             self.idle = LOOKS;
         }
     }
 
     fn read(&mut self, samples: &mut [f32], ratio: Option<&AtomicU64>) {
-        let period = self.playback.period as usize;
+        let period = self.sizes.period as usize;
+        let inputs = if self.capture.is_some() { self.inputs } else { 0 };
         if self.bridge.is_some() {
             self.fetch();
             if let Some(bridge) = &mut self.bridge {
@@ -294,26 +324,22 @@ impl Pair {
                     ratio.store(bridge.ratio().to_bits(), Relaxed);
                 }
             }
-        } else {
-            let capture = &self.capture;
-            let inputs = self.inputs;
+        } else if let Some(capture) = &self.capture {
             capture.map(period, |bytes, done| {
                 let place = (inputs, period, done);
                 capture.format.take_apart(bytes, capture.channels, samples, place);
             });
         }
-        let used = self.inputs * period;
-        if let Some(rest) = samples.get_mut(used..) {
+        if let Some(rest) = samples.get_mut(inputs * period..) {
             rest.fill(0.0);
         }
     }
 
     /// Moves what was captured into the queue between the cards.
     fn fetch(&mut self) {
-        let Some(bridge) = &mut self.bridge else { return };
-        let there = self.capture.pcm.avail_update().unwrap_or(0);
+        let (Some(bridge), Some(capture)) = (&mut self.bridge, &self.capture) else { return };
+        let there = capture.pcm.avail_update().unwrap_or(0);
         let frames = usize::try_from(there).unwrap_or(0).min(bridge.free());
-        let capture = &self.capture;
         bridge.append(|planes, (channels, room, at)| {
             capture.map(frames, |bytes, done| {
                 let place = (channels, room, at + done);
@@ -323,12 +349,13 @@ impl Pair {
     }
 
     fn write(&mut self, samples: &[f32]) {
-        let period = self.playback.period as usize;
-        let (playback, outputs) = (&self.playback, self.outputs);
-        playback.map(period, |bytes, done| {
-            let place = (outputs, period, done);
-            playback.format.put_together(bytes, playback.channels, samples, place);
-        });
+        let (period, outputs) = (self.sizes.period as usize, self.outputs);
+        if let Some(playback) = &self.playback {
+            playback.map(period, |bytes, done| {
+                let place = (outputs, period, done);
+                playback.format.put_together(bytes, playback.channels, samples, place);
+            });
+        }
         self.observe();
     }
 
@@ -336,10 +363,10 @@ impl Pair {
     /// before it stamps it.
     fn observe(&mut self) {
         let Some(bridge) = &mut self.bridge else { return };
-        if let Some((at, waiting)) = self.capture.moved() {
+        if let Some((at, waiting)) = self.capture.as_mut().and_then(Half::moved) {
             bridge.captured(at, waiting);
         }
-        if let Some((at, free)) = self.playback.moved() {
+        if let Some((at, free)) = self.playback.as_mut().and_then(Half::moved) {
             bridge.played(at, free);
         }
     }
@@ -353,9 +380,9 @@ impl Pair {
             self.dry = false;
             return true;
         }
-        for pcm in [&self.capture.pcm, &self.playback.pcm] {
-            if pcm.state() == State::Suspended {
-                let _ = pcm.resume();
+        for half in self.halves() {
+            if half.pcm.state() == State::Suspended {
+                let _ = half.pcm.resume();
             }
         }
         self.start().is_ok()
@@ -396,7 +423,7 @@ impl Device for Alsa {
         // Closed first: the kernel takes a card away only when nobody holds it any more.
         self.pair = None;
         match Pair::open(&self.names, &self.setup) {
-            Ok(pair) if pair.sizes() == self.sizes => {
+            Ok(pair) if pair.sizes == self.sizes => {
                 self.pair = Some(pair);
                 Again::Back
             }
@@ -405,9 +432,8 @@ impl Device for Alsa {
     }
 
     fn finish(&mut self) -> Result<()> {
-        if let Some(pair) = &self.pair {
-            let _ = pair.playback.pcm.drop();
-            let _ = pair.capture.pcm.drop();
+        for half in self.pair.iter().flat_map(Pair::halves) {
+            let _ = half.pcm.drop();
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! A client of JACK, or of PipeWire in JACK's clothes: the server calls, and the same block sounds.
 
+use super::pipewire::{Library, Times, Unready};
 use crate::{
     Error, Result,
     engine::{Place, Stage},
@@ -42,6 +43,8 @@ pub struct Client {
     inputs: Vec<Port<AudioIn>>,
     outputs: Vec<Port<AudioOut>>,
     connect: Connect,
+    /// PipeWire's library, where it is that.
+    pipewire: Option<Library>,
 }
 
 fn cannot(doing: &str, e: &jack::Error) -> Error {
@@ -66,7 +69,9 @@ impl Client {
             .map(|n| client.register_port(&format!("out_{n}"), AudioOut::default()))
             .collect::<std::result::Result<_, _>>()
             .map_err(port)?;
-        Ok(Client { client, inputs, outputs, connect: ports.connect })
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        let pipewire = Library::mapped(&maps);
+        Ok(Client { client, inputs, outputs, connect: ports.connect, pipewire })
     }
 
     /// Rate and period.
@@ -75,12 +80,9 @@ impl Client {
     }
 
     pub(crate) fn about(&self) -> String {
-        format!(
-            "jack: client {}, {} in, {} out",
-            self.client.name(),
-            self.inputs.len(),
-            self.outputs.len()
-        )
+        let (inputs, outputs) = (self.inputs.len(), self.outputs.len());
+        let server = self.pipewire.map_or("", |_| " (PipeWire serves)");
+        format!("jack: client {}{server}, {inputs} in, {outputs} out", self.client.name())
     }
 
     pub(crate) fn start(self, stage: Stage, place: Place) -> Result<(Active, Placed)> {
@@ -100,6 +102,8 @@ impl Client {
             samples,
             xruns: xruns.clone(),
             seen: 0,
+            unready: self.pipewire.map(Unready::new),
+            owed: 0,
             placing: Some(Placing { placed: place.prepare(), place: place.clone(), say }),
         };
         let notices = Notices { xruns };
@@ -152,19 +156,26 @@ struct Handler {
     cycle: Cycle<crate::Ticks, Arc<Board>>,
     samples: Vec<f32>,
     xruns: Arc<AtomicU64>,
-    /// Xruns of the server that are counted already.
+    /// Xruns of the server that were taken over.
     seen: u64,
+    /// On PipeWire, the cycles that it left without a block of ours.
+    unready: Option<Unready>,
+    /// Xruns that are not counted yet.
+    owed: u64,
     /// Until the first call: the server has a thread for messages, too, and its own notice of a
     /// new thread comes from there.
     placing: Option<Placing>,
 }
 
 impl Handler {
-    /// Counts what the server told since the last block, up to `most`: the rest has its turn with
-    /// the next.
+    /// Counts what the server told since the last block and what was found in the last, up to
+    /// `most`: the rest has its turn with the next.
     fn count(&mut self, most: u64) {
-        let new = (self.xruns.load(Relaxed) - self.seen).min(most);
-        self.seen += new;
+        let told = self.xruns.load(Relaxed);
+        self.owed += told - self.seen;
+        self.seen = told;
+        let new = self.owed.min(most);
+        self.owed -= new;
         for _ in 0..new {
             let xrun = Xrun { capture: true, playback: true, missed: 1 };
             self.cycle.xrun(xrun, &mut self.stage.told);
@@ -179,7 +190,7 @@ struct Placing {
 }
 
 impl ProcessHandler for Handler {
-    fn process(&mut self, _: &jack::Client, scope: &ProcessScope) -> Control {
+    fn process(&mut self, client: &jack::Client, scope: &ProcessScope) -> Control {
         if let Some(mut placing) = self.placing.take() {
             // Once, and in silence: a few system calls.
             placing.place.settle_as_it_is(&mut placing.placed);
@@ -190,6 +201,9 @@ impl ProcessHandler for Handler {
             return Control::Continue;
         }
         let _flushed = Denormals::flush();
+        if let Some(unready) = &mut self.unready {
+            self.owed += times(scope).map_or(0, |now| unready.begin(now, scope.n_frames(), slept));
+        }
         self.count(PER_BLOCK);
         let Stage { player, told, board, channels, period, .. } = &mut self.stage;
         if board.stopped() {
@@ -215,8 +229,29 @@ impl ProcessHandler for Handler {
                 port.as_mut_slice(scope)[at..at + here].copy_from_slice(plane);
             }
         }
+        if let Some(unready) = &mut self.unready {
+            let usecs = client.time();
+            self.owed +=
+                times(scope).map_or(0, |now| unready.end(now, usecs, scope.n_frames(), slept));
+        }
         Control::Continue
     }
+}
+
+/// How often this thread slept so far.
+fn slept() -> u64 {
+    quiet_linux::sys::process::thread_usage().map_or(0, |[_, _, (_, slept), _]| slept)
+}
+
+/// Of the cycle, as the library has it now.
+fn times(scope: &ProcessScope) -> Option<Times> {
+    let now = scope.cycle_times().ok()?;
+    Some(Times {
+        frames: now.current_frames,
+        usecs: now.current_usecs,
+        next: now.next_usecs,
+        period: now.period_usecs,
+    })
 }
 
 struct Notices {

@@ -404,10 +404,13 @@ pub(super) fn clean(base: &Path) {
     }
 }
 
-/// Start time of a process in clock ticks since boot: field 22 of `/proc/PID/stat`.
+/// Start time of a process in clock ticks since boot: field 22 of `/proc/PID/stat`. `None` for one that has ended, though nobody has
+/// asked how.
 fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let lives = !["Z", "X"].contains(&fields.next()?);
+    fields.nth(18).filter(|_| lives)?.parse().ok()
 }
 
 /// System management interrupts that a CPU counted since it was reset.
@@ -433,7 +436,7 @@ fn mask(cpus: &CpuSet) -> String {
 }
 
 /// A file that the kernel gives out in one read only: what does not fit the first is never told.
-fn read(path: &Path) -> Result<String> {
+pub(super) fn read(path: &Path) -> Result<String> {
     let whole = || -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; 4096];
         let n = File::open(path)?.read(&mut bytes)?;

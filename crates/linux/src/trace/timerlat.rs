@@ -7,7 +7,7 @@
 //! Linux `Documentation/trace/timerlat-tracer.rst`, `kernel/trace/trace_osnoise.c`; in instances
 //! since 5.16, threads of user space since 6.5.
 
-use super::instance::{Base, Instance, clean, write};
+use super::instance::{Base, Instance, clean, read, write};
 use crate::{Error, Result};
 use quiet_types::{CpuId, CpuSet, Nanos};
 use std::{
@@ -26,7 +26,8 @@ const SETTINGS: [&str; 5] =
 
 /// What a file says now, as it would be written back; `None` where there is nothing to put back.
 fn setting(path: &Path) -> Option<String> {
-    let old = fs::read_to_string(path).ok()?;
+    // In one read with room to spare: `cpus` answers a short one with EINVAL.
+    let old = read(path).ok()?;
     let workload = ["NO_OSNOISE_WORKLOAD", "OSNOISE_WORKLOAD"];
     if path.ends_with("options") {
         return workload.iter().find(|word| old.contains(**word)).map(|word| (*word).to_owned());

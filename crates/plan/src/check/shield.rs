@@ -291,7 +291,16 @@ pub(super) fn inconsistent(f: &Facts) -> Verdict {
 
 pub(super) fn mechanism(f: &Facts) -> Verdict {
     let groups = &f.machine.cgroups;
-    if groups.v2.is_some() && groups.v2_cpuset {
+    let v2 = groups.v2.as_deref().filter(|_| groups.v2_cpuset);
+    if let (Some(mount), Some(kind)) = (v2, crate::contained(f.machine)) {
+        return note("the cgroup tree seen here is part of another one: a container")
+            .evidence(format!("{mount}/cpuset.cpus.partition is {kind}; the kernel's own root has no such file"))
+            .effect("no partition can be had: only the affinity of threads that are seen here can be set")
+            .remedy("run quietcores on the host")
+            .when(When::RunTime)
+            .into();
+    }
+    if v2.is_some() {
         return fine("cgroup v2 offers cpusets: an isolated partition can be had");
     }
     match (&groups.v1_cpuset, &groups.v2) {

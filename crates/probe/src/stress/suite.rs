@@ -1,6 +1,6 @@
 //! The named suites, and what a user may name besides.
 
-use super::walk;
+use super::{draw, veth, walk};
 use crate::{Error, Result};
 use quiet_types::printable;
 
@@ -123,6 +123,10 @@ pub(crate) struct Orders {
     pub arguments: Vec<String>,
     /// How many walkers through /proc, which are our own.
     pub walkers: usize,
+    /// How many floods through a pair of virtual network cards.
+    pub floods: usize,
+    /// How many clients that draw on an X server.
+    pub draws: usize,
 }
 
 /// Turns names into orders.
@@ -130,11 +134,17 @@ pub(crate) fn orders(names: &[String], cpus: usize, known: &[String]) -> Result<
     if names.is_empty() {
         return Err(Error::new(format!("no stress is named; the suites are {}", suite_names())));
     }
-    let Orders { mut arguments, mut walkers } = Orders::default();
+    let Orders { mut arguments, mut walkers, mut floods, mut draws } = Orders::default();
     let mut chosen: Vec<String> = Vec::new();
     let mut add = |name: &str, workers: usize| -> Result<()> {
-        if name == walk::NAME {
-            walkers = workers;
+        let own = match name {
+            walk::NAME => Some(&mut walkers),
+            veth::NAME => Some(&mut floods),
+            draw::NAME => Some(&mut draws),
+            _ => None,
+        };
+        if let Some(own) = own {
+            *own = workers;
             return Ok(());
         }
         if FORBIDDEN.contains(&name) {
@@ -170,6 +180,7 @@ pub(crate) fn orders(names: &[String], cpus: usize, known: &[String]) -> Result<
             continue;
         }
         let (name, workers) = match asked.split_once('=') {
+            None if [veth::NAME, draw::NAME].contains(&asked.as_str()) => (asked.as_str(), 1),
             None => (asked.as_str(), cpus),
             Some((name, n)) => {
                 let workers = n.parse().ok().filter(|n| (1..=4096).contains(n));
@@ -187,7 +198,7 @@ pub(crate) fn orders(names: &[String], cpus: usize, known: &[String]) -> Result<
         add(name, workers)?;
     }
     arguments.extend(options.iter().map(|o| (*o).to_owned()));
-    Ok(Orders { arguments, walkers })
+    Ok(Orders { arguments, walkers, floods, draws })
 }
 
 fn suite_names() -> String {
@@ -215,11 +226,11 @@ mod tests {
     }
 
     #[test]
-    fn our_own_walker_is_no_word_for_stress_ng() {
-        let names = ["proc-walk=2".to_owned(), "fork=1".to_owned()];
-        let both = orders(&names, 4, &known()).unwrap();
-        assert_eq!(both.arguments, ["--fork", "1"]);
-        assert_eq!(both.walkers, 2);
+    fn our_own_stressors_are_no_words_for_stress_ng() {
+        let names = ["proc-walk=2", "fork=1", "veth", "x11=3"].map(str::to_owned);
+        let all = orders(&names, 4, &known()).unwrap();
+        assert_eq!(all.arguments, ["--fork", "1"]);
+        assert_eq!((all.walkers, all.floods, all.draws), (2, 1, 3));
     }
 
     #[test]

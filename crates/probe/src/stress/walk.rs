@@ -56,9 +56,7 @@ impl Walk {
 
     /// What it did so far.
     pub(crate) fn throughput(&self) -> Throughput {
-        let operations = self.walks.load(Relaxed) as f64;
-        let per_second = operations / self.began.elapsed().as_secs_f64().max(1e-9);
-        Throughput { stressor: NAME.to_owned(), operations, per_second }
+        super::since(self.began, NAME, self.walks.load(Relaxed) as f64)
     }
 }
 

@@ -98,6 +98,9 @@ pub struct World {
     pub claims: bool,
     /// CPUs 0 and 1, 2 and 3 ... have one frequency.
     pub shared_frequency: bool,
+    /// v2, before Linux 6.2: threads that are given CPUs lose those that do not run, and all of the root are given
+    /// every CPU that runs when a partition ends.
+    pub forgets: bool,
 }
 
 pub struct Fake {
@@ -143,6 +146,17 @@ impl World {
         let group = self.effective(&task.group);
         let both = task.asked.intersection(&group);
         if both.is_empty() { group } else { both }
+    }
+
+    /// As [`World::allowed`], but CPUs that do not run are told as well.
+    fn mask(&self, tid: u32) -> CpuSet {
+        let task = &self.tasks[&tid];
+        let own = task.asked.difference(&self.partitioned());
+        if task.movable && task.group.is_empty() && !own.is_empty() {
+            own
+        } else {
+            self.allowed(tid)
+        }
     }
 
     /// All that a shield may change, of what is in `other` as well.
@@ -378,7 +392,13 @@ impl World {
             "cpuset.mems" => group.mems = value.into(),
             "cpuset.sched_load_balance" => group.balance = value == "1",
             "cpuset.cpus.exclusive" if self.claims && !v1 && !path.is_empty() => {}
-            "cpuset.cpus.partition" if value == "member" => group.partition = "member".into(),
+            "cpuset.cpus.partition" if value == "member" => {
+                group.partition = "member".into();
+                let root = self.tasks.values_mut().filter(|t| t.movable && t.group.is_empty());
+                for task in root.filter(|_| self.forgets) {
+                    task.asked = all.clone();
+                }
+            }
             "cpuset.cpus.partition" => {
                 let clash =
                     !self.claims && others.iter().any(|other| other.intersects(&group.cpus));
@@ -459,7 +479,11 @@ impl World {
                 "{tid} ({}) S {} 0 0 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 {} 0 0\n",
                 task.comm, task.parent, task.start
             )),
-            ("status", _) => Ok(format!("Name:\tx\nTgid:\t{tid}\nPPid:\t{}\n", task.parent)),
+            ("status", _) => Ok(format!(
+                "Name:\tx\nTgid:\t{tid}\nPPid:\t{}\nCpus_allowed_list:\t{}\n",
+                task.parent,
+                self.mask(tid)
+            )),
             ("cgroup", Hierarchy::V1) => Ok(format!("3:cpuset:{group}\n0::/\n")),
             ("cgroup", Hierarchy::V2) => Ok(format!("0::{group}\n")),
             ("cgroup", Hierarchy::None) => Ok(String::new()),
@@ -619,8 +643,9 @@ impl Kernel for Fake {
         if !task.movable || !cpus.intersects(&group) {
             return errno(EINVAL);
         }
+        let cpus = if world.forgets { cpus.intersection(&world.all) } else { cpus.clone() };
         if let Some(task) = world.tasks.get_mut(&tid) {
-            task.asked = cpus.clone();
+            task.asked = cpus;
         }
         Ok(())
     }
@@ -771,6 +796,7 @@ pub fn world(hierarchy: Hierarchy, count: u32, tempers: &[Temper], masks: &[u32]
         systemd: false,
         claims: false,
         shared_frequency: false,
+        forgets: false,
     }
 }
 

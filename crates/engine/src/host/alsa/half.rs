@@ -63,6 +63,9 @@ impl Half {
                         "another program holds it: stop the sound server, or play \
                                           through it with --host jack",
                     libc_errno::EACCES => "its user is not in the group `audio`",
+                    _ if direction == Direction::Capture =>
+                        "`quietcores play --list` shows what there is; `--capture none` plays \
+                         without an input",
                     _ => "`quietcores play --list` shows what there is",
                 }
             ))

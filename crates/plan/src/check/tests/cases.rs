@@ -504,6 +504,15 @@ pub const CASES: &[Case] = &[
         m.cgroups.v2_cpuset = false;
         m.cgroups.v1_cpuset = Some("/sys/fs/cgroup/cpuset".into());
     }),
+    case("shield.mechanism", Note, "container", |m, _| {
+        m.cgroups.v2 = Some("/sys/fs/cgroup".into());
+        m.cgroups.v2_cpuset = true;
+        m.cgroups.groups = vec![quiet_types::machine::Group {
+            path: "/".into(),
+            partition: Some("member".into()),
+            ..Default::default()
+        }];
+    }),
     case("shield.mechanism", Note, "no cgroup hierarchy", |m, _| m.cgroups = Default::default())
         .and(&["shield.none"]),
     case("memory.unlocked", Note, "no memory locked", |m, _| {

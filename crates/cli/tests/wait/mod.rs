@@ -1,0 +1,18 @@
+//! Waiting for what another process does.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Waits until `ask` answers; fails the test when it never does.
+pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}

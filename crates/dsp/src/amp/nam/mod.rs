@@ -1,0 +1,346 @@
+//! `.nam` files, 0.5.0 to 0.7.x.
+//!
+//! The reference is sdatkinson/NeuralAmpModelerCore. Where the trainer differs from it (FiLM behind
+//! the 1x1 of a layer that does not blend), the reference is followed: it is what everyone hears.
+
+use super::{
+    About, Amp, Error, Format, Limits, Size,
+    json::At,
+    net::{Activation, Cell, Chain, Net, Recurrent},
+};
+use quiet_types::SampleRate;
+use wavenet::wavenet;
+use weights::{Shape, Weights};
+
+mod wavenet;
+mod weights;
+/// Whether the top of a file looks like a `.nam`.
+pub(super) fn is(at: &At<'_>) -> Result<bool, Error> {
+    Ok(at.get("architecture")?.is_some())
+}
+
+/// A whole file.
+pub(super) fn parse(at: &At<'_>) -> Result<Amp, Error> {
+    let mut limits = Limits::default();
+    let (about, sizes) = model(at, &mut limits, Depth::Top)?;
+    if let Some(size) = sizes.iter().find(|size| size.net.outputs() != 1) {
+        return Err(at
+            .need("config")?
+            .refuse(format!("describes {} output channels; an amp has one", size.net.outputs())));
+    }
+    Ok(Amp { about: About { weights: limits.weights(), ..about }, sizes })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    Top,
+    Submodel,
+    Condition,
+}
+
+fn model(at: &At<'_>, limits: &mut Limits, depth: Depth) -> Result<(About, Vec<Size>), Error> {
+    version(&at.need("version")?)?;
+    let architecture = at.need("architecture")?;
+    let config = at.need("config")?;
+    let given = at.get("sample_rate")?;
+    let rate = match &given {
+        Some(rate) => rate.whole(1, 1_000_000)?,
+        None => 48_000,
+    };
+    let name = architecture.text()?;
+    let mut about = About {
+        format: Format::Nam,
+        architecture: name.to_owned(),
+        rate: SampleRate(rate as u32),
+        rate_assumed: given.is_none(),
+        ..About::default()
+    };
+    if let Some(meta) = at.get("metadata")? {
+        let number = |key| meta.get(key)?.map(|v| v.number()).transpose();
+        about.loudness = number("loudness")?;
+        about.input_dbu = number("input_level_dbu")?;
+        about.output_dbu = number("output_level_dbu")?;
+        let text =
+            |key| Ok::<_, Error>(meta.get(key)?.and_then(|v| v.text().ok().map(str::to_owned)));
+        about.name = text("name")?;
+    }
+    let weights = |limits: &mut Limits| {
+        let row = at.need("weights")?;
+        let all = row.weights()?;
+        limits.take(all.len(), &row)?;
+        Ok::<_, Error>(Weights::new(row.path, all))
+    };
+    let prewarm = rate / 2;
+    let sizes = match name {
+        "Linear" => vec![Size::whole(linear(&config, weights(limits)?, limits)?)],
+        "ConvNet" => vec![Size::whole(convnet(&config, weights(limits)?, limits)?)],
+        "LSTM" => {
+            let prewarm = if given.is_some() { prewarm } else { 1 };
+            vec![Size::whole(lstm(&config, weights(limits)?, limits, prewarm)?)]
+        }
+        "WaveNet" => wavenet(&config, weights(limits)?, limits, rate)?,
+        "SlimmableContainer" => {
+            if depth != Depth::Top {
+                return Err(architecture.refuse("is a container inside another amp"));
+            }
+            return container(&config, about, limits);
+        }
+        other => {
+            return Err(architecture.refuse(format!(
+                "is {other:?}; Linear, ConvNet, LSTM, WaveNet and SlimmableContainer are known"
+            )));
+        }
+    };
+    Ok((about, sizes))
+}
+
+fn version(at: &At<'_>) -> Result<(), Error> {
+    let text = at.text()?;
+    let parts: Option<Vec<u32>> = text.split('.').map(|part| part.parse().ok()).collect();
+    match parts.as_deref() {
+        Some([0, 5..=7, _]) => Ok(()),
+        _ => Err(at.refuse(format!("is {text:?}; 0.5.0 to 0.7.x are known"))),
+    }
+}
+
+fn mono(config: &At<'_>) -> Result<usize, Error> {
+    if let Some(inputs) = config.get("in_channels")? {
+        inputs.whole(1, 1)?;
+    }
+    match config.get("out_channels")? {
+        Some(outputs) => outputs.whole(1, Limits::CHANNELS),
+        None => Ok(1),
+    }
+}
+
+fn linear(config: &At<'_>, mut from: Weights, limits: &mut Limits) -> Result<Net, Error> {
+    config.only(&["receptive_field", "bias", "implementation", "in_channels", "out_channels"])?;
+    if mono(config)? != 1 {
+        return Err(config.need("out_channels")?.refuse("must be 1"));
+    }
+    if let Some(how) = config.get("implementation")? {
+        // How it is computed, not what.
+        let known =
+            ["auto", "direct", "fft", "legacy", "old", "partitioned_fft", "partitioned-fft"];
+        if !known.contains(&how.text()?.to_ascii_lowercase().as_str()) {
+            return Err(how.refuse(format!("is {:?}; auto, direct and fft are known", how.text()?)));
+        }
+    }
+    let field = config.need("receptive_field")?;
+    let taps = field.whole(1, Limits::TAPS)?;
+    let bias = config.need("bias")?.truth()?;
+    let shape = Shape { taps, bias, ..Shape::one(1, 1, bias) };
+    let mut conv = shape.read(&mut from, limits, &field, "the impulse response")?;
+    from.end()?;
+    // In the file the newest sample's weight comes first.
+    conv.weights.reverse();
+    Ok(Net::Chain(Chain { layers: vec![(conv, Activation::Identity)] }))
+}
+
+fn convnet(config: &At<'_>, mut from: Weights, limits: &mut Limits) -> Result<Net, Error> {
+    config.only(&[
+        "channels",
+        "dilations",
+        "batchnorm",
+        "activation",
+        "groups",
+        "in_channels",
+        "out_channels",
+    ])?;
+    let outputs = mono(config)?;
+    let channels = config.need("channels")?.whole(1, Limits::CHANNELS)?;
+    let dilations = config.need("dilations")?;
+    let steps = dilations.wholes(1, Limits::DILATION)?;
+    if steps.is_empty() {
+        return Err(dilations.refuse("is empty"));
+    }
+    let batchnorm = config.need("batchnorm")?.truth()?;
+    let activation = activation(&config.need("activation")?, channels)?;
+    let groups = match config.get("groups")? {
+        Some(groups) => groups.whole(1, Limits::CHANNELS)?,
+        None => 1,
+    };
+    let mut layers = Vec::new();
+    for (n, dilation) in steps.into_iter().enumerate() {
+        limits.layer(&dilations)?;
+        let inputs = if n == 0 { 1 } else { channels };
+        let shape = Shape { taps: 2, dilation, groups, ..Shape::one(inputs, channels, !batchnorm) };
+        let what = format!("the convolution of block {n}");
+        let mut conv = shape.read(&mut from, limits, config, &what)?;
+        if batchnorm {
+            let what = format!("the batch norm of block {n}");
+            let norm = from.take(4 * channels + 1, &what)?;
+            let eps = f64::from(norm[4 * channels]);
+            for o in 0..channels {
+                let of = |part: usize| f64::from(norm[part * channels + o]);
+                let scale = of(2) / (eps + of(1)).sqrt();
+                if !(scale as f32).is_finite() {
+                    return Err(Error::key("weights", format!("{what}: a variance below zero")));
+                }
+                for row in conv.weights.chunks_exact_mut(channels) {
+                    row[o] = (f64::from(row[o]) * scale) as f32;
+                }
+                conv.bias[o] = (of(3) - scale * of(0)) as f32;
+            }
+            if !conv.weights.iter().chain(&conv.bias).all(|w| w.is_finite()) {
+                return Err(Error::key("weights", format!("{what}: beyond any 32-bit number")));
+            }
+        }
+        layers.push((conv, activation.clone()));
+    }
+    let head = Shape::one(channels, outputs, true).read(&mut from, limits, config, "the head")?;
+    from.end()?;
+    layers.push((head, Activation::Identity));
+    Ok(Net::Chain(Chain { layers }))
+}
+
+fn lstm(
+    config: &At<'_>,
+    mut from: Weights,
+    limits: &mut Limits,
+    prewarm: usize,
+) -> Result<Net, Error> {
+    config.only(&["input_size", "hidden_size", "num_layers", "in_channels", "out_channels"])?;
+    let outputs = mono(config)?;
+    config.need("input_size")?.whole(1, 1)?;
+    let hidden = config.need("hidden_size")?.whole(1, Limits::HIDDEN)?;
+    let count = config.need("num_layers")?;
+    let mut cells = Vec::new();
+    for n in 0..count.whole(1, Limits::LAYERS)? {
+        limits.layer(&count)?;
+        let inputs = if n == 0 { 1 } else { hidden };
+        let what = format!("layer {n}");
+        let file = from.take(4 * hidden * (inputs + hidden), &what)?;
+        let (mut weights, mut recurrent) =
+            (vec![0.0; inputs * 4 * hidden], vec![0.0; hidden * 4 * hidden]);
+        for (row, line) in file.chunks_exact(inputs + hidden).enumerate() {
+            for (column, w) in line.iter().enumerate() {
+                match column.checked_sub(inputs) {
+                    None => weights[column * 4 * hidden + row] = *w,
+                    Some(column) => recurrent[column * 4 * hidden + row] = *w,
+                }
+            }
+        }
+        let bias = from.take(4 * hidden, &what)?.to_vec();
+        let state = from.take(hidden, &what)?.to_vec();
+        let cell = from.take(hidden, &what)?.to_vec();
+        cells.push(Cell {
+            gru: false,
+            inputs,
+            hidden,
+            weights,
+            recurrent,
+            bias,
+            recurrent_bias: Vec::new(),
+            state,
+            cell,
+        });
+    }
+    let head = Shape::one(hidden, outputs, true).read(&mut from, limits, config, "the head")?;
+    from.end()?;
+    let dense = vec![(head, Activation::Identity)];
+    Ok(Net::Recurrent(Recurrent { cells, dense, skip: false, gains: (1.0, 1.0), prewarm }))
+}
+
+fn container(
+    config: &At<'_>,
+    mut about: About,
+    limits: &mut Limits,
+) -> Result<(About, Vec<Size>), Error> {
+    config.only(&["submodels"])?;
+    let list = config.need("submodels")?;
+    let entries = list.list()?;
+    let (mut sizes, mut last) = (Vec::new(), f64::NEG_INFINITY);
+    for (n, entry) in entries.iter().enumerate() {
+        limits.layer(entry)?;
+        entry.only(&["max_value", "model"])?;
+        let max = entry.need("max_value")?;
+        let below = max.number()?;
+        if below <= last {
+            return Err(max.refuse(format!("is {below}, not above the {last} before it")));
+        }
+        last = below;
+        let end = n + 1 == entries.len();
+        if end && below < 1.0 {
+            return Err(max.refuse(format!("is {below}; the last one must reach 1")));
+        }
+        let inner_at = entry.need("model")?;
+        let (inner, mut full) = model(&inner_at, limits, Depth::Submodel)?;
+        if n > 0 && inner.rate != about.rate {
+            return Err(inner_at.refuse(format!(
+                "is of {} Hz, the one before it of {} Hz",
+                inner.rate.0, about.rate.0
+            )));
+        }
+        about.rate = inner.rate;
+        about.rate_assumed = inner.rate_assumed;
+        // A slimmable amp inside is played whole, as the reference does.
+        let whole = full.pop().map(|size| size.net);
+        let net = whole.ok_or_else(|| inner_at.refuse("is empty"))?;
+        let below = if end { f64::INFINITY } else { below };
+        // The last is the amp itself; the others are it at a lower price.
+        about.loudness = about.loudness.or(inner.loudness);
+        about.input_dbu = about.input_dbu.or(inner.input_dbu);
+        about.output_dbu = about.output_dbu.or(inner.output_dbu);
+        about.name = about.name.or(inner.name);
+        sizes.push(Size { below, net, loudness: inner.loudness });
+    }
+    if sizes.is_empty() {
+        return Err(list.refuse("is empty"));
+    }
+    Ok((about, sizes))
+}
+
+fn activation(at: &At<'_>, channels: usize) -> Result<Activation, Error> {
+    let object = at.is_object();
+    let name_at = if object { at.need("type")? } else { at.clone() };
+    let name = name_at.text()?;
+    let only = |keys: &[&str]| if object { at.only(keys) } else { Ok(()) };
+    let or = |key: &str, default: f32| match object {
+        true => at.get(key)?.map_or(Ok(default), |v| v.single()),
+        false => Ok(default),
+    };
+    match name {
+        "LeakyReLU" => {
+            only(&["type", "negative_slope"])?;
+            return Ok(Activation::LeakyRelu(or("negative_slope", 0.01)?));
+        }
+        "PReLU" => {
+            only(&["type", "negative_slope", "negative_slopes"])?;
+            let each = if object { at.get("negative_slopes")? } else { None };
+            let Some(each) = each else {
+                return Ok(Activation::LeakyRelu(or("negative_slope", 0.01)?));
+            };
+            if at.get("negative_slope")?.is_some() {
+                return Err(each.refuse("stands beside negative_slope; which one?"));
+            }
+            let slopes = each.weights()?;
+            return match slopes.len() {
+                1 => Ok(Activation::LeakyRelu(slopes[0])),
+                n if n == channels => Ok(Activation::PRelu(slopes)),
+                n => Err(each.refuse(format!("has {n} slopes for {channels} channels"))),
+            };
+        }
+        "LeakyHardtanh" | "LeakyHardTanh" => {
+            only(&["type", "min_val", "max_val", "min_slope", "max_slope"])?;
+            return Ok(Activation::LeakyHardTanh {
+                least: or("min_val", -1.0)?,
+                most: or("max_val", 1.0)?,
+                below: or("min_slope", 0.01)?,
+                above: or("max_slope", 0.01)?,
+            });
+        }
+        _ => only(&["type"])?,
+    }
+    Ok(match name {
+        "Tanh" => Activation::Tanh,
+        "Fasttanh" => Activation::FastTanh,
+        "Hardtanh" => Activation::HardTanh,
+        "ReLU" => Activation::Relu,
+        "Sigmoid" => Activation::Sigmoid,
+        "SiLU" => Activation::Silu,
+        "Hardswish" => Activation::HardSwish,
+        "Softsign" => Activation::Softsign,
+        other => return Err(name_at.refuse(format!("is {other:?}, not a known activation"))),
+    })
+}
