@@ -32,7 +32,7 @@ use std::{
         atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use wait::until;
