@@ -4,7 +4,13 @@
 
 use quiet_linux::sys::clock::monotonic;
 use quiet_types::CpuId;
-use std::{fs, io::Read, path::PathBuf, process::Command};
+use std::{
+    fs,
+    io::Read,
+    path::PathBuf,
+    process::Command,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
 
 /// Beginning and end of something, ns of `CLOCK_MONOTONIC`.
 pub type Span = (u64, u64);
@@ -31,7 +37,9 @@ impl Witness {
             eprintln!("skipped: tracefs cannot be mounted");
             return None;
         }
-        let dir = mount.path().join(format!("instances/witness-{}", std::process::id()));
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("witness-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let dir = mount.path().join("instances").join(name);
         let it = Witness { mount, dir };
         let set = || -> std::io::Result<()> {
             fs::create_dir(&it.dir)?;
