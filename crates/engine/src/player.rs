@@ -1,6 +1,6 @@
 //! What sounds: a strip that is changed and swapped while it plays.
 //!
-//! Three rings cross the border, all of rtrb (wait-free, tested by its makers): orders in, spent
+//! Three rings cross the border, all of rtrb (wait-free): orders in, spent
 //! strips out, events out. The real-time side takes an order only when the ring of spent strips
 //! has room for what the order frees, so nothing is ever dropped there.
 

@@ -1,0 +1,329 @@
+//! What the units do: the passes of the transforms, and the products between them.
+
+#![allow(clippy::needless_range_loop, reason = "vectors in step with each other")]
+
+use super::{
+    Chunk, Roots, Row, Segment, Unit, What,
+    complex::{Complex, Deal, Twiddles, deal, join, place, split},
+};
+use crate::simd::fir_lanes::Lanes;
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+pub(super) fn avx2(segment: &mut Segment, units: &[Unit], rings: &[Vec<Row>]) {
+    run::<crate::simd::fir_lanes::Avx2>(segment, units, rings);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
+pub(super) fn avx512(segment: &mut Segment, units: &[Unit], rings: &[Vec<Row>]) {
+    run::<crate::simd::fir_lanes::Avx512>(segment, units, rings);
+}
+
+/// Does some units.
+#[inline(always)]
+pub(super) fn run<L: Lanes>(s: &mut Segment, units: &[Unit], rings: &[Vec<Row>]) {
+    for unit in units {
+        match unit.what {
+            What::Take { input, from, to } => take::<L>(s, &rings[input as usize], from, to),
+            What::Down { pass, from, to } => down::<L>(s, pass, from, to),
+            What::Leaf { input, from, to } => leaf::<L>(s, input as usize, from, to),
+            What::Multiply { path, bands, slots, more } => {
+                multiply::<L>(s, path as usize, bands, slots, more)
+            }
+            What::Clear => s.work.fill(Chunk::ZERO),
+            What::Root { from, to } => root::<L>(s, from, to),
+            What::Up { pass, from, to } => up::<L>(s, pass, from, to),
+            What::Give { output, from, to } => give::<L>(s, output as usize, from, to),
+        }
+    }
+}
+
+#[inline(always)]
+fn take<L: Lanes>(s: &mut Segment, ring: &[Row], from: u32, to: u32) {
+    let (chunks, mask, start) = (s.part / 16, ring.len() - 1, s.start);
+    let w = Twiddles::splat(&ROOTS_OF_I);
+    let step = if s.halves { chunks / 2 } else { chunks / 4 };
+    for i in from as usize..to as usize {
+        for v in 0..16 / L::WIDTH {
+            let a = input::<L>(ring, (start + i) & mask, (start + chunks + i) & mask, v);
+            let i1 = start + i + step;
+            let b = input::<L>(ring, i1 & mask, (i1 + chunks) & mask, v);
+            if s.halves {
+                let sum = a.add_product(w.sigma, b);
+                sum.store(&mut s.work[i], v);
+                a.mirror(sum).store(&mut s.work[i + step], v);
+            } else {
+                let (i2, i3) = (i1 + step, i1 + 2 * step);
+                let c = input::<L>(ring, i2 & mask, (i2 + chunks) & mask, v);
+                let d = input::<L>(ring, i3 & mask, (i3 + chunks) & mask, v);
+                let [a, b, c, d] = split([a, b, c, d], w);
+                a.store(&mut s.work[i], v);
+                b.store(&mut s.work[i + step], v);
+                c.store(&mut s.work[i + 2 * step], v);
+                d.store(&mut s.work[i + 3 * step], v);
+            }
+        }
+    }
+}
+
+/// Of the last two parts of input: the earlier one is real, the later one imaginary.
+#[inline(always)]
+fn input<L: Lanes>(ring: &[Row], earlier: usize, later: usize, v: usize) -> Complex<L> {
+    let at = v * L::WIDTH;
+    Complex { re: L::load(&ring[earlier].0[at..]), im: L::load(&ring[later].0[at..]) }
+}
+
+/// The roots that split the whole.
+const ROOTS_OF_I: Roots = [
+    std::f32::consts::FRAC_1_SQRT_2,
+    std::f32::consts::FRAC_1_SQRT_2,
+    0.923_879_5,
+    0.382_683_43,
+    0.382_683_43,
+    0.923_879_5,
+];
+
+/// A column lies in all four quarters of a block, and the blocks follow each other.
+#[inline(always)]
+fn down<L: Lanes>(s: &mut Segment, pass: u32, from: u32, to: u32) {
+    let Segment { passes, work, .. } = s;
+    let pass = &passes[pass as usize];
+    let quarter = pass.quarter;
+    let (mut at, to) = (from as usize, to as usize);
+    while at < to {
+        let (block, column) = (at / quarter, at % quarter);
+        let count = (quarter - column).min(to - at);
+        let w = Twiddles::<L>::splat(&pass.roots[block]);
+        let (low, high) = work[4 * block * quarter..][..4 * quarter].split_at_mut(2 * quarter);
+        let (q0, q1) = low.split_at_mut(quarter);
+        let (q2, q3) = high.split_at_mut(quarter);
+        let q0 = &mut q0[column..][..count];
+        let q1 = &mut q1[column..][..count];
+        let q2 = &mut q2[column..][..count];
+        let q3 = &mut q3[column..][..count];
+        for i in 0..count {
+            for v in 0..16 / L::WIDTH {
+                let q = [
+                    Complex::load(&q0[i], v),
+                    Complex::load(&q1[i], v),
+                    Complex::load(&q2[i], v),
+                    Complex::load(&q3[i], v),
+                ];
+                let [a, b, c, d] = split(q, w);
+                a.store(&mut q0[i], v);
+                b.store(&mut q1[i], v);
+                c.store(&mut q2[i], v);
+                d.store(&mut q3[i], v);
+            }
+        }
+        at += count;
+    }
+}
+
+#[inline(always)]
+fn up<L: Lanes>(s: &mut Segment, pass: u32, from: u32, to: u32) {
+    let Segment { passes, work, .. } = s;
+    let pass = &passes[pass as usize];
+    let quarter = pass.quarter;
+    let (mut at, to) = (from as usize, to as usize);
+    while at < to {
+        let (block, column) = (at / quarter, at % quarter);
+        let count = (quarter - column).min(to - at);
+        let w = Twiddles::<L>::splat(&pass.roots[block]);
+        let (low, high) = work[4 * block * quarter..][..4 * quarter].split_at_mut(2 * quarter);
+        let (q0, q1) = low.split_at_mut(quarter);
+        let (q2, q3) = high.split_at_mut(quarter);
+        let q0 = &mut q0[column..][..count];
+        let q1 = &mut q1[column..][..count];
+        let q2 = &mut q2[column..][..count];
+        let q3 = &mut q3[column..][..count];
+        for i in 0..count {
+            for v in 0..16 / L::WIDTH {
+                let q = [
+                    Complex::load(&q0[i], v),
+                    Complex::load(&q1[i], v),
+                    Complex::load(&q2[i], v),
+                    Complex::load(&q3[i], v),
+                ];
+                let [a, b, c, d] = join(q, w);
+                a.store(&mut q0[i], v);
+                b.store(&mut q1[i], v);
+                c.store(&mut q2[i], v);
+                d.store(&mut q3[i], v);
+            }
+        }
+        at += count;
+    }
+}
+#[inline(always)]
+fn leaf<L: Lanes>(s: &mut Segment, input: usize, from: u32, to: u32) {
+    let slots = s.slots;
+    for four in from as usize..to as usize {
+        let first = 4 * four;
+        let work = &s.work[first..first + 4];
+        for v in 0..16 / L::WIDTH {
+            let mut x = [Complex::<L>::splat(0.0, 0.0); 4];
+            for j in 0..4 {
+                let (chunk, v) = place::<L>(j, v);
+                x[j] = Complex::load(&work[chunk], v);
+            }
+            let x = split(deal(x, Deal::Fours), Twiddles::load(&s.leaves[four][0], v));
+            let x = split(deal(x, Deal::Turn), Twiddles::load(&s.leaves[four][1], v));
+            for j in 0..4 {
+                let chunk = first + j;
+                let slot = (chunk / 2 * slots + s.newest) * 2 + chunk % 2;
+                x[j].store(&mut s.spectra[input][slot], v);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn root<L: Lanes>(s: &mut Segment, from: u32, to: u32) {
+    for four in from as usize..to as usize {
+        let first = 4 * four;
+        let work = &mut s.work[first..first + 4];
+        // All is read before anything is written.
+        let mut x = [[Complex::<L>::splat(0.0, 0.0); 4]; 2];
+        for v in 0..16 / L::WIDTH {
+            for j in 0..4 {
+                x[v][j] = Complex::load(&work[j], v);
+            }
+        }
+        for v in 0..16 / L::WIDTH {
+            let x = deal(join(x[v], Twiddles::load(&s.leaves[four][1], v)), Deal::Turn);
+            let x = deal(join(x, Twiddles::load(&s.leaves[four][0], v)), Deal::Rows);
+            for j in 0..4 {
+                let (chunk, v) = place::<L>(j, v);
+                x[j].store(&mut work[chunk], v);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn give<L: Lanes>(s: &mut Segment, output: usize, from: u32, to: u32) {
+    let chunks = s.part / 16;
+    let out = &mut s.out[output][s.half * chunks..][..chunks];
+    let r = ROOTS_OF_I;
+    if s.halves {
+        let (low, high) = s.work.split_at(chunks / 2);
+        let sigma = Complex::splat(r[0], r[1]);
+        for i in from as usize..to as usize {
+            for v in 0..16 / L::WIDTH {
+                let (a, b) = (Complex::<L>::load(&low[i], v), Complex::load(&high[i], v));
+                let at = v * L::WIDTH;
+                a.add(b).im.store(&mut out[i].0[at..]);
+                a.sub(b).times_conjugate(sigma).im.store(&mut out[i + chunks / 2].0[at..]);
+            }
+        }
+        return;
+    }
+    let quarter = chunks / 4;
+    let w = Twiddles::splat(&r);
+    let work = &s.work;
+    for i in from as usize..to as usize {
+        for v in 0..16 / L::WIDTH {
+            let (a, b) = (Complex::<L>::load(&work[i], v), Complex::load(&work[i + quarter], v));
+            let c = Complex::load(&work[i + 2 * quarter], v);
+            let d = Complex::load(&work[i + 3 * quarter], v);
+            let [a, b, c, d] = join([a, b, c, d], w);
+            let at = v * L::WIDTH;
+            a.im.store(&mut out[i].0[at..]);
+            b.im.store(&mut out[i + quarter].0[at..]);
+            c.im.store(&mut out[i + 2 * quarter].0[at..]);
+            d.im.store(&mut out[i + 3 * quarter].0[at..]);
+        }
+    }
+}
+
+#[inline(always)]
+fn multiply<L: Lanes>(
+    s: &mut Segment,
+    path: usize,
+    bands: (u32, u32),
+    slots: (u32, u32),
+    more: bool,
+) {
+    let ahead = if s.far() { 2 * s.slots } else { 0 };
+    let path = &s.paths[path];
+    let spectra = &s.spectra[path.input];
+    // Slots from the oldest to the newest: up to the end of the ring, then from its beginning.
+    let oldest = s.newest + 1;
+    for band in bands.0 as usize..bands.1 as usize {
+        let x = &spectra[band * s.slots * 2..][..s.slots * 2];
+        let h = &path.taps[band * s.slots * 2..][..s.slots * 2];
+        let work = &mut s.work[2 * band..2 * band + 2];
+        let (from, to) = (slots.0 as usize, slots.1 as usize);
+        let turn = (s.slots - oldest).clamp(from, to);
+        // Slot j of the order lies at oldest + j, and after the turn at oldest + j - slots.
+        let before = (&x[2 * (oldest + from).min(s.slots)..], &h[2 * from..2 * turn]);
+        let wrapped = (oldest + turn).saturating_sub(s.slots);
+        let after = (&x[2 * wrapped..], &h[2 * turn..2 * to]);
+        // Both chunks of the band beside each other where the registers suffice.
+        if L::WIDTH == 16 {
+            band_of::<L, 2>(work, 0, [before, after], more, ahead);
+        } else {
+            band_of::<L, 2>(work, 0, [before, after], more, ahead);
+            band_of::<L, 2>(work, 1, [before, after], more, 0);
+        }
+    }
+}
+
+/// Brings a chunk nearer, if there is one.
+#[inline(always)]
+fn ask(chunk: *const Chunk) {
+    #[cfg(target_arch = "x86_64")]
+    for line in 0..2 {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let at = chunk.cast::<i8>().wrapping_add(64 * line);
+        // SAFETY: SSE is part of the target; addresses that lead nowhere do no harm.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = chunk;
+}
+
+/// Two vectors of each pair of chunks: both chunks where one vector is a chunk, else the halves of
+/// chunk `c`. The chunks that lie `ahead` of these are asked for, if it is not 0.
+#[inline(always)]
+fn band_of<L: Lanes, const V: usize>(
+    work: &mut [Chunk],
+    c: usize,
+    runs: [(&[Chunk], &[Chunk]); 2],
+    more: bool,
+    ahead: usize,
+) {
+    let zero = L::splat(0.0);
+    let (mut rr, mut ii, mut ri, mut ir) = ([zero; V], [zero; V], [zero; V], [zero; V]);
+    for (x, h) in runs {
+        let (h, _) = h.as_chunks::<2>();
+        let x = &x.as_chunks::<2>().0[..h.len()];
+        for j in 0..h.len() {
+            if ahead > 0 {
+                for chunk in 0..2 {
+                    ask(x[j].as_ptr().wrapping_add(ahead + chunk));
+                    ask(h[j].as_ptr().wrapping_add(ahead + chunk));
+                }
+            }
+            for k in 0..V {
+                let (chunk, v) = if L::WIDTH == 16 { (k, 0) } else { (c, k) };
+                let x = Complex::<L>::load(&x[j][chunk], v);
+                let h = Complex::load(&h[j][chunk], v);
+                rr[k] = x.re.mul_add(h.re, rr[k]);
+                ii[k] = x.im.mul_add(h.im, ii[k]);
+                ri[k] = x.re.mul_add(h.im, ri[k]);
+                ir[k] = x.im.mul_add(h.re, ir[k]);
+            }
+        }
+    }
+    for k in 0..V {
+        let (chunk, v) = if L::WIDTH == 16 { (k, 0) } else { (c, k) };
+        let mut sum = Complex { re: rr[k].sub(ii[k]), im: ri[k].add(ir[k]) };
+        if more {
+            sum = Complex::load(&work[chunk], v).add(sum);
+        }
+        sum.store(&mut work[chunk], v);
+    }
+}

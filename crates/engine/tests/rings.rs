@@ -1,0 +1,148 @@
+//! The three rings between the playing thread and the rest, with a thread at each end that runs as it likes: every order is
+//! carried out once and in turn, every strip is dropped on the other side, and what was not told is counted.
+//!
+//! Under Miri (`benches/races.sh`) the same a few orders at a time, for many schedules and with the stale reads that
+//! the memory model allows.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use quiet_dsp::{Block, Stage};
+use quiet_engine::{Event, Fade, Remote, player};
+use quiet_rt::{Process, Tell};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread::{self, ThreadId},
+};
+
+/// Orders in all; more than any ring holds where time allows.
+const ORDERS: u64 = if cfg!(miri) { 12 } else { 30_000 };
+
+/// Puts its number out; knows where it may end.
+struct Numbered {
+    number: Box<f32>,
+    home: ThreadId,
+    ended: Arc<AtomicU64>,
+}
+
+impl Drop for Numbered {
+    fn drop(&mut self) {
+        assert_eq!(thread::current().id(), self.home, "a strip is dropped on the playing side");
+        self.ended.fetch_add(1, Relaxed);
+    }
+}
+
+impl Stage for Numbered {
+    fn process(&mut self, block: &mut Block<'_>) {
+        block.samples().fill(*self.number);
+    }
+
+    fn reset(&mut self) {}
+
+    fn set(&mut self, _: usize, value: f32) -> bool {
+        if value >= 0.0 {
+            *self.number = value;
+        }
+        value >= 0.0
+    }
+}
+
+/// Counts what the ring had no room for.
+struct Counted<T>(T, u64);
+
+impl<T: Tell> Tell for Counted<T> {
+    fn tell(&mut self, event: Event) -> bool {
+        let room = self.0.tell(event);
+        self.1 += u64::from(!room);
+        room
+    }
+}
+
+/// Hears and drops what is there; says the newest number.
+fn hear(remote: &mut Remote, heard: &mut u64, newest: u64) -> u64 {
+    remote.collect();
+    let mut newest = newest;
+    while let Some(event) = remote.hear() {
+        let (number, done) = match event {
+            Event::Done(number) => (number, true),
+            Event::Refused(number) => (number, false),
+            other => panic!("{other:?}"),
+        };
+        assert!(number > newest, "{number} after {newest}");
+        // Every third order is a value, of which the odd ones are refused.
+        assert_eq!(done, number % 3 != 0 || number % 2 == 0, "{number}");
+        newest = number;
+        *heard += 1;
+    }
+    newest
+}
+
+#[test]
+fn orders_arrive_once_and_in_turn_and_strips_end_at_home() {
+    let ended = Arc::new(AtomicU64::new(0));
+    let home = thread::current().id();
+    let strip = |number: u64| -> Box<dyn Stage> {
+        Box::new(Numbered { number: Box::new(number as f32), home, ended: ended.clone() })
+    };
+    // At 50 frames a second a fade is one frame.
+    let (mut player, mut remote, told) = player(strip(0), 1, 2, 50);
+    let over = AtomicBool::new(false);
+    let (mut heard, mut newest, mut strips) = (0, 0, 1);
+    let (player, untold) = thread::scope(|scope| {
+        let playing = scope.spawn(|| {
+            let mut told = Counted(told, 0);
+            let mut last = 0.0;
+            loop {
+                // Looked at before the block: the last block finds every order.
+                let ending = over.load(Relaxed);
+                let mut samples = [-1.0; 2];
+                player.process(&mut samples, 2, &mut told);
+                // Nothing while one fades out before the other fades in.
+                assert!(samples[1] == 0.0 || samples[1] >= last, "{} after {last}", samples[1]);
+                last = samples[1].max(last);
+                if ending {
+                    break;
+                }
+                if cfg!(miri) {
+                    thread::yield_now();
+                }
+            }
+            // Every order that had come is carried out; the fades end.
+            for _ in 0..2 * ORDERS {
+                player.process(&mut [0.0; 2], 2, &mut told);
+                thread::yield_now();
+            }
+            (player, told.1)
+        });
+        let mut number = 0;
+        while number < ORDERS {
+            let next = number + 1;
+            let sent = match next % 3 {
+                0 => remote.set(0, if next % 2 == 0 { next as f32 } else { -1.0 }),
+                1 => remote.bypass(false),
+                _ => {
+                    let fade = if next % 2 == 0 { Fade::Cross } else { Fade::Through };
+                    let sent = remote.swap(strip(next), fade);
+                    strips += 1;
+                    sent.ok()
+                }
+            };
+            if let Some(sent) = sent {
+                assert_eq!(sent, next);
+                number = next;
+            }
+            newest = hear(&mut remote, &mut heard, newest);
+        }
+        over.store(true, Relaxed);
+        while !playing.is_finished() {
+            newest = hear(&mut remote, &mut heard, newest);
+            thread::yield_now();
+        }
+        playing.join().unwrap()
+    });
+    hear(&mut remote, &mut heard, newest);
+    assert_eq!(heard + untold, ORDERS, "heard and counted as dropped");
+    drop((player, remote));
+    assert_eq!(ended.load(Relaxed), strips, "strips that are gone, of those there were");
+}
