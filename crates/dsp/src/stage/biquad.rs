@@ -193,17 +193,7 @@ pub(crate) const BIQUAD: Kind = Kind {
                 live: true,
             },
         },
-        Key {
-            name: "gain",
-            what: "of peaks and shelves",
-            form: Form::Number {
-                unit: Unit::Decibel,
-                low: -60.0,
-                high: 60.0,
-                default: Some(0.0),
-                live: true,
-            },
-        },
+        Key::live("gain", "of peaks and shelves", Unit::Decibel, (-60.0, 60.0), 0.0),
         Key {
             name: "q",
             what: "quality; of the zero, for linkwitz-transform; 0.7071 when left out",

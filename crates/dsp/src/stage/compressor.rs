@@ -6,27 +6,16 @@ use crate::{
     strip::{Built, Form, Key, Kind, Unit},
 };
 
-const fn number(
-    name: &'static str,
-    what: &'static str,
-    unit: Unit,
-    range: (f64, f64),
-    default: f64,
-) -> Key {
-    let (low, high) = range;
-    Key { name, what, form: Form::Number { unit, low, high, default: Some(default), live: true } }
-}
-
 pub(crate) const COMPRESSOR: Kind = Kind {
     name: "compressor",
     what: "takes back what is above a level; its channels move together",
     keys: &[
-        number("threshold", "above this level", Unit::Decibel, (-90.0, 0.0), -20.0),
-        number("ratio", "so many dB in for one dB out", Unit::Factor, (1.0, 1000.0), 4.0),
-        number("knee", "width of the soft bend", Unit::Decibel, (0.0, 40.0), 6.0),
-        number("attack", "time to take back", Unit::Millisecond, (0.0, 1000.0), 5.0),
-        number("release", "time to let go", Unit::Millisecond, (0.0, 10_000.0), 100.0),
-        number("makeup", "level afterwards", Unit::Decibel, (-40.0, 60.0), 0.0),
+        Key::live("threshold", "above this level", Unit::Decibel, (-90.0, 0.0), -20.0),
+        Key::live("ratio", "so many dB in for one dB out", Unit::Factor, (1.0, 1000.0), 4.0),
+        Key::live("knee", "width of the soft bend", Unit::Decibel, (0.0, 40.0), 6.0),
+        Key::live("attack", "time to take back", Unit::Millisecond, (0.0, 1000.0), 5.0),
+        Key::live("release", "time to let go", Unit::Millisecond, (0.0, 10_000.0), 100.0),
+        Key::live("makeup", "level afterwards", Unit::Decibel, (-40.0, 60.0), 0.0),
         Key {
             name: "detector",
             what: "follows peaks, or the mean square of 10 ms",

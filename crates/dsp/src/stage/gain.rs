@@ -18,17 +18,7 @@ pub(crate) const GAIN: Kind = Kind {
     name: "gain",
     what: "level of all its channels",
     keys: &[
-        Key {
-            name: "gain",
-            what: "level",
-            form: Form::Number {
-                unit: Unit::Decibel,
-                low: -120.0,
-                high: 60.0,
-                default: Some(0.0),
-                live: true,
-            },
-        },
+        Key::live("gain", "level", Unit::Decibel, (-120.0, 60.0), 0.0),
         Key {
             name: "invert",
             what: "turns the polarity",

@@ -3,30 +3,19 @@
 use super::{Ramp, factor, frames, settled, smoothing};
 use crate::{
     Block, Setting, Stage,
-    strip::{Built, Form, Key, Kind, Unit},
+    strip::{Built, Key, Kind, Unit},
 };
-
-const fn number(
-    name: &'static str,
-    what: &'static str,
-    unit: Unit,
-    range: (f64, f64),
-    default: f64,
-) -> Key {
-    let (low, high) = range;
-    Key { name, what, form: Form::Number { unit, low, high, default: Some(default), live: true } }
-}
 
 pub(crate) const GATE: Kind = Kind {
     name: "gate",
     what: "silences what is below a level; its channels open and close together",
     keys: &[
-        number("threshold", "opens above this peak", Unit::Decibel, (-120.0, 0.0), -60.0),
-        number("hysteresis", "closes so much below it", Unit::Decibel, (0.0, 40.0), 6.0),
-        number("attack", "time to open", Unit::Millisecond, (0.0, 1000.0), 1.0),
-        number("hold", "stays open at least", Unit::Millisecond, (0.0, 10_000.0), 50.0),
-        number("release", "time to close", Unit::Millisecond, (0.0, 10_000.0), 100.0),
-        number("range", "what is left when closed", Unit::Decibel, (-120.0, 0.0), -80.0),
+        Key::live("threshold", "opens above this peak", Unit::Decibel, (-120.0, 0.0), -60.0),
+        Key::live("hysteresis", "closes so much below it", Unit::Decibel, (0.0, 40.0), 6.0),
+        Key::live("attack", "time to open", Unit::Millisecond, (0.0, 1000.0), 1.0),
+        Key::live("hold", "stays open at least", Unit::Millisecond, (0.0, 10_000.0), 50.0),
+        Key::live("release", "time to close", Unit::Millisecond, (0.0, 10_000.0), 100.0),
+        Key::live("range", "what is left when closed", Unit::Decibel, (-120.0, 0.0), -80.0),
     ],
     shape: Kind::SAME,
     build: |given, room| {

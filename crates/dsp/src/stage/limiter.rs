@@ -14,28 +14,8 @@ pub(crate) const LIMITER: Kind = Kind {
     name: "limiter",
     what: "holds every sample below a ceiling; late by its look-ahead",
     keys: &[
-        Key {
-            name: "ceiling",
-            what: "no sample is above it",
-            form: Form::Number {
-                unit: Unit::Decibel,
-                low: -60.0,
-                high: 20.0,
-                default: Some(-1.0),
-                live: true,
-            },
-        },
-        Key {
-            name: "release",
-            what: "time to let go",
-            form: Form::Number {
-                unit: Unit::Millisecond,
-                low: 0.0,
-                high: 10_000.0,
-                default: Some(50.0),
-                live: true,
-            },
-        },
+        Key::live("ceiling", "no sample is above it", Unit::Decibel, (-60.0, 20.0), -1.0),
+        Key::live("release", "time to let go", Unit::Millisecond, (0.0, 10_000.0), 50.0),
         Key {
             name: "lookahead",
             what: "how early it begins, and the latency that it adds; 0 clips",

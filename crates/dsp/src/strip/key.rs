@@ -83,6 +83,20 @@ pub struct Key {
     pub form: Form,
 }
 
+impl Key {
+    /// A number that may change while it sounds.
+    pub(crate) const fn live(
+        name: &'static str,
+        what: &'static str,
+        unit: Unit,
+        (low, high): (f64, f64),
+        default: f64,
+    ) -> Key {
+        let default = Some(default);
+        Key { name, what, form: Form::Number { unit, low, high, default, live: true } }
+    }
+}
+
 /// A kind of stage: its keys, and how it is built.
 pub struct Kind {
     /// As it is written after `kind =`.
