@@ -52,7 +52,12 @@ pub(crate) fn put_back(kernel: &dyn Kernel, state: &State, past: &Past) -> Rever
     if let (Some(journal), false) = (journal.as_mut(), hand.off_line.is_empty()) {
         let _ = journal.seal(&Record::OffLine { cpus: hand.off_line.clone() });
     }
-    for (seq, change) in past.changes.iter().rev() {
+    // irqbalance first: what it planned under our ban it carries out at its next scan, over what is put back; told of the end
+    // of the ban it plans anew before that.
+    let is_ban = |change: &Change| matches!(change, Change::Ban { .. });
+    let backwards = || past.changes.iter().rev();
+    let bans = backwards().filter(|(_, change)| is_ban(change));
+    for (seq, change) in bans.chain(backwards().filter(|(_, change)| !is_ban(change))) {
         // Without the controller the values below it cannot be put back any more.
         let waits = matches!(change, Change::Write { form: Form::Word, .. });
         let items = if waits && !done.is_complete() {
@@ -454,14 +459,16 @@ impl Hand<'_> {
             {
                 continue;
             }
+            let mut anothers = false;
             let (now, fine) = match change {
                 Change::Write { request, old, form, .. } if *form != Form::Word => {
                     let Ok(now) = self.kernel.read(request) else { continue };
                     let fine = same(*form, &now, old);
                     (printable(now.trim(), 200), fine)
                 }
-                Change::Irq { number, old, .. } => {
+                Change::Irq { number, old, new, .. } => {
                     let Ok(now) = self.cpus(&irq_file(*number)) else { continue };
+                    anothers = now != *new || self.is_balanced();
                     (format!("CPU {now}"), now == *old)
                 }
                 Change::Make { path, .. } => {
@@ -472,11 +479,22 @@ impl Hand<'_> {
             let what = change.what();
             for item in done.items.iter_mut().filter(|item| !fine && item.what == what) {
                 if item.outcome == Return::Restored {
-                    let reason = format!("it was put back, and is {now} again");
-                    item.outcome = Return::Refused { reason };
+                    item.outcome = if anothers {
+                        Return::Left { now: now.clone() }
+                    } else {
+                        let reason = format!("it was put back, and is {now} again");
+                        Return::Refused { reason }
+                    };
                 }
             }
         }
+    }
+
+    /// Whether an irqbalance that had our ban runs: it gives interrupts what CPUs it likes, and may have moved some again.
+    fn is_balanced(&self) -> bool {
+        self.past.changes.iter().any(|(_, change)| {
+            matches!(change, Change::Ban { daemon, .. } if tasks::lives(self.kernel, daemon))
+        })
     }
 
     fn cpus(&self, file: &str) -> io::Result<CpuSet> {

@@ -675,6 +675,24 @@ fn a_daemon_that_was_restarted_and_a_file_that_others_changed_are_left() {
     assert_eq!(of("bans of"), &Return::Gone);
 }
 
+/// What irqbalance planned under our ban it does not carry out over what was put back.
+#[test]
+fn an_irqbalance_that_scans_meanwhile_hears_first_that_its_ban_ended() {
+    let mut before = world(Hierarchy::V2, 4, &[Temper::Moves, Temper::Moves], &[15, 15]);
+    let init = before.tasks[&1].clone();
+    before.tasks.insert(90, init);
+    before.irqbalance = Some((90, CpuSet::new(), CpuSet::new()));
+    before.scans = true;
+    let mut bench = Bench::new(&before, &"2-3".parse().unwrap());
+    let daemon = Thread { tid: 90, start: before.tasks[&90].start, comm: "irqbalance".into() };
+    let ban = Action::Ban { daemon, cpus: "2-3".parse().unwrap() };
+    bench.plan.steps.insert(0, step(Need::BestEffort, ban));
+    apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+    let done = revert(&bench.kernel, &bench.state()).unwrap().unwrap();
+    assert!(done.is_exact(), "{done:?}");
+    bench.returns("beside an irqbalance that scans");
+}
+
 /// A machine whose systemd makes the group.
 fn with_systemd() -> World {
     let mut before = world(Hierarchy::V2, 4, &[], &[15]);

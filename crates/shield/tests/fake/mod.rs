@@ -92,6 +92,8 @@ pub struct World {
     pub texts: BTreeMap<String, String>,
     /// The irqbalance that runs: its process, what it bans, what it bans by itself.
     pub irqbalance: Option<(u32, CpuSet, CpuSet)>,
+    /// It scans whenever an interrupt is written, and moves all that may move off the CPUs that it was told to ban.
+    pub scans: bool,
     /// v2: systemd makes groups, from its version 261 on.
     pub systemd: bool,
     /// v2: `cpuset.cpus.exclusive` is there, and a claim stands beside others that name the CPUs.
@@ -342,6 +344,13 @@ impl World {
             Temper::Moves | Temper::MovesLater => {}
         }
         irq.asked = cpus;
+        if let (true, Some((_, bans, own))) = (self.scans, &self.irqbalance)
+            && bans != own
+        {
+            let rest = self.all.difference(bans);
+            let moves = self.irqs.values_mut().filter(|irq| irq.temper == Temper::Moves);
+            moves.for_each(|irq| irq.asked = rest.clone());
+        }
         Ok(())
     }
 
@@ -793,6 +802,7 @@ pub fn world(hierarchy: Hierarchy, count: u32, tempers: &[Temper], masks: &[u32]
         all,
         texts: BTreeMap::new(),
         irqbalance: None,
+        scans: false,
         systemd: false,
         claims: false,
         shared_frequency: false,

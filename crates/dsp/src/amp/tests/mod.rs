@@ -117,6 +117,10 @@ fn noise(seed: u64, silence: usize, frames: usize) -> Vec<f64> {
     all
 }
 
+/// Four units in the last place of 1, the order of what is summed in a net: a net whose sums cancel down to a whisper
+/// cannot be told from f64 any closer, whoever sums in f32. (One in 150 random LSTMs is such.)
+const ROUNDING: f64 = 4.0 * f32::EPSILON as f64;
+
 /// The amp's output for `x`, on every level and in two splits, all alike; against the oracle's.
 fn compare(file: &serde_json::Value, x: &[f64], wanted: &[f64], options: &Options) {
     let amp =
@@ -127,7 +131,8 @@ fn compare(file: &serde_json::Value, x: &[f64], wanted: &[f64], options: &Option
         let mut stage = amp.prepare_for(&setting(&amp, 48), options, level).unwrap();
         let whole = play(&mut *stage, &input, &[48]);
         let (esr, most) = error(&whole, wanted);
-        assert!(esr <= 1e-10, "{level:?}: ESR {esr:e}, at most {most:e}: {file}");
+        let held = esr <= 1e-10 || most <= ROUNDING;
+        assert!(held, "{level:?}: ESR {esr:e}, at most {most:e}: {file}");
         stage.reset();
         let pieces = play(&mut *stage, &input, &[1, 17, 5, 40, 3, 16]);
         assert_eq!(bits(&whole), bits(&pieces), "{level:?}: {file}");
