@@ -26,14 +26,14 @@ pub(super) fn run<L: Lanes>(s: &mut Segment, units: &[Unit], rings: &[Vec<Row>])
     for unit in units {
         match unit.what {
             What::Take { input, from, to } => take::<L>(s, &rings[input as usize], from, to),
-            What::Down { pass, from, to } => down::<L>(s, pass, from, to),
+            What::Down { pass, from, to } => columns::<L, false>(s, pass, from, to),
             What::Leaf { input, from, to } => leaf::<L>(s, input as usize, from, to),
             What::Multiply { path, bands, slots, more } => {
                 multiply::<L>(s, path as usize, bands, slots, more)
             }
             What::Clear => s.work.fill(Chunk::ZERO),
             What::Root { from, to } => root::<L>(s, from, to),
-            What::Up { pass, from, to } => up::<L>(s, pass, from, to),
+            What::Up { pass, from, to } => columns::<L, true>(s, pass, from, to),
             What::Give { output, from, to } => give::<L>(s, output as usize, from, to),
         }
     }
@@ -84,9 +84,9 @@ const ROOTS_OF_I: Roots = [
     0.923_879_5,
 ];
 
-/// A column lies in all four quarters of a block, and the blocks follow each other.
+/// Forward or back. A column lies in all four quarters of a block, and the blocks follow each other.
 #[inline(always)]
-fn down<L: Lanes>(s: &mut Segment, pass: u32, from: u32, to: u32) {
+fn columns<L: Lanes, const BACK: bool>(s: &mut Segment, pass: u32, from: u32, to: u32) {
     let Segment { passes, work, .. } = s;
     let pass = &passes[pass as usize];
     let quarter = pass.quarter;
@@ -110,7 +110,7 @@ fn down<L: Lanes>(s: &mut Segment, pass: u32, from: u32, to: u32) {
                     Complex::load(&q2[i], v),
                     Complex::load(&q3[i], v),
                 ];
-                let [a, b, c, d] = split(q, w);
+                let [a, b, c, d] = if BACK { join(q, w) } else { split(q, w) };
                 a.store(&mut q0[i], v);
                 b.store(&mut q1[i], v);
                 c.store(&mut q2[i], v);
@@ -121,41 +121,6 @@ fn down<L: Lanes>(s: &mut Segment, pass: u32, from: u32, to: u32) {
     }
 }
 
-#[inline(always)]
-fn up<L: Lanes>(s: &mut Segment, pass: u32, from: u32, to: u32) {
-    let Segment { passes, work, .. } = s;
-    let pass = &passes[pass as usize];
-    let quarter = pass.quarter;
-    let (mut at, to) = (from as usize, to as usize);
-    while at < to {
-        let (block, column) = (at / quarter, at % quarter);
-        let count = (quarter - column).min(to - at);
-        let w = Twiddles::<L>::splat(&pass.roots[block]);
-        let (low, high) = work[4 * block * quarter..][..4 * quarter].split_at_mut(2 * quarter);
-        let (q0, q1) = low.split_at_mut(quarter);
-        let (q2, q3) = high.split_at_mut(quarter);
-        let q0 = &mut q0[column..][..count];
-        let q1 = &mut q1[column..][..count];
-        let q2 = &mut q2[column..][..count];
-        let q3 = &mut q3[column..][..count];
-        for i in 0..count {
-            for v in 0..16 / L::WIDTH {
-                let q = [
-                    Complex::load(&q0[i], v),
-                    Complex::load(&q1[i], v),
-                    Complex::load(&q2[i], v),
-                    Complex::load(&q3[i], v),
-                ];
-                let [a, b, c, d] = join(q, w);
-                a.store(&mut q0[i], v);
-                b.store(&mut q1[i], v);
-                c.store(&mut q2[i], v);
-                d.store(&mut q3[i], v);
-            }
-        }
-        at += count;
-    }
-}
 #[inline(always)]
 fn leaf<L: Lanes>(s: &mut Segment, input: usize, from: u32, to: u32) {
     let slots = s.slots;
