@@ -220,6 +220,15 @@ impl<'a> Sweep<'a> {
     }
 
     fn enter(&mut self, place: Place) {
+        if matches!(place, Place::Timer(_)) {
+            // Timers' functions do not nest: the one before is over, told or not.
+            let within = if self.irqs.is_empty() {
+                self.deferred.get_mut(&self.task)
+            } else {
+                Some(&mut self.irqs)
+            };
+            within.map(|stack| stack.pop_if(|on| on.kind == Kind::Timer));
+        }
         let mark = self.stretches.len();
         let name = |sweep: &Self, name: Name| sweep.trace.name(name).to_owned();
         let (cause, vague) = match place {
@@ -618,6 +627,23 @@ mod tests {
                 (Cause::Work { function: name("flush") }, 10),
                 (task("hog", 0), 10),
             ]
+        );
+    }
+
+    #[test]
+    fn timers_in_one_interrupt_end_where_the_next_begins_and_the_last_with_it() {
+        let mut story = Story::new();
+        let vector = story.name("local_timer");
+        let (tick, watch) = (story.name("tick_nohz_handler"), story.name("watchdog_timer_fn"));
+        story.at(101, What::Enter(Place::Vector(vector)));
+        story.at(102, What::Enter(Place::Timer(tick)));
+        story.at(110, What::Enter(Place::Timer(watch)));
+        story.at(117, What::Exit(Kind::Vector));
+        story.switch(117, 7, 4, Left::Preempted).switch(120, ME, 9, Left::Sleeps);
+        let watch = Cause::Timer { function: "watchdog_timer_fn".to_owned() };
+        assert_eq!(
+            story.told(100, 120, FACTS),
+            [(Cause::Tick, 10), (watch, 7), (task("hog", 95), 3)]
         );
     }
 
