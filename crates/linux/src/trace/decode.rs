@@ -26,6 +26,7 @@ enum Shape {
     SendOne { cpu: Field, site: Field, function: Field },
     SendMany { mask: Field, site: Field, function: Field },
     TickStop { success: Field, why: Field },
+    End { comm: Field, pid: Field },
 }
 
 /// Softirqs by number, as the kernel counts them.
@@ -43,6 +44,8 @@ pub struct Decoder {
     functions: HashMap<u64, Name>,
     words: Words,
     tasks: BTreeMap<u32, Name>,
+    /// Tasks that ended lately.
+    ended: HashMap<u32, Name>,
     cpus: CpuSet,
 }
 
@@ -71,6 +74,9 @@ impl Decoder {
                 state: field("prev_state")?,
             },
             ("sched", "sched_waking") => Shape::Waking { pid: field("pid")? },
+            ("sched", "sched_process_exit") => {
+                Shape::End { comm: field("comm")?, pid: field("pid")? }
+            }
             ("irq", "irq_handler_entry") => {
                 Shape::Irq { number: field("irq")?, name: field("name")? }
             }
@@ -131,6 +137,12 @@ impl Decoder {
                 say(What::Switch { from, from_priority, why, to, to_priority });
             }
             Shape::Waking { pid } => say(What::Waking(pid.number(record) as u32)),
+            Shape::End { comm, pid } => {
+                if self.ended.len() < TASKS {
+                    let name = self.words.put(&comm.text(record));
+                    self.ended.insert(pid.number(record) as u32, name);
+                }
+            }
             Shape::Irq { number, name } => {
                 let name = self.words.put(&name.text(record));
                 say(What::Enter(Place::Irq { number: number.number(record) as u32, name }));
@@ -193,6 +205,20 @@ impl Decoder {
             let name = self.words.put(name);
             self.tasks.insert(task, name);
         }
+    }
+
+    /// Gives a task the name that it had when it ended; `false` where its end was not seen.
+    pub fn name_by_end(&mut self, task: u32) -> bool {
+        let Some(name) = self.ended.get(&task).copied().filter(|_| self.tasks.len() < TASKS) else {
+            return false;
+        };
+        self.tasks.insert(task, name);
+        true
+    }
+
+    /// Those who ended so far are not asked for any more.
+    pub fn forget_ends(&mut self) {
+        self.ended.clear();
     }
 
     /// Whether the name of a task is known.

@@ -43,13 +43,14 @@ const EVENTS: &[(&str, &str)] = &[
     ("workqueue", "workqueue_execute_end"),
     ("nmi", "nmi_handler"),
 ];
-/// Events of every CPU, and the field that says whom they reach. In an instance of their own: where two want one event, it
-/// is made for both, also on a CPU that one of them does not want.
-const REACHING: &[(&str, &str, &str)] = &[
-    ("ipi", "ipi_send_cpu", "cpu"),
-    ("ipi", "ipi_send_cpumask", "cpumask"),
-    ("csd", "csd_queue_cpu", "cpu"),
-    ("sched", "sched_waking", "target_cpu"),
+/// Events of every CPU, and the field that says whom they reach; a task's end tells its name. In an instance of their own: where two want
+/// one event, it is made for both, also on a CPU that one of them does not want.
+const REACHING: &[(&str, &str, Option<&str>)] = &[
+    ("ipi", "ipi_send_cpu", Some("cpu")),
+    ("ipi", "ipi_send_cpumask", Some("cpumask")),
+    ("csd", "csd_queue_cpu", Some("cpu")),
+    ("sched", "sched_waking", Some("target_cpu")),
+    ("sched", "sched_process_exit", None),
 ];
 /// Buffer of a watched CPU's own events, and of what reaches it, KiB.
 const WATCHED: u32 = 8192;
@@ -70,6 +71,10 @@ pub struct Tracer {
     pipes: Vec<(CpuId, File)>,
     page: Vec<u8>,
     trace: Trace,
+    /// Tasks that sent something and whose names were not asked for yet.
+    senders: BTreeSet<u32>,
+    /// Those that were gone then.
+    nameless: BTreeSet<u32>,
     /// System management interrupts until the start.
     smis: Vec<(CpuId, u64)>,
     /// The files that switch its events.
@@ -108,6 +113,8 @@ impl Tracer {
             pipes: Vec::new(),
             page: vec![0; layout.size],
             trace: Trace { cpus: cpus.clone(), ..Trace::default() },
+            senders: BTreeSet::new(),
+            nameless: BTreeSet::new(),
             smis: cpus.iter().filter_map(|cpu| Some((cpu, smis(cpu)?))).collect(),
             switches: Vec::new(),
         };
@@ -117,6 +124,12 @@ impl Tracer {
 
     fn watch(&mut self, cpus: &CpuSet, online: &CpuSet) -> Result<()> {
         let main = Instance::make(&self.base.path, "")?;
+        let reach = Instance::make(&self.base.path, "-reach")?;
+        if self.base.silent() {
+            for instance in [&main, &reach] {
+                write(&instance.0.join("trace_options"), "norecord-cmd")?;
+            }
+        }
         main.prepare(cpus, online, WATCHED)?;
         let mut events: Vec<(String, String)> =
             EVENTS.iter().map(|(group, name)| ((*group).to_owned(), (*name).to_owned())).collect();
@@ -140,12 +153,13 @@ impl Tracer {
                 "this kernel has no event sched_switch, without which nobody has a name",
             ));
         }
-        let reach = Instance::make(&self.base.path, "-reach")?;
         reach.prepare(online, online, REACH)?;
         for (group, name, field) in REACHING {
-            let file = reach.0.join(format!("events/{group}/{name}/filter"));
-            // Without a filter there are only more events to read.
-            let _ = write(&file, &filter(field, cpus));
+            if let Some(field) = field {
+                let file = reach.0.join(format!("events/{group}/{name}/filter"));
+                // Without a filter there are only more events to read.
+                let _ = write(&file, &filter(field, cpus));
+            }
             self.enable(&reach, group, name);
         }
         for cpu in cpus.iter() {
@@ -190,8 +204,7 @@ impl Tracer {
     /// # Errors
     /// When a buffer cannot be read.
     pub fn drain(&mut self) -> Result<()> {
-        let Tracer { pipes, page, layout, decoder, trace, .. } = self;
-        let mut senders = BTreeSet::new();
+        let Tracer { pipes, page, layout, decoder, trace, senders, nameless, .. } = self;
         for (cpu, pipe) in pipes {
             for _ in 0..TURN {
                 let n = match pipe.read(page) {
@@ -226,14 +239,22 @@ impl Tracer {
                 }
             }
         }
-        // Their switches are not watched: their names are asked for while they live.
-        for task in
-            senders.into_iter().filter(|task| !decoder.knows_task(*task)).collect::<Vec<_>>()
-        {
+        // Their switches are not watched. Who is gone by now told its name in the end, seen now or next time.
+        let before = std::mem::take(nameless);
+        for task in std::mem::take(senders) {
+            if decoder.knows_task(task) || decoder.name_by_end(task) {
+                continue;
+            }
             if let Ok(name) = fs::read_to_string(format!("/proc/{task}/comm")) {
                 decoder.learn_task(task, name.trim_end());
+            } else {
+                nameless.insert(task);
             }
         }
+        for task in before {
+            decoder.name_by_end(task);
+        }
+        decoder.forget_ends();
         Ok(())
     }
 
@@ -246,16 +267,6 @@ impl Tracer {
             let _ = write(&instance.0.join("tracing_on"), "0");
         }
         self.drain()?;
-        // Names of tasks that are gone, where the kernel still knows them.
-        let saved = fs::read_to_string(self.base.path.join("saved_cmdlines")).unwrap_or_default();
-        for line in saved.lines() {
-            if let Some((task, name)) = line.split_once(' ')
-                && let Ok(task) = task.parse()
-                && !self.decoder.knows_task(task)
-            {
-                self.decoder.learn_task(task, name);
-            }
-        }
         let mut trace = std::mem::take(&mut self.trace);
         for (cpu, before) in &self.smis {
             if let Some(now) = smis(*cpu) {
@@ -331,6 +342,15 @@ impl Base {
             return Err(Error::io("use", "tracefs", absent));
         }
         Ok(Base { path, _mount: Some(mount) })
+    }
+
+    /// Whether nobody records events. Then the kernel need not note the name of every task that comes and goes, which costs each
+    /// switch and wake-up; else it must: an instance that wants no names takes them from all that record at that time
+    /// (`trace_event_enable_cmd_record`).
+    fn silent(&self) -> bool {
+        let instances = fs::read_dir(self.path.join("instances")).into_iter().flatten().flatten();
+        let mut all = instances.map(|entry| entry.path()).chain([self.path.clone()]);
+        all.all(|dir| fs::read(dir.join("set_event")).is_ok_and(|on| on.is_empty()))
     }
 }
 
