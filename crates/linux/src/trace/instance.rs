@@ -43,14 +43,18 @@ const EVENTS: &[(&str, &str)] = &[
     ("workqueue", "workqueue_execute_end"),
     ("nmi", "nmi_handler"),
 ];
-/// Events of every CPU, and the field that says whom they reach; a task's end tells its name. In an instance of their own: where two want
-/// one event, it is made for both, also on a CPU that one of them does not want.
-const REACHING: &[(&str, &str, Option<&str>)] = &[
-    ("ipi", "ipi_send_cpu", Some("cpu")),
-    ("ipi", "ipi_send_cpumask", Some("cpumask")),
-    ("csd", "csd_queue_cpu", Some("cpu")),
-    ("sched", "sched_waking", Some("target_cpu")),
-    ("sched", "sched_process_exit", None),
+/// Events of every CPU, and a filter for those that reach the watched; a task's end tells its name. In an instance of their own: where two
+/// want one event, it is made for both, also on a CPU that one of them does not want.
+const REACHING: &[(&str, &str, fn(&CpuSet) -> String)] = &[
+    ("ipi", "ipi_send_cpu", |cpus| each(cpus, |cpu| format!("cpu == {cpu}"))),
+    // Linux 6.6.
+    ("ipi", "ipi_send_cpumask", |cpus| format!("cpumask & CPUS{{{cpus}}}")),
+    ("csd", "csd_queue_cpu", |cpus| each(cpus, |cpu| format!("cpu == {cpu}"))),
+    // Whom an idle CPU wakes for itself takes nobody's turn: it runs next.
+    ("sched", "sched_waking", |cpus| {
+        each(cpus, |cpu| format!("(target_cpu == {cpu} && (CPU != {cpu} || common_pid != 0))"))
+    }),
+    ("sched", "sched_process_exit", |_| String::new()),
 ];
 /// Buffer of a watched CPU's own events, and of what reaches it, KiB.
 const WATCHED: u32 = 8192;
@@ -154,12 +158,11 @@ impl Tracer {
             ));
         }
         reach.prepare(online, online, REACH)?;
-        for (group, name, field) in REACHING {
-            if let Some(field) = field {
-                let file = reach.0.join(format!("events/{group}/{name}/filter"));
-                // Without a filter there are only more events to read.
-                let _ = write(&file, &filter(field, cpus));
-            }
+        for (group, name, filter) in REACHING {
+            let file = reach.0.join(format!("events/{group}/{name}/filter"));
+            let filter = filter(cpus);
+            // Without it there are only more events to read.
+            let _ = if filter.is_empty() { Ok(()) } else { write(&file, &filter) };
             self.enable(&reach, group, name);
         }
         for cpu in cpus.iter() {
@@ -307,13 +310,9 @@ fn keep(trace: &mut Trace, event: Event) {
     }
 }
 
-/// `cpu == 1 || cpu == 3`, or `cpumask & CPUS{1,3}` (Linux 6.6).
-fn filter(field: &str, cpus: &CpuSet) -> String {
-    if field == "cpumask" {
-        return format!("cpumask & CPUS{{{cpus}}}");
-    }
-    let each: Vec<String> = cpus.iter().map(|cpu| format!("{field} == {cpu}")).collect();
-    each.join(" || ")
+/// One condition or another.
+fn each(cpus: &CpuSet, condition: fn(CpuId) -> String) -> String {
+    cpus.iter().map(condition).collect::<Vec<_>>().join(" || ")
 }
 
 impl Base {
@@ -473,7 +472,17 @@ mod tests {
     fn masks_and_filters_name_the_cpus() {
         assert_eq!(mask(&"1".parse().unwrap()), "00000002");
         assert_eq!(mask(&"0,33".parse().unwrap()), "00000002,00000001");
-        assert_eq!(filter("cpu", &"1,3".parse().unwrap()), "cpu == 1 || cpu == 3");
-        assert_eq!(filter("cpumask", &"1-3".parse().unwrap()), "cpumask & CPUS{1-3}");
+        let filters = REACHING.iter().map(|(_, _, filter)| filter(&"1,3".parse().unwrap()));
+        assert_eq!(
+            filters.collect::<Vec<_>>(),
+            [
+                "cpu == 1 || cpu == 3",
+                "cpumask & CPUS{1,3}",
+                "cpu == 1 || cpu == 3",
+                "(target_cpu == 1 && (CPU != 1 || common_pid != 0)) || \
+                 (target_cpu == 3 && (CPU != 3 || common_pid != 0))",
+                ""
+            ]
+        );
     }
 }
