@@ -6,5 +6,7 @@ cpu=${1:-1} length=${2:-5min}
 program=${QUIETCORES:-target/release/quietcores}
 echo "# $(uname -srm), $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1); $("$program" --version)"
 for stress in "" kernel; do
-  "$program" explain --cpu "$cpu" --cost --policy fifo --interval 200us --block 500ms --for "$length" ${stress:+--stress "$stress"}
+  # At rest the host's quick changes are what there is to even out.
+  [ -n "$stress" ] && block=500ms || block=100ms
+  "$program" explain --cpu "$cpu" --cost --policy fifo --interval 200us --block "$block" --for "$length" ${stress:+--stress "$stress"}
 done

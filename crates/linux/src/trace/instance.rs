@@ -25,7 +25,7 @@ use std::{
 /// `PREFIX` + PID + `-` + that process's start time + `-` + turn.
 const PREFIX: &str = "quietcores-";
 
-/// Events of the watched CPUs: group and name. Each costs a wake-up 0.2 to 0.4 us, so what the others tell is left out: a high resolution
+/// Events of the watched CPUs: group and name. Each costs a wake-up 0.1 to 0.2 us, so what the others tell is left out: a high resolution
 /// timer's function ends where the next one or its interrupt's end is told.
 const EVENTS: &[(&str, &str)] = &[
     ("sched", "sched_switch"),
