@@ -43,9 +43,12 @@ const EVENTS: &[(&str, &str)] = &[
     ("workqueue", "workqueue_execute_end"),
     ("nmi", "nmi_handler"),
 ];
+/// Makes the filter of an event for the watched CPUs.
+type Filter = fn(&CpuSet) -> String;
+
 /// Events of every CPU, and a filter for those that reach the watched; a task's end tells its name. In an instance of their own: where two
 /// want one event, it is made for both, also on a CPU that one of them does not want.
-const REACHING: &[(&str, &str, fn(&CpuSet) -> String)] = &[
+const REACHING: &[(&str, &str, Filter)] = &[
     ("ipi", "ipi_send_cpu", |cpus| each(cpus, |cpu| format!("cpu == {cpu}"))),
     // Linux 6.6.
     ("ipi", "ipi_send_cpumask", |cpus| format!("cpumask & CPUS{{{cpus}}}")),
