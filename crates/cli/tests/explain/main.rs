@@ -319,12 +319,20 @@ fn a_spinning_fifo_loop_is_throttled_for_an_ordinary_task() {
         eprintln!("skipped: real-time tasks are not throttled here");
         return;
     }
-    let hog = hog("qc-ordinary", cpu, 0, Duration::from_millis(100), Duration::ZERO);
-    let (run, explained) = measured(cpu, "4s");
-    let ran = hog.end();
     let is = |cause: &Cause| *cause == Cause::FairServer { name: "qc-ordinary".to_owned() };
-    assert!(found(&explained, is).is_some(), "{:?}", titles(&explained));
-    lengths_hold(&told(&run, &explained, &ran, is));
+    let mut all = Vec::new();
+    // On a busy machine others have the server's time, too, and most stretches lie in none of ours.
+    for _ in 0..4 {
+        let hog = hog("qc-ordinary", cpu, 0, Duration::from_millis(100), Duration::ZERO);
+        let (run, explained) = measured(cpu, "4s");
+        let ran = hog.end();
+        assert!(found(&explained, is).is_some(), "{:?}", titles(&explained));
+        all.extend(told(&run, &explained, &ran, is));
+        if all.len() >= 2 {
+            break;
+        }
+    }
+    lengths_hold(&all);
 }
 
 #[test]
