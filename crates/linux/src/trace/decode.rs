@@ -90,7 +90,7 @@ impl Decoder {
             ("timer", "hrtimer_expire_entry" | "timer_expire_entry") => {
                 Shape::Timer { function: field("function")? }
             }
-            ("timer", "hrtimer_expire_exit" | "timer_expire_exit") => Shape::Exit(Kind::Timer),
+            ("timer", "timer_expire_exit") => Shape::Exit(Kind::Timer),
             ("timer", "tick_stop") => {
                 Shape::TickStop { success: field("success")?, why: field("dependency")? }
             }

@@ -78,9 +78,7 @@ pub struct Tracer {
     pipes: Vec<(CpuId, File)>,
     page: Vec<u8>,
     trace: Trace,
-    /// Tasks that sent something and whose names were not asked for yet.
-    senders: BTreeSet<u32>,
-    /// Those that were gone then.
+    /// Senders that were gone when their names were asked for.
     nameless: BTreeSet<u32>,
     /// System management interrupts until the start.
     smis: Vec<(CpuId, u64)>,
@@ -120,7 +118,6 @@ impl Tracer {
             pipes: Vec::new(),
             page: vec![0; layout.size],
             trace: Trace { cpus: cpus.clone(), ..Trace::default() },
-            senders: BTreeSet::new(),
             nameless: BTreeSet::new(),
             smis: cpus.iter().filter_map(|cpu| Some((cpu, smis(cpu)?))).collect(),
             switches: Vec::new(),
@@ -210,7 +207,8 @@ impl Tracer {
     /// # Errors
     /// When a buffer cannot be read.
     pub fn drain(&mut self) -> Result<()> {
-        let Tracer { pipes, page, layout, decoder, trace, senders, nameless, .. } = self;
+        let Tracer { pipes, page, layout, decoder, trace, nameless, .. } = self;
+        let mut senders = BTreeSet::new();
         for (cpu, pipe) in pipes {
             for _ in 0..TURN {
                 let n = match pipe.read(page) {
@@ -247,7 +245,7 @@ impl Tracer {
         }
         // Their switches are not watched. Who is gone by now told its name in the end, seen now or next time.
         let before = std::mem::take(nameless);
-        for task in std::mem::take(senders) {
+        for task in senders {
             if decoder.knows_task(task) || decoder.name_by_end(task) {
                 continue;
             }
