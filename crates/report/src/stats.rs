@@ -10,11 +10,13 @@
 
 pub mod buffer;
 mod sets;
+mod shift;
 pub mod tail;
 #[cfg(test)]
 mod tail_tests;
 
 pub use sets::{Tables, compare_sets, sets_suffice};
+pub use shift::shift;
 
 use quiet_types::proof::{Estimate, Ratio, Verdict};
 

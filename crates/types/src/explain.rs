@@ -48,8 +48,11 @@ pub struct CostFigure {
     pub without: Nanos,
     /// Over all that were.
     pub with: Nanos,
-    /// Watched by not watched, with the 95 % bootstrap interval over pairs.
+    /// Watched by not watched, all blocks of a side together, with the 95 % bootstrap interval over pairs.
     pub ratio: Ratio,
+    /// The same of the two blocks of each pair: Hodges and Lehmann's middle of these ratios with its 95 % interval. What the machine
+    /// does to neighbours alike falls out of it.
+    pub by_pair: Ratio,
 }
 
 /// What took time from some CPUs.

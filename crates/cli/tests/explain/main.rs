@@ -20,7 +20,7 @@ use quiet_types::{
     CpuId, CpuSet, Nanos, Run,
     explain::{Cause, Explained, Share, Source},
     machine::{Policy, Scheduling},
-    trace::{Span, Victim},
+    trace::{Kind, Place, Span, Victim, What},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -448,6 +448,65 @@ fn a_devices_interrupt_is_told_by_its_number() {
         };
         agrees(share, &seen(before), &seen(after));
     }
+}
+
+/// The begin of a timer's interrupt is not recorded but taken from its timers' records. Here the kernel's own events tell both
+/// ends, of a CPU that spins (its tick) and of one that is idle between its timers.
+#[test]
+fn timer_interrupts_begin_and_end_as_the_kernel_itself_tells() {
+    let Some((cpu, _, _guard)) = machine() else { return };
+    let [entry, exit] = ["local_timer_entry", "local_timer_exit"];
+    let both = [entry, exit].map(|event| format!("irq_vectors/{event}"));
+    let Some(witness) = Witness::start(&both.each_ref().map(String::as_str)) else { return };
+    let watch = Watch::start(&only(cpu), &online()).unwrap();
+    let began = monotonic();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            sched::set_affinity(0, &only(cpu)).unwrap();
+            while monotonic() < began + 500_000_000 {}
+            for _ in 0..1000 {
+                thread::sleep(Duration::from_micros(300));
+            }
+        });
+    });
+    let ended = monotonic();
+    let seen = watch.stop().unwrap();
+    assert_eq!((seen.lost, seen.dropped), (0, 0));
+    let mut told: Vec<Stretch> = Vec::new();
+    let mut open = None;
+    for event in seen.events.iter().filter(|event| event.cpu == cpu) {
+        match event.what {
+            What::Enter(Place::Vector(name)) => {
+                open = (seen.name(name) == "local_timer").then_some(event.at.0);
+            }
+            What::Exit(Kind::Vector) => {
+                told.extend(open.take().map(|from| (from, event.at.0)));
+            }
+            _ => {}
+        }
+    }
+    let inner = |(from, to): &Stretch| (began..ended).contains(from) && (began..ended).contains(to);
+    told.retain(inner);
+    let mut wanted = witness.spans(cpu, entry, exit, "");
+    wanted.retain(inner);
+    eprintln!("{} timer interrupts, {} told", wanted.len(), told.len());
+    // At the borders one may be cut.
+    assert!(wanted.len() >= 500 && wanted.len().abs_diff(told.len()) <= 1, "{}", told.len());
+    // Each lies in one of the witness, whose clock may be 1 us off, and takes up most of it.
+    let (mut of_told, mut of_wanted, mut strange) = (0, 0, 0);
+    for span in &told {
+        let at = wanted.partition_point(|(_, to)| to + 2_000 < span.1);
+        match wanted.get(at) {
+            Some(one) if one.0 < span.0 + 1_000 && span.1 < one.1 + 2_000 => {
+                of_told += span.1 - span.0;
+                of_wanted += one.1 - one.0;
+            }
+            _ => strange += 1,
+        }
+    }
+    eprintln!("they take {of_told} ns of {of_wanted} ns; {strange} lie nowhere");
+    assert!(strange <= 2, "{strange} of {} lie nowhere", told.len());
+    assert!(of_told <= of_wanted && of_told * 2 > of_wanted, "{of_told} ns of {of_wanted} ns");
 }
 
 /// The victim is a thread of this very process: a memory barrier interrupts no other's.

@@ -72,6 +72,15 @@ pub fn sleep_until(at: u64) {
     let _ = rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &at);
 }
 
+/// Whether the kernel's timers have high resolution: each has an interrupt of its own, and the tick is one of them.
+///
+/// # Source
+/// clock_getres(2); `hrtimer_switch_to_hres`, kernel/time/hrtimer.c.
+pub fn high_resolution() -> bool {
+    let finest = rustix::time::clock_getres(ClockId::Monotonic);
+    (finest.tv_sec, finest.tv_nsec) == (0, 1)
+}
+
 /// Time since the epoch, for dating runs.
 pub fn wall() -> (u64, u32) {
     let now = rustix::time::clock_gettime(ClockId::Realtime);

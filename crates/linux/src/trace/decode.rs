@@ -13,25 +13,69 @@ use std::collections::{BTreeMap, HashMap};
 /// What is made of an event, and from which of its fields.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
-    Switch { comms: [Field; 2], pids: [Field; 2], prios: [Field; 2], state: Field },
-    Waking { pid: Field },
-    Irq { number: Field, name: Field },
+    Switch {
+        comms: [Field; 2],
+        pids: [Field; 2],
+        prios: [Field; 2],
+        state: Field,
+    },
+    Waking {
+        pid: Field,
+    },
+    Irq {
+        number: Field,
+        name: Field,
+    },
     Vector(Name),
-    Softirq { number: Field },
-    Timer { function: Field },
-    Call { function: Field },
-    Work { function: Field },
+    Softirq {
+        number: Field,
+    },
+    Timer {
+        function: Field,
+        now: Option<Field>,
+    },
+    Call {
+        function: Field,
+    },
+    Work {
+        function: Field,
+    },
     Exit(Kind),
-    Nmi { lasted: Field },
-    SendOne { cpu: Field, site: Field, function: Field },
-    SendMany { mask: Field, site: Field, function: Field },
-    TickStop { success: Field, why: Field },
-    End { comm: Field, pid: Field },
+    /// Of the local timer's interrupt.
+    TimerExit,
+    Nmi {
+        lasted: Field,
+    },
+    SendOne {
+        cpu: Field,
+        site: Field,
+        function: Field,
+    },
+    SendMany {
+        mask: Field,
+        site: Field,
+        function: Field,
+    },
+    TickStop {
+        success: Field,
+        why: Field,
+    },
+    End {
+        comm: Field,
+        pid: Field,
+    },
 }
 
 /// Softirqs by number, as the kernel counts them.
 const SOFTIRQS: [&str; 10] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
+/// Of `common_flags`: in a hard interrupt.
+///
+/// # Source
+/// `TRACE_FLAG_HARDIRQ`, include/linux/trace_events.h.
+const HARD: u64 = 0x08;
+/// A timer's `now` that lies further back is of another clock.
+const WITHIN: u64 = 1_000_000_000;
 /// Names of more tasks than this are not kept.
 const TASKS: usize = 1 << 16;
 
@@ -40,6 +84,11 @@ const TASKS: usize = 1 << 16;
 pub struct Decoder {
     shapes: HashMap<u16, Shape>,
     task: Option<Field>,
+    flags: Option<Field>,
+    /// What a timer interrupt is called whose begin is not recorded.
+    timer: Option<Name>,
+    /// CPUs that are in an interrupt.
+    inside: CpuSet,
     symbols: Symbols,
     functions: HashMap<u64, Name>,
     words: Words,
@@ -60,8 +109,18 @@ impl Decoder {
         let Some(format) = Format::parse(description) else { return false };
         let Some(shape) = self.shape(&format, group, name) else { return false };
         self.task = self.task.or(format.field("common_pid"));
+        self.flags = self.flags.or(format.field("common_flags"));
         self.shapes.insert(format.id, shape);
         true
+    }
+
+    /// Whether a local timer's interrupt needs no event for its begin: a high resolution timer's record holds the time at which the
+    /// interrupt read the clock, and the interrupt's end is recorded. From now on such begins are told.
+    pub fn begin_timers(&mut self) -> bool {
+        let told = |shape: &Shape| matches!(shape, Shape::Timer { now: Some(_), .. });
+        let known = self.flags.is_some() && self.shapes.values().any(told);
+        self.timer = known.then(|| self.words.put("local_timer"));
+        known
     }
 
     fn shape(&mut self, format: &Format, group: &str, name: &str) -> Option<Shape> {
@@ -86,9 +145,12 @@ impl Decoder {
             ("irq_vectors" | "ipi", name) if name.ends_with("_entry") => {
                 Shape::Vector(self.words.put(name.trim_end_matches("_entry")))
             }
+            ("irq_vectors", "local_timer_exit") => Shape::TimerExit,
             ("irq_vectors" | "ipi", name) if name.ends_with("_exit") => Shape::Exit(Kind::Vector),
             ("timer", "hrtimer_expire_entry" | "timer_expire_entry") => {
-                Shape::Timer { function: field("function")? }
+                // Of a timer of low resolution it is a count of ticks.
+                let now = field("now").filter(|_| name == "hrtimer_expire_entry");
+                Shape::Timer { function: field("function")?, now }
             }
             ("timer", "timer_expire_exit") => Shape::Exit(Kind::Timer),
             ("timer", "tick_stop") => {
@@ -125,6 +187,9 @@ impl Decoder {
         let Some(id) = record.first_chunk().map(|b| u16::from_ne_bytes(*b)) else { return };
         let Some(shape) = self.shapes.get(&id).copied() else { return };
         let task = self.task.map_or(0, |field| field.number(record)) as u32;
+        if let Some((at, name)) = self.unrecorded(shape, cpu, at, record) {
+            tell(Event { at: Nanos(at), cpu, task, what: What::Enter(Place::Vector(name)) });
+        }
         let mut say = |what| tell(Event { at: Nanos(at), cpu, task, what });
         match shape {
             Shape::Switch { comms, pids, prios, state } => {
@@ -153,7 +218,7 @@ impl Decoder {
                 let name = self.words.put(SOFTIRQS.get(number).copied().unwrap_or("?"));
                 say(What::Enter(Place::Softirq(name)));
             }
-            Shape::Timer { function } => {
+            Shape::Timer { function, .. } => {
                 say(What::Enter(Place::Timer(self.function(function.number(record)))));
             }
             Shape::Call { function } => {
@@ -163,6 +228,7 @@ impl Decoder {
                 say(What::Enter(Place::Work(self.function(function.number(record)))));
             }
             Shape::Exit(kind) => say(What::Exit(kind)),
+            Shape::TimerExit => say(What::Exit(Kind::Vector)),
             Shape::Nmi { lasted } => say(What::Nmi(Nanos(lasted.number(record)))),
             Shape::TickStop { success, why } => {
                 if success.number(record) == 0 {
@@ -196,6 +262,42 @@ impl Decoder {
                     say(What::Sent { to, site, function });
                 }
             }
+        }
+    }
+
+    /// The begin, not recorded itself, of the timer interrupt that this record is from, at its first record.
+    fn unrecorded(
+        &mut self,
+        shape: Shape,
+        cpu: CpuId,
+        at: u64,
+        record: &[u8],
+    ) -> Option<(u64, Name)> {
+        let name = self.timer?;
+        let within = self.inside.contains(cpu);
+        match shape {
+            Shape::Vector(_) | Shape::Irq { .. } => {
+                self.inside.insert(cpu);
+                None
+            }
+            Shape::Timer { now: Some(now), .. } if !within => {
+                // Where it is not hard, a softirq's timers run.
+                let hard = self.flags.is_some_and(|flags| flags.number(record) & HARD != 0);
+                hard.then(|| {
+                    self.inside.insert(cpu);
+                    let now = now.number(record);
+                    (
+                        if at.checked_sub(now).is_some_and(|ago| ago < WITHIN) { now } else { at },
+                        name,
+                    )
+                })
+            }
+            Shape::TimerExit | Shape::Exit(Kind::Vector | Kind::Irq) | Shape::Switch { .. } => {
+                self.inside.remove(cpu);
+                // No timer was due.
+                (!within && matches!(shape, Shape::TimerExit)).then_some((at, name))
+            }
+            _ => None,
         }
     }
 
@@ -326,6 +428,87 @@ mod tests {
         let (names, _) = decoder.names();
         assert_eq!(names[site.0 as usize], "membarrier");
         assert_eq!(names[function.unwrap().0 as usize], "do_it");
+    }
+
+    /// A decoder of timers, and records of 24 bytes for it.
+    fn timers() -> Decoder {
+        let mut decoder = Decoder::new("3".parse().unwrap(), Symbols::parse("ffff0000 T tick\n"));
+        let common = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+            \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+            \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n";
+        let timer =
+            "\tfield:s64 now;\toffset:8;\tsize:8;\n\tfield:void * function;\toffset:16;\tsize:8;\n";
+        let irq =
+            "\tfield:int irq;\toffset:8;\tsize:4;\n\tfield:char name[4];\toffset:12;\tsize:4;\n";
+        assert!(!decoder.begin_timers(), "nothing is learnt yet");
+        for (id, group, name, fields) in [
+            (1, "timer", "hrtimer_expire_entry", timer),
+            (2, "irq_vectors", "local_timer_exit", ""),
+            (3, "irq", "irq_handler_entry", irq),
+            (4, "irq", "irq_handler_exit", ""),
+            (5, "irq_vectors", "reschedule_exit", ""),
+        ] {
+            let text = format!("name: {name}\nID: {id}\nformat:\n{common}\n{fields}");
+            assert!(decoder.learn(group, name, &text), "{name}");
+        }
+        assert!(decoder.begin_timers());
+        decoder
+    }
+
+    /// What begins and ends, and when.
+    fn told(decoder: &mut Decoder, at: u64, id: u16, flags: u8, now: u64) -> Vec<(u64, String)> {
+        let mut record = [0u8; 24];
+        record[0..2].copy_from_slice(&id.to_ne_bytes());
+        record[2] = flags;
+        record[8..16].copy_from_slice(&now.to_ne_bytes());
+        record[16..24].copy_from_slice(&0xffff0000u64.to_ne_bytes());
+        let mut all = Vec::new();
+        decoder.decode(CpuId(3), at, &record, &mut |event| {
+            let word = match event.what {
+                What::Enter(place) => format!("{:?} begins", place.kind()),
+                What::Exit(kind) => format!("{kind:?} ends"),
+                what => panic!("{what:?}"),
+            };
+            all.push((event.at.0, word));
+        });
+        all
+    }
+
+    #[test]
+    fn a_timer_interrupt_begins_when_it_read_the_clock() {
+        let mut decoder = timers();
+        let mut told = |at, id, flags, now| told(&mut decoder, at, id, flags, now);
+        let all = |words: &[(u64, &str)]| -> Vec<(u64, String)> {
+            words.iter().map(|(at, word)| (*at, (*word).to_owned())).collect()
+        };
+        // Two timers are due in one interrupt.
+        assert_eq!(
+            told(1000, 1, 0x09, 900),
+            all(&[(900, "Vector begins"), (1000, "Timer begins")])
+        );
+        assert_eq!(told(1100, 1, 0x09, 900), all(&[(1100, "Timer begins")]));
+        assert_eq!(told(1200, 2, 0x01, 0), all(&[(1200, "Vector ends")]));
+        // None is due: only its end is seen.
+        assert_eq!(told(2000, 2, 0x01, 0), all(&[(2000, "Vector begins"), (2000, "Vector ends")]));
+        // Another interrupt whose begin was lost is not the timer's.
+        assert_eq!(told(2500, 5, 0x01, 0), all(&[(2500, "Vector ends")]));
+        // A softirq's timers are in no interrupt.
+        assert_eq!(told(3000, 1, 0x10, 2900), all(&[(3000, "Timer begins")]));
+        // A timer on the wall clock, whose now is decades away.
+        let wall = 1_700_000_000_000_000_000;
+        assert_eq!(
+            told(4000, 1, 0x09, wall),
+            all(&[(4000, "Vector begins"), (4000, "Timer begins")])
+        );
+        assert_eq!(told(4100, 2, 0x01, 0), all(&[(4100, "Vector ends")]));
+        // A device's handler that runs timers has told its begin itself.
+        assert_eq!(told(5000, 3, 0x09, 0), all(&[(5000, "Irq begins")]));
+        assert_eq!(told(5100, 1, 0x09, 5050), all(&[(5100, "Timer begins")]));
+        assert_eq!(told(5200, 4, 0x09, 0), all(&[(5200, "Irq ends")]));
+        assert_eq!(
+            told(6000, 1, 0x09, 5950),
+            all(&[(5950, "Vector begins"), (6000, "Timer begins")])
+        );
     }
 
     #[test]

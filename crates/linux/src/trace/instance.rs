@@ -5,7 +5,7 @@ use super::{
     page::{self, Entry, Layout},
     symbols::Symbols,
 };
-use crate::{Error, Result};
+use crate::{Error, Result, sys::clock};
 use quiet_types::{
     CpuId, CpuSet, Nanos,
     trace::{Event, Trace, What},
@@ -147,7 +147,16 @@ impl Tracer {
                 }
             }
         }
+        // With high resolution timers the interrupt's end and its timers tell its begin: an event less at each wake-up. Else the
+        // tick has no record of its own.
+        // The events of `EVENTS` stand first, so its timers are known by then.
         for (group, name) in &events {
+            if name == "local_timer_entry"
+                && clock::high_resolution()
+                && self.decoder.begin_timers()
+            {
+                continue;
+            }
             self.enable(&main, group, name);
         }
         if self.trace.absent.iter().any(|name| name == "sched/sched_switch") {
