@@ -492,12 +492,12 @@ fn timer_interrupts_begin_and_end_as_the_kernel_itself_tells() {
     eprintln!("{} timer interrupts, {} told", wanted.len(), told.len());
     // At the borders one may be cut.
     assert!(wanted.len() >= 500 && wanted.len().abs_diff(told.len()) <= 1, "{}", told.len());
-    // Each lies in one of the witness, whose clock may be 1 us off, and takes up most of it.
+    // Each lies in one of the witness, whose clock may be 2 us off, and takes up most of it.
     let (mut of_told, mut of_wanted, mut strange) = (0, 0, 0);
     for span in &told {
         let at = wanted.partition_point(|(_, to)| to + 2_000 < span.1);
         match wanted.get(at) {
-            Some(one) if one.0 < span.0 + 1_000 && span.1 < one.1 + 2_000 => {
+            Some(one) if one.0 < span.0 + 2_000 && span.1 < one.1 + 2_000 => {
                 of_told += span.1 - span.0;
                 of_wanted += one.1 - one.0;
             }
@@ -506,7 +506,7 @@ fn timer_interrupts_begin_and_end_as_the_kernel_itself_tells() {
     }
     eprintln!("they take {of_told} ns of {of_wanted} ns; {strange} lie nowhere");
     assert!(strange <= 2, "{strange} of {} lie nowhere", told.len());
-    assert!(of_told <= of_wanted && of_told * 2 > of_wanted, "{of_told} ns of {of_wanted} ns");
+    assert!(of_told <= of_wanted && of_told * 4 > of_wanted * 3, "{of_told} ns of {of_wanted} ns");
 }
 
 /// The victim is a thread of this very process: a memory barrier interrupts no other's.

@@ -6,7 +6,7 @@ use quiet_linux::sys::clock::monotonic;
 use quiet_types::CpuId;
 use std::{
     fs,
-    io::Read,
+    io::{Read, Write},
     path::PathBuf,
     process::Command,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
@@ -14,6 +14,9 @@ use std::{
 
 /// Beginning and end of something, ns of `CLOCK_MONOTONIC`.
 pub type Span = (u64, u64);
+
+/// Marks at each end.
+const MARKS: usize = 16;
 
 pub struct Witness {
     /// The mount; the instance below it.
@@ -57,9 +60,13 @@ impl Witness {
         Some(it)
     }
 
-    /// Ties the two clocks together here.
+    /// Ties the two clocks together here, a few times: the quickest is the truest.
     fn mark(&self) {
-        fs::write(self.dir.join("trace_marker"), format!("witness {}", monotonic())).unwrap();
+        let file = fs::OpenOptions::new().write(true).open(self.dir.join("trace_marker"));
+        let mut file = file.unwrap();
+        for _ in 0..MARKS {
+            file.write_all(format!("witness {}", monotonic()).as_bytes()).unwrap();
+        }
     }
 
     /// Ends it: what lay on `cpu` between two events whose text has `about` in it.
@@ -88,8 +95,17 @@ impl Witness {
                 ticks.push((from, at));
             }
         }
-        let [first, last] = [marks[0], marks[marks.len() - 1]];
-        let rate = (last.1 - first.1) as f64 / (last.0 - first.0) as f64;
+        let rate = |first: (u64, u64), last: (u64, u64)| {
+            (last.1 - first.1) as f64 / (last.0 - first.0) as f64
+        };
+        // The clock was read before the mark was written: the shorter ago, the later it says that this was.
+        let rough = rate(marks[0], marks[marks.len() - 1]);
+        let truest = |marks: &[(u64, u64)]| {
+            let said = |mark: &(u64, u64)| mark.1 as f64 - (mark.0 - marks[0].0) as f64 * rough;
+            *marks.iter().max_by(|a, b| said(a).total_cmp(&said(b))).unwrap()
+        };
+        let (first, last) = (truest(&marks[..MARKS]), truest(&marks[marks.len() - MARKS..]));
+        let rate = rate(first, last);
         let nanos = |at: u64| first.1 + (at.saturating_sub(first.0) as f64 * rate) as u64;
         ticks.into_iter().map(|(from, to)| (nanos(from), nanos(to))).collect()
     }
