@@ -20,10 +20,9 @@ type Counts = Vec<(u32, u32)>;
 
 /// The judged percentiles of pairs (not watched, watched): of all readings pooled, and their ratio
 /// with an interval from resampled pairs; and the ratio pair by pair. Pooled values are within 0.25 %. Nothing where a side is empty.
-pub fn cost_figures(pairs: &[(Vec<u64>, Vec<u64>)]) -> Vec<CostFigure> {
-    let blocks = pairs;
+pub fn cost_figures(blocks: &[(Vec<u64>, Vec<u64>)]) -> Vec<CostFigure> {
     let pairs: Vec<(Counts, Counts)> =
-        pairs.iter().map(|(without, with)| (counts(without), counts(with))).collect();
+        blocks.iter().map(|(without, with)| (counts(without), counts(with))).collect();
     let all: Vec<usize> = (0..pairs.len()).collect();
     let mut figures = Vec::new();
     for (name, q) in [("p50", 0.5), ("p99", 0.99)] {
@@ -48,6 +47,7 @@ pub fn cost_figures(pairs: &[(Vec<u64>, Vec<u64>)]) -> Vec<CostFigure> {
     figures
 }
 
+/// The middle of the pairs' own ratios. From the readings themselves: buckets are as wide as what a median costs.
 fn by_pair(blocks: &[(Vec<u64>, Vec<u64>)], q: f64) -> Ratio {
     let percentile = |readings: &[u64]| {
         let rank = (readings.len() as f64 * q).ceil() as usize;

@@ -13,57 +13,21 @@ use std::collections::{BTreeMap, HashMap};
 /// What is made of an event, and from which of its fields.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
-    Switch {
-        comms: [Field; 2],
-        pids: [Field; 2],
-        prios: [Field; 2],
-        state: Field,
-    },
-    Waking {
-        pid: Field,
-    },
-    Irq {
-        number: Field,
-        name: Field,
-    },
+    Switch { comms: [Field; 2], pids: [Field; 2], prios: [Field; 2], state: Field },
+    Waking { pid: Field },
+    Irq { number: Field, name: Field },
     Vector(Name),
-    Softirq {
-        number: Field,
-    },
-    Timer {
-        function: Field,
-        now: Option<Field>,
-    },
-    Call {
-        function: Field,
-    },
-    Work {
-        function: Field,
-    },
+    Softirq { number: Field },
+    Timer { function: Field, now: Option<Field> },
+    Call { function: Field },
+    Work { function: Field },
     Exit(Kind),
-    /// Of the local timer's interrupt.
-    TimerExit,
-    Nmi {
-        lasted: Field,
-    },
-    SendOne {
-        cpu: Field,
-        site: Field,
-        function: Field,
-    },
-    SendMany {
-        mask: Field,
-        site: Field,
-        function: Field,
-    },
-    TickStop {
-        success: Field,
-        why: Field,
-    },
-    End {
-        comm: Field,
-        pid: Field,
-    },
+    LocalTimerExit,
+    Nmi { lasted: Field },
+    SendOne { cpu: Field, site: Field, function: Field },
+    SendMany { mask: Field, site: Field, function: Field },
+    TickStop { success: Field, why: Field },
+    End { comm: Field, pid: Field },
 }
 
 /// Softirqs by number, as the kernel counts them.
@@ -145,7 +109,7 @@ impl Decoder {
             ("irq_vectors" | "ipi", name) if name.ends_with("_entry") => {
                 Shape::Vector(self.words.put(name.trim_end_matches("_entry")))
             }
-            ("irq_vectors", "local_timer_exit") => Shape::TimerExit,
+            ("irq_vectors", "local_timer_exit") => Shape::LocalTimerExit,
             ("irq_vectors" | "ipi", name) if name.ends_with("_exit") => Shape::Exit(Kind::Vector),
             ("timer", "hrtimer_expire_entry" | "timer_expire_entry") => {
                 // Of a timer of low resolution it is a count of ticks.
@@ -228,7 +192,7 @@ impl Decoder {
                 say(What::Enter(Place::Work(self.function(function.number(record)))));
             }
             Shape::Exit(kind) => say(What::Exit(kind)),
-            Shape::TimerExit => say(What::Exit(Kind::Vector)),
+            Shape::LocalTimerExit => say(What::Exit(Kind::Vector)),
             Shape::Nmi { lasted } => say(What::Nmi(Nanos(lasted.number(record)))),
             Shape::TickStop { success, why } => {
                 if success.number(record) == 0 {
@@ -286,16 +250,16 @@ impl Decoder {
                 hard.then(|| {
                     self.inside.insert(cpu);
                     let now = now.number(record);
-                    (
-                        if at.checked_sub(now).is_some_and(|ago| ago < WITHIN) { now } else { at },
-                        name,
-                    )
+                    let own = at.checked_sub(now).is_some_and(|ago| ago < WITHIN);
+                    (if own { now } else { at }, name)
                 })
             }
-            Shape::TimerExit | Shape::Exit(Kind::Vector | Kind::Irq) | Shape::Switch { .. } => {
+            Shape::LocalTimerExit
+            | Shape::Exit(Kind::Vector | Kind::Irq)
+            | Shape::Switch { .. } => {
                 self.inside.remove(cpu);
                 // No timer was due.
-                (!within && matches!(shape, Shape::TimerExit)).then_some((at, name))
+                (!within && matches!(shape, Shape::LocalTimerExit)).then_some((at, name))
             }
             _ => None,
         }

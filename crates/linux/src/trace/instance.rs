@@ -148,8 +148,7 @@ impl Tracer {
             }
         }
         // With high resolution timers the interrupt's end and its timers tell its begin: an event less at each wake-up. Else the
-        // tick has no record of its own.
-        // The events of `EVENTS` stand first, so its timers are known by then.
+        // tick has no record of its own. (`EVENTS` stand first, so timers are known by then.)
         for (group, name) in &events {
             if name == "local_timer_entry"
                 && clock::high_resolution()
