@@ -91,7 +91,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     }
     text.push_str(
         "veth     datagrams there and back through a pair of virtual network cards (root)\n\
-         x11      x11perf on the X server that DISPLAY names\n\
+         x11      x11perf on the X server that DISPLAY names; it measures the server for 20 s before it draws\n\
          Any other stressor of stress-ng goes by its own name: `stress-ng --stressors`.\n",
     );
     face::print(&text)?;

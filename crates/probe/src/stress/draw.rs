@@ -10,7 +10,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Its name among the stressors.
@@ -23,8 +23,14 @@ const TESTS: [&str; 3] = ["-putimage500", "-copywinwin500", "-scroll500"];
 pub(crate) struct Draw {
     child: Child,
     said: PathBuf,
+    /// Since when its work counts, and what it had drawn by then.
     began: Instant,
+    before: f64,
 }
+
+/// Before x11perf draws it measures for twenty seconds how long the server takes to answer; no option of it leaves that out. Beside one that
+/// draws already it takes far longer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why nothing can be drawn here, in a sentence.
 pub(crate) fn refusal(display: Option<&OsStr>) -> Option<String> {
@@ -59,7 +65,7 @@ impl Draw {
         let errors = File::create(dir.join(super::SAID))?;
         command.stdin(Stdio::null()).stdout(File::create(&said)?).stderr(errors);
         let child = process::spawn_bound(&mut command, Signal::KILL)?;
-        Ok(Draw { child, said, began: Instant::now() })
+        Ok(Draw { child, said, began: Instant::now(), before: 0.0 })
     }
 
     /// Whether it ended by itself: no server answers.
@@ -67,10 +73,23 @@ impl Draw {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// What it drew so far, by its own account.
+    /// Whether it has drawn anything.
+    pub(crate) fn draws(&self) -> bool {
+        self.drawn() > 0.0
+    }
+
+    /// Its work counts from now on.
+    pub(crate) fn begin(&mut self) {
+        (self.began, self.before) = (Instant::now(), self.drawn());
+    }
+
+    /// What it drew since its work counts, by its own account.
     pub(crate) fn throughput(&self) -> Throughput {
-        let text = std::fs::read_to_string(&self.said).unwrap_or_default();
-        super::since(self.began, NAME, drawn(&text))
+        super::since(self.began, NAME, self.drawn() - self.before)
+    }
+
+    fn drawn(&self) -> f64 {
+        drawn(&std::fs::read_to_string(&self.said).unwrap_or_default())
     }
 }
 

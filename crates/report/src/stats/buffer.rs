@@ -76,7 +76,9 @@ impl Delays {
     /// How often a buffer that holds `slack` of sound beyond the period at work runs dry.
     pub fn dry(&self, slack: Nanos) -> Dry {
         let slack = slack.0 as f64;
-        let alone: f64 = self.parts.iter().filter(|(l, _)| *l > slack).map(|(_, rate)| rate).sum();
+        let longer = self.parts.iter().filter(|(length, _)| *length > slack);
+        // An empty `sum` is -0.0.
+        let alone = longer.fold(0.0, |all, (_, rate)| all + rate);
         let seen = (alone * self.seconds).round() as u64;
         let together = self.adding_up(slack);
         let rate = together.max(alone);
@@ -197,6 +199,7 @@ mod tests {
         assert!(often.windows(2).all(|two| two[0] >= two[1]), "{often:?}");
         let none = delays.dry(Nanos::from_millis(50));
         assert!((none.most - 180.0).abs() < 2.0 && none.alone == 0.0, "{none:?}");
+        assert!(none.alone.is_sign_positive(), "{none:?}");
         // Without work nothing is ever behind, and one delay is as good as its length.
         let idle = Delays::new(&all, Nanos(0), 60.0, 0.0).unwrap().dry(Nanos::from_micros(900));
         assert_eq!(idle.an_hour, idle.alone);
