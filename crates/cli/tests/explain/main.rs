@@ -492,34 +492,47 @@ fn timer_interrupts_begin_and_end_as_the_kernel_itself_tells() {
     eprintln!("{} timer interrupts, {} told", wanted.len(), told.len());
     // At the borders one may be cut.
     assert!(wanted.len() >= 500 && wanted.len().abs_diff(told.len()) <= 1, "{}", told.len());
-    // The end is one event to both, which ties their clocks closer than a mark does.
+    // The end is one event to both, which ties their clocks closer than a mark does, and stretch by stretch: a clock that is being
+    // set right changes its rate meanwhile.
     let nearest = |at: u64| wanted.iter().map(|one| one.1).min_by_key(|to| to.abs_diff(at));
-    let mut apart: Vec<i64> =
-        told.iter().map(|(_, to)| nearest(*to).unwrap() as i64 - *to as i64).collect();
-    apart.sort_unstable();
-    let apart = apart[apart.len() / 2];
-    assert!(apart.abs() < 100_000, "{apart} ns apart");
-    // Each lies in one of the witness, and takes up most of it.
-    let told = told
-        .into_iter()
-        .map(|(from, to)| (from.saturating_add_signed(apart), to.saturating_add_signed(apart)));
-    let (mut of_told, mut of_wanted, mut strange) = (0, 0, 0);
-    for span in told {
-        let at = wanted.partition_point(|(_, to)| to + 2_000 < span.1);
-        match wanted.get(at) {
-            Some(one) if one.0 < span.0 + 2_000 && span.1 < one.1 + 2_000 => {
-                of_told += span.1 - span.0;
-                of_wanted += one.1 - one.0;
+    let mut pairs: Vec<(u64, u64)> = Vec::new();
+    let mut strange = 0;
+    for told in told.chunks(50) {
+        let apart = median(told.iter().map(|(_, to)| nearest(*to).unwrap() as i64 - *to as i64));
+        assert!(apart.abs() < 100_000, "{apart} ns apart");
+        let moved = told
+            .iter()
+            .map(|(from, to)| (from.saturating_add_signed(apart), to.saturating_add_signed(apart)));
+        // Each lies in one of the witness.
+        for span in moved {
+            let at = wanted.partition_point(|(_, to)| to + 2_000 < span.1);
+            match wanted.get(at) {
+                Some(one) if one.0 < span.0 + 2_000 && span.1 < one.1 + 2_000 => {
+                    pairs.push((span.1 - span.0, one.1 - one.0));
+                }
+                _ => strange += 1,
             }
-            _ => strange += 1,
         }
     }
-    eprintln!("they take {of_told} ns of {of_wanted} ns; {strange} lie nowhere");
-    // A machine whose processors are themselves kept waiting may be so between the two's events.
+    // A machine whose processors are themselves kept waiting may be so between the two's events: between those of a few
+    // interrupts of many, however long, which is why the middle ones are compared and no sums.
     assert!(strange <= wanted.len() / 20, "{strange} lie nowhere");
-    // Between the kernel's event and the reading of the clock lies the event itself, which an emulator makes long.
+    let of_told = median(pairs.iter().map(|pair| pair.0));
+    let of_wanted = median(pairs.iter().map(|pair| pair.1));
+    eprintln!("one takes {of_told} ns of {of_wanted} ns; {strange} lie nowhere");
+    // It takes up most of the witness's: between the kernel's event and the reading of the clock lies the event itself, which an
+    // emulator makes long. It takes no more, but for what two readings of two clocks at one event differ by: within the 5 % of all
+    // lengths here.
     let quarters = if emulated() { 2 } else { 3 };
-    assert!(of_told <= of_wanted && of_told * 4 > of_wanted * quarters, "{of_told} of {of_wanted}");
+    assert!(of_told <= of_wanted + of_wanted / 20, "{of_told} of {of_wanted}");
+    assert!(of_told * 4 > of_wanted * quarters, "{of_told} of {of_wanted}");
+}
+
+/// The middle one of at least one value.
+fn median<T: Ord + Copy>(values: impl Iterator<Item = T>) -> T {
+    let mut sorted: Vec<T> = values.collect();
+    sorted.sort_unstable();
+    sorted[sorted.len() / 2]
 }
 
 /// The victim is a thread of this very process: a memory barrier interrupts no other's.
