@@ -2,6 +2,7 @@
 //! that the tools print on the spot.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use quiet_testing::{Why, is_root, skip};
 use quiet_types::{Nanos, Run};
 use std::{
     fs,
@@ -125,14 +126,8 @@ fn tool(dir: &Path, words: &[&str]) -> Option<Output> {
     let done = Command::new(words[0]).args(&words[1..]).current_dir(dir).output();
     match done {
         Ok(done) if done.status.success() => Some(done),
-        Ok(done) => {
-            eprintln!("skipped: {} failed here: {}", words[0], text(&done.stderr));
-            None
-        }
-        Err(_) => {
-            eprintln!("skipped: needs {} (rt-tests)", words[0]);
-            None
-        }
+        Ok(done) => skip(Why::Machine(format!("{}: {}", words[0], text(&done.stderr)))),
+        Err(_) => skip(Why::Program("cyclictest", "rt-tests")),
     }
 }
 
@@ -140,9 +135,8 @@ fn tool(dir: &Path, words: &[&str]) -> Option<Output> {
 fn what_cyclictest_prints_here_and_now_comes_back_byte_for_byte() {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path();
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: cyclictest needs root for its priorities");
-        return;
+    if !is_root() {
+        return skip(Why::Root);
     }
     let common = ["cyclictest", "-q", "-m", "-p", "80", "-t", "1", "-l", "300", "-i", "500"];
     let all: [(&str, &[&str]); 6] = [

@@ -10,6 +10,7 @@ use std::{
 /// The arrows of docs/architecture.md: a crate, and what of ours it may build on.
 const ARROWS: &[(&str, &[&str])] = &[
     ("quiet-types", &[]),
+    ("quiet-testing", &[]),
     ("quiet-rt", &["quiet-types"]),
     ("quiet-plan", &["quiet-types"]),
     ("quiet-report", &["quiet-types"]),
@@ -118,7 +119,8 @@ fn the_quiet_core_has_no_library_that_could_allocate() {
 fn only_the_program_prints_and_exits() {
     for crate_dir in fs::read_dir(crates()).unwrap() {
         let crate_dir = crate_dir.unwrap().path();
-        if crate_dir.ends_with("cli") {
+        // What tests share is no part of the program.
+        if crate_dir.ends_with("cli") || crate_dir.ends_with("testing") {
             continue;
         }
         for file in sources(&crate_dir.join("src")) {
@@ -130,6 +132,23 @@ fn only_the_program_prints_and_exits() {
                     .any(|line| !line.trim_start().starts_with("//") && line.contains(word));
                 assert!(!found, "{} says `{word}`", file.display());
             }
+        }
+    }
+}
+
+#[test]
+fn a_test_is_skipped_by_the_one_way_that_is_counted() {
+    let said = format!("\"{}", "skipped");
+    for crate_dir in fs::read_dir(crates()).unwrap() {
+        let crate_dir = crate_dir.unwrap().path();
+        let mut files = sources(&crate_dir.join("src"));
+        if crate_dir.join("tests").is_dir() {
+            files.extend(sources(&crate_dir.join("tests")));
+        }
+        for file in files.iter().filter(|_| !crate_dir.ends_with("testing")) {
+            let text = fs::read_to_string(file).unwrap();
+            assert!(!text.contains(&said), "{}: use quiet_testing::skip", file.display());
+            assert!(!text.contains("#[ignore"), "{}: use quiet_testing::skip", file.display());
         }
     }
 }

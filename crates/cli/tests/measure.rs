@@ -7,6 +7,7 @@
 mod wait;
 
 use quiet_linux::sys::clock::monotonic;
+use quiet_testing::{Why, is_root, program, skip};
 use quiet_types::{Nanos, Run, machine::Policy, run};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -93,14 +94,10 @@ fn last_cpu() -> String {
     online.iter().last().unwrap().to_string()
 }
 
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
 fn stress_ng_is_missing() -> bool {
-    let missing = Command::new("stress-ng").arg("--version").output().is_err();
+    let missing = program("stress-ng").is_none();
     if missing {
-        eprintln!("skipped: stress-ng is not installed");
+        skip::<()>(Why::Program("stress-ng", "stress-ng"));
     }
     missing
 }
@@ -351,8 +348,7 @@ fn a_refused_policy_is_a_finding_and_with_strict_an_error() {
     let dir = tempfile::tempdir().unwrap();
     // Pinned to one CPU of several, the kernel refuses SCHED_DEADLINE to everybody.
     if thread::available_parallelism().unwrap().get() < 2 {
-        eprintln!("skipped: with one CPU nothing is refused");
-        return;
+        return skip(Why::OneCpu);
     }
     let arguments = ["wakeup", "--for", "200ms", "--policy", "deadline", "--json"];
     let run = run_of(&measure(dir.path(), &arguments).output().unwrap());

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use quiet_testing::{Why, skip};
 use std::{
     collections::BTreeMap,
     fs,
@@ -280,8 +281,7 @@ fn a_dry_run_shows_the_change_and_writes_nothing() {
 #[test]
 fn killed_at_any_act_the_machine_boots_and_is_put_back() {
     if !cfg!(debug_assertions) {
-        println!("skipped: the knife is in debug builds only");
-        return;
+        return skip(Why::Release);
     }
     for fixture in ["debian-grub", "fedora-bls"] {
         let machine = Machine::with(fixture);
@@ -317,8 +317,7 @@ fn killed_at_any_act_the_machine_boots_and_is_put_back() {
 #[test]
 fn unpersist_killed_at_any_act_is_ended_by_the_next_one() {
     if !cfg!(debug_assertions) {
-        println!("skipped: the knife is in debug builds only");
-        return;
+        return skip(Why::Release);
     }
     let machine = Machine::with("fedora-bls");
     let before = machine.tree();
@@ -478,13 +477,11 @@ fn on_boot(machine: &Machine, prepare: &str, verb: &str) -> Option<Output> {
     );
     let output = Command::new("unshare").args(["-m", "sh", "-c", &script]).output();
     let Ok(output) = output else {
-        println!("skipped: no unshare(1)");
-        return None;
+        return skip(Why::Program("unshare", "util-linux"));
     };
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     if errors.contains("unshare:") || errors.contains("mount:") {
-        println!("skipped: mounting is not allowed here: {errors}");
-        return None;
+        return skip(Why::Machine(format!("nothing may be mounted here: {errors}")));
     }
     Some(output)
 }

@@ -1,6 +1,7 @@
 //! `play` as a whole: on the card that does not exist, on files, and through its control socket.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use quiet_testing::{Why, is_root, program, skip};
 use serde_json::Value;
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -363,9 +364,8 @@ fn as_nobody<T: Send>(what: impl FnOnce() -> T + Send) -> T {
 
 #[test]
 fn another_user_does_not_reach_the_socket() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can become another user");
-        return;
+    if !is_root() {
+        return skip(Why::Root);
     }
     let playing = Playing::start(&[]);
     let open = |path: &Path, mode| {
@@ -441,14 +441,15 @@ fn watch(pid: u32, time: Duration) -> (Vec<String>, u64, u64) {
 fn the_steady_state_has_no_system_call_and_no_page_fault() {
     let works = Command::new("strace").arg("true").stderr(Stdio::null()).status();
     if !works.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: strace cannot trace here");
-        return;
+        return match program("strace") {
+            None => skip(Why::Program("strace", "strace")),
+            Some(_) => skip(Why::Machine("strace may trace nothing here".to_owned())),
+        };
     }
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
     let last = online.trim().rsplit(['-', ',']).next().unwrap().to_owned();
     if last == "0" {
-        eprintln!("skipped: a machine of one CPU");
-        return;
+        return skip(Why::OneCpu);
     }
     // With a limit on real-time running it stays an ordinary thread: the tests beside it live.
     let mut limited = Playing::start_with(

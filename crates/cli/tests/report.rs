@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use quiet_report::example;
+use quiet_testing::{Why, skip};
 use quiet_types::{Proof, Run};
 use std::{
     fs,
@@ -135,8 +136,7 @@ fn browser() -> Option<PathBuf> {
 /// What a real browser makes of a page in a frame as wide as a small phone; `None` without one.
 fn browsed(page: &str) -> Option<serde_json::Value> {
     let Some(browser) = browser() else {
-        eprintln!("skipped: needs chromium in PATH");
-        return None;
+        return skip(Why::Program("chromium", "chromium"));
     };
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("page.html"), page).unwrap();

@@ -8,6 +8,7 @@
 mod machine;
 
 use machine::{Capture, Machine, PROGRAM, read, text, thread};
+use quiet_testing::{Why, skip, skip_part};
 use rustix::process::Signal;
 use std::{
     fs,
@@ -215,14 +216,12 @@ fn a_full_disk_under_the_journal_changes_nothing() {
             .arg(dir.path().join("state"))
             .output();
         let Ok(out) = out else {
-            eprintln!("skipped: unshare of util-linux is not here");
-            return;
+            return skip(Why::Program("unshare", "util-linux"));
         };
         let said = text(&out);
         match out.status.code() {
             Some(99) => {
-                eprintln!("skipped: no mount of our own may be made: {said}");
-                return;
+                return skip(Why::Machine(format!("no mount of our own may be made: {said}")));
             }
             Some(0 | 1) => applied += 1,
             code => {
@@ -287,7 +286,7 @@ fn a_task_that_somebody_puts_onto_the_shield_is_named() {
         assert_eq!(status.status.code(), Some(1), "{said}");
         assert!(said.contains(&format!("thread {} (sleep)", sleeper.id())), "{said}");
     } else {
-        eprintln!("skipped in part: cpuset is not on cgroup v1 here");
+        skip_part(Why::Machine("cpuset is not on cgroup v1 here".to_owned()));
     }
     machine.revert_to(&before, "after the intruder");
 }

@@ -7,6 +7,7 @@
 mod machine;
 
 use machine::{Capture, Machine, PROGRAM, read, text, thread};
+use quiet_testing::{Why, skip_part};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
@@ -107,7 +108,7 @@ fn a_link_that_is_started_is_placed_at_once_and_what_others_write_is_put_right()
     let missing = watched.events()[0]["missing"].to_string();
     let mut player = Command::new(&program).arg("600").spawn().unwrap();
     if missing.contains("programs and threads") {
-        eprintln!("skipped in part: this kernel does not tell of programs: {missing}");
+        skip_part(Why::Machine(format!("this kernel does not tell of programs: {missing}")));
     } else {
         let cpus = format!("Cpus_allowed_list:\t{} ", machine.cpu);
         soon("the player's place", || allowed(player.id()).contains(&cpus));

@@ -5,10 +5,9 @@
 //!
 //! Without the `std` feature only what runs on the quiet core is left: [`Nanos`], [`CpuId`] and
 //! the bucket layout of [`histogram::layout`].
-#![cfg_attr(not(feature = "std"), no_std)]
+#![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "std")]
 pub mod histogram;
 mod units;
 
@@ -38,6 +37,7 @@ mod file_error;
 pub mod finding;
 #[cfg(feature = "std")]
 pub mod head;
+#[cfg(feature = "std")]
 pub mod history;
 #[cfg(feature = "std")]
 pub mod machine;

@@ -63,19 +63,18 @@ impl Drop for Ward<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quiet_testing::{Why, is_root, skip};
     use quiet_types::plan::Standing;
 
     #[test]
     fn a_panic_under_a_shield_puts_the_machine_back() {
-        if !crate::face::is_root() {
-            eprintln!("skipped: root is needed to put up a shield");
-            return;
+        if !is_root() {
+            return skip(Why::Root);
         }
         let root = Root::system().unwrap();
         let before = machine(&root).unwrap();
         let Some(last) = before.online.iter().last().filter(|_| before.online.len() > 1) else {
-            eprintln!("skipped: one CPU cannot be shared out");
-            return;
+            return skip(Why::OneCpu);
         };
         let wish = Wish { cpus: Some([last].into_iter().collect()), ..Wish::default() };
         let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));

@@ -3,7 +3,7 @@
 //! [`EDGE`]. That length is no part of the trace. What only the kernel sees begin and end (a work item, an
 //! interrupt) is compared with two more witnesses on another clock. Nothing here depends on speed.
 //!
-//! Each test says why it is skipped where it cannot be made: without root, with one CPU, or on a
+//! Each test is skipped, with the reason, where it cannot be made: without root, with one CPU, or on a
 //! kernel whose trace is closed.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -16,6 +16,7 @@ use quiet_linux::{
     trace,
 };
 use quiet_probe::Watch;
+use quiet_testing::{Why, in_lab, is_root, skip};
 use quiet_types::{
     CpuId, CpuSet, Nanos, Run,
     explain::{Cause, Explained, Share, Source},
@@ -49,12 +50,10 @@ fn machine() -> Option<(CpuId, CpuSet, MutexGuard<'static, ()>)> {
     let others = all.difference(&CpuSet::from_iter([last]));
     let may = trace::instances();
     if others.is_empty() {
-        eprintln!("skipped: one CPU alone cannot be watched from another");
-        return None;
+        return skip(Why::OneCpu);
     }
     if let Err(why) = may {
-        eprintln!("skipped: {why}");
-        return None;
+        return skip(if is_root() { Why::Machine(why.to_string()) } else { Why::Root });
     }
     Some((last, others, guard))
 }
@@ -316,8 +315,7 @@ fn a_spinning_fifo_loop_is_throttled_for_an_ordinary_task() {
     // Linux 6.12's fair server for a twentieth of each second; before it the budget of all real-time tasks.
     let budget = fs::read_to_string("/proc/sys/kernel/sched_rt_runtime_us").unwrap_or_default();
     if !Path::new("/sys/kernel/debug/sched/fair_server").exists() && budget.trim() == "-1" {
-        eprintln!("skipped: real-time tasks are not throttled here");
-        return;
+        return skip(Why::Machine("real-time tasks are not throttled here".to_owned()));
     }
     let is = |cause: &Cause| *cause == Cause::FairServer { name: "qc-ordinary".to_owned() };
     let mut all = Vec::new();
@@ -340,8 +338,7 @@ fn a_work_item_is_told_by_its_function() {
     let Some((cpu, others, _guard)) = machine() else { return };
     let path = "/proc/sys/vm/stat_refresh";
     if fs::write(path, "1").is_err() {
-        eprintln!("skipped: this kernel has no {path}");
-        return;
+        return skip(Why::Machine(format!("this kernel has no {path}")));
     }
     let here = sched::affinity(0).unwrap();
     sched::set_affinity(0, &others).unwrap();
@@ -435,8 +432,9 @@ fn a_devices_interrupt_is_told_by_its_number() {
     });
     sched::set_affinity(0, &here).unwrap();
     let Some(irq) = grown else {
-        eprintln!("skipped: no device interrupts CPU {cpu} when a file is written");
-        return;
+        return skip(Why::Machine(format!(
+            "no device interrupts CPU {cpu} when a file is written"
+        )));
     };
     let told = |cause: &Cause| matches!(cause, Cause::Irq { number, .. } if *number == irq);
     let share = found(&explained, told);
@@ -540,8 +538,7 @@ fn median<T: Ord + Copy>(values: impl Iterator<Item = T>) -> T {
 fn a_storm_of_memory_barriers_is_told_with_its_sender_and_place() {
     let Some((cpu, others, _guard)) = machine() else { return };
     if let Err(why) = process::membarrier() {
-        eprintln!("skipped: no membarrier: {why}");
-        return;
+        return skip(Why::Machine(format!("no membarrier: {why}")));
     }
     let mut run = any_run(cpu);
     let watch = Watch::start(&only(cpu), &online()).unwrap();
@@ -580,8 +577,8 @@ fn a_storm_of_memory_barriers_is_told_with_its_sender_and_place() {
     let seen = watch.stop().unwrap();
     let absent = &seen.absent;
     if absent.iter().any(|event| event == "csd/csd_queue_cpu") {
-        eprintln!("skipped: before Linux 6.4 no event tells who asks for a function: {absent:?}");
-        return;
+        let why = format!("before Linux 6.4 no event tells who asks for a function: {absent:?}");
+        return skip(Why::Machine(why));
     }
     let (task, beyond) = (task.load(Relaxed), late.len() as u64);
     run.monotonic = late.first().map_or(Nanos::ZERO, |span| span.from);
@@ -615,9 +612,11 @@ fn another_cpu_that_goes_and_comes_is_told_within_its_writes() {
     let Some((cpu, others, _guard)) = machine() else { return };
     let switch = |cpu: CpuId| format!("/sys/devices/system/cpu/cpu{cpu}/online");
     let other = others.iter().filter(|cpu| Path::new(&switch(*cpu)).exists()).last();
-    let Some(other) = other.filter(|_| emulated()) else {
-        eprintln!("skipped: no CPU may be switched off here (QUIETCORES_LAB says that one may)");
-        return;
+    if !in_lab() {
+        return skip(Why::Lab("another CPU is switched off"));
+    }
+    let Some(other) = other else {
+        return skip(Why::Machine("no CPU here can be switched off".to_owned()));
     };
     let here = sched::affinity(0).unwrap();
     let keep = others.difference(&only(other));
@@ -753,8 +752,7 @@ fn an_act_that_reaches_every_cpu_is_seen_to() {
     assert!(profile.times > 0 || !profile.refused.is_empty(), "{profile:?}");
     let act = reach.acts.iter().find(|act| act.name == "vmstat").unwrap();
     if !act.refused.is_empty() {
-        eprintln!("skipped: {}", act.refused);
-        return;
+        return skip(Why::Machine(act.refused.clone()));
     }
     assert!(act.hits.iter().any(|hit| hit.what.contains("refresh_vm_stats")), "{act:?}");
     for wrong in [["--cpus", "8000"].as_slice(), &["--cpus", &cpu, "--only", "vmstat,rest"]] {

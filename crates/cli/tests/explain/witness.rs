@@ -3,6 +3,7 @@
 //! is tested neither the clock nor the reader.
 
 use quiet_linux::sys::clock::monotonic;
+use quiet_testing::{Why, skip};
 use quiet_types::CpuId;
 use std::{
     fs,
@@ -37,8 +38,7 @@ impl Witness {
         let mount = tempfile::tempdir().unwrap();
         let done = Command::new("mount").args(["-t", "tracefs", "none"]).arg(mount.path()).output();
         if !done.is_ok_and(|output| output.status.success()) {
-            eprintln!("skipped: tracefs cannot be mounted");
-            return None;
+            return skip(Why::Machine("tracefs cannot be mounted".to_owned()));
         }
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("witness-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
@@ -54,8 +54,9 @@ impl Witness {
             Ok(())
         };
         if let Err(why) = set() {
-            eprintln!("skipped: no trace of {events:?} on the clock {clock}: {why}");
-            return None;
+            return skip(Why::Machine(format!(
+                "no trace of {events:?} on the clock {clock}: {why}"
+            )));
         }
         Some(it)
     }

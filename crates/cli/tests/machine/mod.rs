@@ -4,6 +4,7 @@
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
+use quiet_testing::{Why, is_root, skip};
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -24,19 +25,17 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// `None`, with the reason on standard error, where these tests cannot run.
+    /// `None`, and the test is skipped, where it cannot be made.
     pub fn take() -> Option<Machine> {
         static ONE: Mutex<()> = Mutex::new(());
         let thread = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: root is needed to put up a shield");
-            return None;
+        if !is_root() {
+            return skip(Why::Root);
         }
         let online = read("/sys/devices/system/cpu/online");
         let online: quiet_types::CpuSet = online.parse().unwrap();
         let Some(cpu) = online.iter().last().filter(|_| online.len() > 1) else {
-            eprintln!("skipped: one CPU cannot be shared out");
-            return None;
+            return skip(Why::OneCpu);
         };
         let path = std::env::temp_dir().join("quietcores-machine.lock");
         let file = File::options().create(true).append(true).open(path).unwrap();

@@ -1,0 +1,238 @@
+//! What the tests of this workspace share; no part of the program.
+//!
+//! A test that cannot be made here says so by [`skip`], and never by a print and a return: libtest would count it as passed.
+//! `./test` counts what is skipped and lists it with its reason. A reason is looked at where it is given: one that does not
+//! hold on this machine (root is needed, and we are root) fails the test.
+//!
+//! ```no_run
+//! use quiet_testing::{Why, is_root, skip};
+//!
+//! fn a_test() {
+//!     if !is_root() {
+//!         return skip(Why::Root);
+//!     }
+//! }
+//! ```
+#![forbid(unsafe_code)]
+
+use std::{
+    env,
+    ffi::OsStr,
+    fmt::{self, Display},
+    fs,
+    io::Write,
+    panic::Location,
+    path::PathBuf,
+    thread,
+};
+
+/// Names the file that skips are appended to, a line each: package, test, kind, reason, between tabs.
+pub const LIST: &str = "QUIETCORES_SKIPS";
+
+/// Is set where the machine is the tests' own: in the lab.
+pub const LAB: &str = "QUIETCORES_LAB";
+
+/// Why a test cannot be made here. There is no other reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Only root may do what it does.
+    Root,
+    /// It needs two CPUs or more.
+    OneCpu,
+    /// It needs a program; the second is the Debian package that has it. `./test` installs these: there this is a failure.
+    Program(&'static str, &'static str),
+    /// It needs what a build for tests alone has.
+    Release,
+    /// It does what no machine but one of the lab may bear.
+    Lab(&'static str),
+    /// The kernel or the machine lacks something: what was tried, and what was said.
+    Machine(String),
+}
+
+impl Why {
+    /// A word for each, for who counts them.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Why::Root => "root",
+            Why::OneCpu => "one-cpu",
+            Why::Program(..) => "program",
+            Why::Release => "release",
+            Why::Lab(_) => "lab",
+            Why::Machine(_) => "machine",
+        }
+    }
+
+    /// Whether it holds here. What the kernel refused was tried by the test itself.
+    fn holds(&self) -> bool {
+        match self {
+            Why::Root => !is_root(),
+            Why::OneCpu => cpus() < 2,
+            Why::Program(name, _) => program(name).is_none(),
+            Why::Release => !cfg!(debug_assertions),
+            Why::Lab(_) => !in_lab(),
+            Why::Machine(said) => !said.trim().is_empty(),
+        }
+    }
+}
+
+impl Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Root => f.write_str("only root may"),
+            Why::OneCpu => f.write_str("a machine of one CPU"),
+            Why::Program(name, package) => {
+                write!(f, "{name} is not installed (Debian package {package})")
+            }
+            Why::Release => f.write_str("in debug builds only"),
+            Why::Lab(what) => write!(f, "only a machine of the lab: {what}"),
+            Why::Machine(said) => f.write_str(said),
+        }
+    }
+}
+
+/// Notes that the test that calls this is not made, and why. What it gives is what the caller returns: nothing, or `None`.
+///
+/// # Panics
+/// Where the reason does not hold, or the list cannot be written.
+#[track_caller]
+pub fn skip<T: Default>(why: Why) -> T {
+    note("skipped", &why);
+    T::default()
+}
+
+/// Notes that a part of the test is not made, which goes on.
+///
+/// # Panics
+/// As [`skip`].
+#[track_caller]
+pub fn skip_part(why: Why) {
+    note("skipped in part", &why);
+}
+
+#[track_caller]
+fn note(what: &str, why: &Why) {
+    assert!(why.holds(), "this test says that it cannot be made here: {why}; but it can");
+    let line = line(what, why, Location::caller());
+    eprintln!("{what}: {why}");
+    if let Some(list) = env::var_os(LIST) {
+        let file = fs::OpenOptions::new().create(true).append(true).open(&list);
+        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        written.unwrap_or_else(|error| panic!("cannot note a skip in {}: {error}", list.display()));
+    }
+}
+
+/// One line, whatever the reason has in it. A test is named by its thread; without a name by its place.
+fn line(what: &str, why: &Why, place: &Location<'_>) -> String {
+    let of = |name: &str| env::var(name).unwrap_or_default();
+    let thread = thread::current();
+    let test = match thread.name() {
+        Some(name) if name != "main" => name.to_owned(),
+        _ => format!("{}:{}", place.file(), place.line()),
+    };
+    let part = if what == "skipped" { "" } else { " (in part)" };
+    let binary = env::current_exe()
+        .ok()
+        .and_then(|path| Some(path.file_stem()?.to_string_lossy().into_owned()));
+    let binary = binary.unwrap_or_default();
+    let binary = binary.rsplit_once('-').map_or(&*binary, |(name, _)| name);
+    let said = why.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("{}\t{binary} {test}{part}\t{}\t{said}\n", of("CARGO_PKG_NAME"), why.kind())
+}
+
+/// Whether root runs the tests.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Whether this machine is the tests' own, to be bent.
+pub fn in_lab() -> bool {
+    env::var_os(LAB).is_some()
+}
+
+/// How many CPUs are on line.
+///
+/// # Panics
+/// Without `/sys`.
+pub fn cpus() -> usize {
+    let path = "/sys/devices/system/cpu/online";
+    let list = fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let number = |text: &str| text.parse::<usize>().unwrap_or_else(|_| panic!("{path}: {list}"));
+    let parts = list.trim().split(',').map(|part| match part.split_once('-') {
+        Some((first, last)) => number(last) - number(first) + 1,
+        None => 1,
+    });
+    parts.sum()
+}
+
+/// Where in `PATH` a program lies.
+pub fn program(name: impl AsRef<OsStr>) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|dir| dir.join(name.as_ref())).find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Output};
+
+    /// Is started by the test below: skips for the reason that the environment names.
+    #[test]
+    fn skipper() {
+        let why = match env::var("QUIETCORES_SKIPPER").as_deref() {
+            Ok("root") => Why::Root,
+            Ok("one-cpu") => Why::OneCpu,
+            Ok("program") => Why::Program("sh", "dash"),
+            Ok("release") => Why::Release,
+            Ok("empty") => Why::Machine(" ".to_owned()),
+            Ok("machine") => Why::Machine("no card\there\nat all".to_owned()),
+            Ok("missing") => Why::Program("no-such-program", "none"),
+            _ => return,
+        };
+        skip(why)
+    }
+
+    fn skipper_with(reason: &str, list: Option<&std::path::Path>) -> Output {
+        let mut command = Command::new(env::current_exe().expect("a test binary"));
+        command.args(["--exact", "tests::skipper", "--nocapture"]).env_remove(LIST);
+        command.env("QUIETCORES_SKIPPER", reason).env("CARGO_PKG_NAME", "quiet-testing");
+        if let Some(list) = list {
+            command.env(LIST, list);
+        }
+        command.output().expect("it starts")
+    }
+
+    #[test]
+    fn what_this_machine_can_do_is_no_reason() {
+        let mut wrong = vec!["program", "empty"];
+        wrong.extend(is_root().then_some("root"));
+        wrong.extend((cpus() > 1).then_some("one-cpu"));
+        wrong.extend(cfg!(debug_assertions).then_some("release"));
+        for reason in wrong {
+            let done = skipper_with(reason, None);
+            let said = String::from_utf8_lossy(&done.stderr);
+            assert!(!done.status.success() && said.contains("but it can"), "{reason}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_skip_is_a_line_of_its_own_in_the_list() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let list = dir.path().join("skips");
+        for reason in ["machine", "missing"] {
+            let done = skipper_with(reason, Some(&list));
+            let said = String::from_utf8_lossy(&done.stderr);
+            assert!(done.status.success() && said.contains("skipped: "), "{said}");
+        }
+        let lines = fs::read_to_string(&list).expect("the list");
+        let wanted = "quiet-testing\tquiet_testing tests::skipper\tmachine\tno card here at all\n\
+                      quiet-testing\tquiet_testing tests::skipper\tprogram\tno-such-program is not installed (Debian package none)\n";
+        // A single thread of tests is the main one: then its place stands for its name.
+        if !lines.contains("lib.rs:") {
+            assert_eq!(lines, wanted);
+        }
+        assert_eq!(lines.lines().count(), 2);
+        // A list that cannot be written fails the test, which else were lost.
+        let done = skipper_with("machine", Some(dir.path()));
+        assert!(!done.status.success());
+    }
+}
