@@ -138,7 +138,9 @@ fn only_the_program_prints_and_exits() {
 
 #[test]
 fn a_test_is_skipped_by_the_one_way_that_is_counted() {
-    let said = format!("\"{}", "skipped");
+    // Put together here, where they stand else as well.
+    let printed = format!("\"{}", "skipped");
+    let ignored = format!("#[{}", "ignore");
     for crate_dir in fs::read_dir(crates()).unwrap() {
         let crate_dir = crate_dir.unwrap().path();
         let mut files = sources(&crate_dir.join("src"));
@@ -147,8 +149,8 @@ fn a_test_is_skipped_by_the_one_way_that_is_counted() {
         }
         for file in files.iter().filter(|_| !crate_dir.ends_with("testing")) {
             let text = fs::read_to_string(file).unwrap();
-            assert!(!text.contains(&said), "{}: use quiet_testing::skip", file.display());
-            assert!(!text.contains("#[ignore"), "{}: use quiet_testing::skip", file.display());
+            let counted = !text.contains(&printed) && !text.contains(&ignored);
+            assert!(counted, "{}: use quiet_testing::skip", file.display());
         }
     }
 }
