@@ -125,6 +125,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Value, Error> {
             MAX_BYTES >> 20
         )));
     }
+    // Editors on Windows put a byte order mark before the text.
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let left = Cell::new(MAX_VALUES);
     let mut from = serde_json::Deserializer::from_slice(bytes);
     let value = Seed(&left).deserialize(&mut from).and_then(|value| from.end().map(|()| value));

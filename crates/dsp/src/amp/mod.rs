@@ -17,9 +17,9 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-use crate::{Setting, Stage, simd::Level};
+use crate::{Setting, Stage, fir::MAX_TAPS, ir::Ir, simd::Level};
 use json::At;
-use net::{Net, Recurrent};
+use net::{Linear, Net, Recurrent};
 use quiet_types::SampleRate;
 use std::fmt;
 
@@ -91,6 +91,8 @@ pub enum Format {
     Proteus,
     /// RTNeural, AIDA-X.
     Keras,
+    /// An impulse response.
+    Wav,
 }
 
 impl fmt::Display for Format {
@@ -99,6 +101,7 @@ impl fmt::Display for Format {
             Format::Nam => "nam",
             Format::Proteus => "proteus",
             Format::Keras => "keras",
+            Format::Wav => "wav",
         })
     }
 }
@@ -190,6 +193,9 @@ impl Amp {
     /// With the place and the reason, where anything in it is wrong, unknown, not finite or beyond
     /// the bounds that keep memory small.
     pub fn parse(bytes: &[u8]) -> Result<Amp, Error> {
+        if [b"RIFF", b"RF64", b"BW64"].iter().any(|start| bytes.starts_with(*start)) {
+            return wav(bytes);
+        }
         let value = json::parse(bytes)?;
         let at = At::root(&value);
         if !at.is_object() {
@@ -215,7 +221,7 @@ impl Amp {
         &self.about
     }
 
-    /// The rate it was captured at. An amp of another rate than the stream's is prepared with this
+    /// The rate it was captured at. A linear amp is brought to the stream's. Any other amp of another rate than the stream's is prepared with this
     /// one in its [`Setting`] and run between two resamplers.
     pub fn rate(&self) -> SampleRate {
         self.about.rate
@@ -258,9 +264,6 @@ impl Amp {
         options: &Options,
         level: Level,
     ) -> Result<Box<dyn Stage>, Error> {
-        if setting.rate != self.about.rate {
-            return Err(Error::Rate { amp: self.about.rate, stream: setting.rate });
-        }
         let slim = options.slim.unwrap_or(1.0);
         if !(0.0..=1.0).contains(&slim) {
             return Err(Error::Option { why: format!("slim is {slim}; 0 to 1 are possible") });
@@ -274,7 +277,12 @@ impl Amp {
             return Err(Error::file("has no net".to_owned()));
         };
         let (before, after) = self.gains(size, options)?;
-        let net = self.with_knobs(&size.net, options)?;
+        let net = match self.with_knobs(&size.net, options)? {
+            net if setting.rate == self.about.rate => net,
+            // An impulse response is at home at every rate.
+            Net::Linear(linear) => linear.at(self.about.rate, setting.rate)?,
+            _ => return Err(Error::Rate { amp: self.about.rate, stream: setting.rate }),
+        };
         let stage = run::AmpStage::new(&net, setting, before, after, level)?;
         Ok(Box::new(stage))
     }
@@ -344,6 +352,47 @@ impl Amp {
             cell.inputs = 1;
         }
         Ok(net)
+    }
+}
+
+/// An impulse response that stands for an amp.
+fn wav(bytes: &[u8]) -> Result<Amp, Error> {
+    let read = Ir::from_wav(bytes).map_err(|error| Error::file(format!("is a WAV file: {error}")))?;
+    if read.missing > 0 {
+        let why = format!("is a WAV file that ends {} frames early", read.missing);
+        return Err(Error::file(why));
+    }
+    let Ok([taps]) = <[Vec<f32>; 1]>::try_from(read.ir.channels) else {
+        let why = "is a WAV file of several channels; an amp has one (a stage `ir` takes more)";
+        return Err(Error::file(why.to_owned()));
+    };
+    if taps.len() > MAX_TAPS {
+        let why = format!("is a WAV file of {} samples; {MAX_TAPS} are possible", taps.len());
+        return Err(Error::file(why));
+    }
+    let about = About {
+        format: Format::Wav,
+        architecture: "Linear".to_owned(),
+        rate: read.ir.rate,
+        rate_assumed: false,
+        weights: taps.len(),
+        ..About::default()
+    };
+    Ok(Amp { about, sizes: vec![Size::whole(Net::Linear(Linear { taps, bias: 0.0 }))] })
+}
+
+impl Linear {
+    /// The same response at another rate.
+    fn at(&self, from: SampleRate, to: SampleRate) -> Result<Net, Error> {
+        let ir = Ir::new(from, vec![self.taps.clone()]).and_then(|ir| ir.resample(to));
+        let taps = ir.map_err(|error| Error::file(format!("cannot be played: {error}")))?;
+        let taps = taps.channels.into_iter().next().unwrap_or_default();
+        if taps.len() > MAX_TAPS {
+            let (taps, to) = (taps.len(), to.0);
+            let why = format!("has {taps} taps at {to} Hz; {MAX_TAPS} are possible");
+            return Err(Error::file(why));
+        }
+        Ok(Net::Linear(Linear { taps, bias: self.bias }))
     }
 }
 

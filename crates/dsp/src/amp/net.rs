@@ -154,11 +154,22 @@ pub(crate) struct Chain {
     pub layers: Vec<(Conv, Activation)>,
 }
 
+/// One impulse response.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Linear {
+    /// Tap 0 multiplies the newest sample.
+    pub taps: Vec<f32>,
+    pub bias: f32,
+}
+
 /// Any of them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Net {
     Chain(Chain),
+    Linear(Linear),
     Recurrent(Recurrent),
+    /// One behind the other; each but the last has one output.
+    Series(Vec<Net>),
     Wave(Wave),
 }
 
@@ -167,6 +178,8 @@ impl Net {
     pub fn outputs(&self) -> usize {
         match self {
             Net::Chain(chain) => chain.layers.last().map_or(1, |(conv, _)| conv.outputs),
+            Net::Linear(_) => 1,
+            Net::Series(nets) => nets.last().map_or(1, Net::outputs),
             Net::Recurrent(net) => net.dense.last().map_or(1, |(conv, _)| conv.outputs),
             Net::Wave(wave) => match (wave.head.last(), wave.arrays.last()) {
                 (Some((_, conv)), _) => conv.outputs,
@@ -182,7 +195,11 @@ impl Net {
             Net::Chain(chain) => {
                 Some(1 + chain.layers.iter().map(|(conv, _)| conv.reach()).sum::<usize>())
             }
+            Net::Linear(linear) => Some(linear.taps.len()),
             Net::Recurrent(_) => None,
+            Net::Series(nets) => {
+                nets.iter().try_fold(1, |all, net| Some(all + net.receptive()? - 1))
+            }
             Net::Wave(wave) => {
                 let before = match &wave.condition {
                     Some(net) => net.receptive()?,
@@ -198,6 +215,9 @@ impl Net {
         let macs = |conv: &Conv| 2 * conv.weights.len() as u64;
         match self {
             Net::Chain(chain) => chain.layers.iter().map(|(c, _)| macs(c) + c.outputs as u64).sum(),
+            // As if summed tap by tap, which it is not.
+            Net::Linear(linear) => 2 * linear.taps.len() as u64,
+            Net::Series(nets) => nets.iter().map(Net::flops).sum(),
             Net::Recurrent(net) => {
                 let cells = net.cells.iter().map(|cell| {
                     let all = cell.weights.len() + cell.recurrent.len();
@@ -229,7 +249,13 @@ impl Net {
     pub fn prewarm(&self) -> usize {
         match self {
             Net::Chain(_) => self.receptive().unwrap_or(0),
+            // Silence is what it starts from.
+            Net::Linear(_) => 0,
             Net::Recurrent(net) => net.prewarm,
+            Net::Series(nets) => {
+                let reach = |net: &Net| net.receptive().unwrap_or(0).max(net.prewarm());
+                nets.iter().map(reach).sum()
+            }
             Net::Wave(wave) => {
                 let inner = wave.condition.as_ref().map_or(1, |net| net.prewarm());
                 inner + wave.reach()

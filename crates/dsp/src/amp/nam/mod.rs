@@ -6,8 +6,9 @@
 use super::{
     About, Amp, Error, Format, Limits, Size,
     json::At,
-    net::{Activation, Cell, Chain, Net, Recurrent},
+    net::{Activation, Cell, Chain, Linear, Net, Recurrent},
 };
+use crate::fir::MAX_TAPS;
 use quiet_types::SampleRate;
 use wavenet::wavenet;
 use weights::{Shape, Weights};
@@ -22,7 +23,7 @@ pub(super) fn is(at: &At<'_>) -> Result<bool, Error> {
 /// A whole file.
 pub(super) fn parse(at: &At<'_>) -> Result<Amp, Error> {
     let mut limits = Limits::default();
-    let (about, sizes) = model(at, &mut limits, Depth::Top)?;
+    let (about, sizes) = model(at, &mut limits)?;
     if let Some(size) = sizes.iter().find(|size| size.net.outputs() != 1) {
         return Err(at
             .need("config")?
@@ -31,22 +32,17 @@ pub(super) fn parse(at: &At<'_>) -> Result<Amp, Error> {
     Ok(Amp { about: About { weights: limits.weights(), ..about }, sizes })
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Depth {
-    Top,
-    Submodel,
-    Condition,
-}
-
-fn model(at: &At<'_>, limits: &mut Limits, depth: Depth) -> Result<(About, Vec<Size>), Error> {
+fn model(at: &At<'_>, limits: &mut Limits) -> Result<(About, Vec<Size>), Error> {
     version(&at.need("version")?)?;
     let architecture = at.need("architecture")?;
     let config = at.need("config")?;
-    let given = at.get("sample_rate")?;
-    let rate = match &given {
-        Some(rate) => rate.whole(1, 1_000_000)?,
-        None => 48_000,
+    let given = match at.get("sample_rate")? {
+        // The reference's word for a rate that nobody knows.
+        Some(rate) if rate.number()? == -1.0 => None,
+        Some(rate) => Some(rate.whole(1, 1_000_000)?),
+        None => None,
     };
+    let rate = given.unwrap_or(48_000);
     let name = architecture.text()?;
     let mut about = About {
         format: Format::Nam,
@@ -78,16 +74,22 @@ fn model(at: &At<'_>, limits: &mut Limits, depth: Depth) -> Result<(About, Vec<S
             let prewarm = if given.is_some() { prewarm } else { 1 };
             vec![Size::whole(lstm(&config, weights(limits)?, limits, prewarm)?)]
         }
-        "WaveNet" => wavenet(&config, weights(limits)?, limits, rate)?,
-        "SlimmableContainer" => {
-            if depth != Depth::Top {
-                return Err(architecture.refuse("is a container inside another amp"));
+        "WaveNet" => wavenet(&config, weights(limits)?, limits, &mut about)?,
+        "SlimmableContainer" => return container(&config, about, limits),
+        "Sequential" => {
+            let own = at.get("weights")?;
+            if let Some(own) = own.filter(|own| own.row().map_or(true, |row| !row.is_empty())) {
+                return Err(own.refuse(
+                    "must be empty: each amp of a Sequential has its own weights (the trainer's first \
+                     exports had not; export the amp again)",
+                ));
             }
-            return container(&config, about, limits);
+            return sequential(&config, about, limits);
         }
         other => {
             return Err(architecture.refuse(format!(
-                "is {other:?}; Linear, ConvNet, LSTM, WaveNet and SlimmableContainer are known"
+                "is {other:?}; Linear, ConvNet, LSTM, WaveNet, SlimmableContainer and Sequential are \
+                 known (files 0.5.0 to 0.7.x)"
             )));
         }
     };
@@ -127,14 +129,15 @@ fn linear(config: &At<'_>, mut from: Weights, limits: &mut Limits) -> Result<Net
         }
     }
     let field = config.need("receptive_field")?;
-    let taps = field.whole(1, Limits::TAPS)?;
+    let count = field.whole(1, MAX_TAPS)?;
     let bias = config.need("bias")?.truth()?;
-    let shape = Shape { taps, bias, ..Shape::one(1, 1, bias) };
-    let mut conv = shape.read(&mut from, limits, &field, "the impulse response")?;
+    limits.layer(&field)?;
+    // History and spectra.
+    limits.hold(8 * count, &field)?;
+    let taps = from.take(count, "the impulse response")?.to_vec();
+    let bias = if bias { from.take(1, "the bias")?[0] } else { 0.0 };
     from.end()?;
-    // In the file the newest sample's weight comes first.
-    conv.weights.reverse();
-    Ok(Net::Chain(Chain { layers: vec![(conv, Activation::Identity)] }))
+    Ok(Net::Linear(Linear { taps, bias }))
 }
 
 fn convnet(config: &At<'_>, mut from: Weights, limits: &mut Limits) -> Result<Net, Error> {
@@ -265,15 +268,8 @@ fn container(
             return Err(max.refuse(format!("is {below}; the last one must reach 1")));
         }
         let inner_at = entry.need("model")?;
-        let (inner, mut full) = model(&inner_at, limits, Depth::Submodel)?;
-        if n > 0 && inner.rate != about.rate {
-            return Err(inner_at.refuse(format!(
-                "is of {} Hz, the one before it of {} Hz",
-                inner.rate.0, about.rate.0
-            )));
-        }
-        about.rate = inner.rate;
-        about.rate_assumed = inner.rate_assumed;
+        let (inner, mut full) = model(&inner_at, limits)?;
+        about.agree(&inner, &inner_at)?;
         // A slimmable amp inside is played whole, as the reference does.
         let whole = full.pop().map(|size| size.net);
         let net = whole.ok_or_else(|| inner_at.refuse("is empty"))?;
@@ -289,6 +285,57 @@ fn container(
         return Err(list.refuse("is empty"));
     }
     Ok((about, sizes))
+}
+
+fn sequential(
+    config: &At<'_>,
+    mut about: About,
+    limits: &mut Limits,
+) -> Result<(About, Vec<Size>), Error> {
+    config.only(&["models"])?;
+    let list = config.need("models")?;
+    let (entries, mut nets) = (list.list()?, Vec::new());
+    for (n, entry) in entries.iter().enumerate() {
+        limits.layer(entry)?;
+        let (inner, mut sizes) = model(entry, limits)?;
+        about.agree(&inner, entry)?;
+        // What has several sizes is played whole.
+        let net = sizes.pop().map(|size| size.net).ok_or_else(|| entry.refuse("is empty"))?;
+        if n + 1 < entries.len() && net.outputs() != 1 {
+            let outputs = net.outputs();
+            return Err(entry.refuse(format!("has {outputs} outputs; the next amp has one input")));
+        }
+        // The levels of the whole are those of its two ends.
+        if n == 0 {
+            about.input_dbu = about.input_dbu.or(inner.input_dbu);
+        }
+        if n + 1 == entries.len() {
+            about.loudness = about.loudness.or(inner.loudness);
+            about.output_dbu = about.output_dbu.or(inner.output_dbu);
+        }
+        nets.push(net);
+    }
+    if nets.is_empty() {
+        return Err(list.refuse("is empty"));
+    }
+    Ok((about, vec![Size::whole(Net::Series(nets))]))
+}
+
+impl About {
+    /// Takes over the rate of an amp inside, where only that one says it.
+    fn agree(&mut self, inner: &About, at: &At<'_>) -> Result<(), Error> {
+        if inner.rate_assumed {
+            return Ok(());
+        }
+        if !self.rate_assumed && self.rate != inner.rate {
+            return Err(at.refuse(format!(
+                "is of {} Hz inside an amp of {} Hz",
+                inner.rate.0, self.rate.0
+            )));
+        }
+        (self.rate, self.rate_assumed) = (inner.rate, false);
+        Ok(())
+    }
 }
 
 fn activation(at: &At<'_>, channels: usize) -> Result<Activation, Error> {

@@ -2,11 +2,11 @@
 
 use super::{
     super::{
-        Error, Limits, Size,
+        About, Error, Limits, Size,
         json::At,
         net::{Activation, Array, Film, Gate, Layer, Net, Place, Wave},
     },
-    Depth, activation, model, mono,
+    activation, model, mono,
     weights::{Shape, Weights},
 };
 
@@ -369,19 +369,15 @@ pub(super) fn wavenet(
     config: &At<'_>,
     from: Weights,
     limits: &mut Limits,
-    rate: usize,
+    about: &mut About,
 ) -> Result<Vec<Size>, Error> {
     config.only(&["layers", "head", "head_scale", "in_channels", "condition_dsp"])?;
     mono(config)?;
     let condition = match config.get("condition_dsp")? {
         None => None,
         Some(inner) => {
-            let (about, mut sizes) = model(&inner, limits, Depth::Condition)?;
-            if about.rate.0 as usize != rate {
-                return Err(
-                    inner.refuse(format!("is of {} Hz inside an amp of {rate} Hz", about.rate.0))
-                );
-            }
+            let (made, mut sizes) = model(&inner, limits)?;
+            about.agree(&made, &inner)?;
             let net = sizes.pop().map(|size| size.net);
             Some(net.ok_or_else(|| inner.refuse("is empty"))?)
         }

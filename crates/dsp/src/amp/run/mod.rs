@@ -6,12 +6,14 @@ use crate::{
     simd::{Denormals, Level, amp_lanes::Kernel, amp_wave::STEP},
 };
 use chain::ChainRun;
+use linear::LinearRun;
 use memory::Planes;
 use recurrent::RecurrentRun;
 use wave::WaveRun;
 
 mod activation;
 mod chain;
+mod linear;
 mod memory;
 mod recurrent;
 mod wave;
@@ -43,11 +45,10 @@ impl AmpStage {
         after: f32,
         level: Level,
     ) -> Result<AmpStage, Error> {
-        let kernel = Kernel::new(level);
         let chunk = (setting.block.0 as usize).clamp(1, CHUNK).next_multiple_of(STEP);
         let mut channels = Vec::new();
         for _ in 0..setting.channels {
-            let mut one = Channel { net: Runner::new(net, chunk, kernel), prewarm: net.prewarm() };
+            let mut one = Channel { net: Runner::new(net, chunk, level)?, prewarm: net.prewarm() };
             one.rest(chunk);
             channels.push(one);
         }
@@ -112,19 +113,24 @@ impl Stage for AmpStage {
 /// A net of any kind. One input.
 enum Runner {
     Chain(ChainRun),
+    Linear(Box<LinearRun>),
     Recurrent(Box<RecurrentRun>),
+    Series(Box<SeriesRun>),
     Wave(Box<WaveRun>),
 }
 
 impl Runner {
-    fn new(net: &Net, chunk: usize, kernel: Kernel) -> Runner {
-        match net {
+    fn new(net: &Net, chunk: usize, level: Level) -> Result<Runner, Error> {
+        let kernel = Kernel::new(level);
+        Ok(match net {
             Net::Chain(chain) => Runner::Chain(ChainRun::new(chain, chunk, kernel)),
             Net::Recurrent(net) => {
                 Runner::Recurrent(Box::new(RecurrentRun::new(net, chunk, kernel)))
             }
-            Net::Wave(wave) => Runner::Wave(Box::new(WaveRun::new(wave, chunk, kernel))),
-        }
+            Net::Linear(linear) => Runner::Linear(Box::new(LinearRun::new(linear, chunk, level)?)),
+            Net::Series(nets) => Runner::Series(Box::new(SeriesRun::new(nets, chunk, level)?)),
+            Net::Wave(wave) => Runner::Wave(Box::new(WaveRun::new(wave, chunk, level)?)),
+        })
     }
 
     /// At most a chunk, mono. `input` need not reach to the next step: what lies beyond is not read.
@@ -132,6 +138,8 @@ impl Runner {
         let frames = input.len();
         let out = match self {
             Runner::Chain(chain) => chain.run(input),
+            Runner::Linear(linear) => linear.run(input),
+            Runner::Series(series) => series.run(input),
             Runner::Recurrent(net) => net.run(input),
             Runner::Wave(wave) => wave.run(input),
         };
@@ -142,6 +150,8 @@ impl Runner {
     fn planes(&mut self, input: &[f32]) -> &Planes {
         match self {
             Runner::Chain(chain) => chain.run(input),
+            Runner::Linear(linear) => linear.run(input),
+            Runner::Series(series) => series.run(input),
             Runner::Recurrent(net) => net.run(input),
             Runner::Wave(wave) => wave.run(input),
         }
@@ -150,8 +160,46 @@ impl Runner {
     fn reset(&mut self) {
         match self {
             Runner::Chain(chain) => chain.reset(),
+            Runner::Linear(linear) => linear.reset(),
+            Runner::Series(series) => series.reset(),
             Runner::Recurrent(net) => net.reset(),
             Runner::Wave(wave) => wave.reset(),
         }
+    }
+}
+
+/// Nets one behind the other.
+struct SeriesRun {
+    before: Vec<Runner>,
+    last: Runner,
+    lane: Planes,
+}
+
+impl SeriesRun {
+    fn new(nets: &[Net], chunk: usize, level: Level) -> Result<SeriesRun, Error> {
+        let Some((last, before)) = nets.split_last() else {
+            return Err(Error::file("is a sequence of nothing".to_owned()));
+        };
+        let before = before.iter().map(|net| Runner::new(net, chunk, level));
+        Ok(SeriesRun {
+            before: before.collect::<Result<_, _>>()?,
+            last: Runner::new(last, chunk, level)?,
+            lane: Planes::new(1, chunk),
+        })
+    }
+
+    fn run(&mut self, input: &[f32]) -> &Planes {
+        let lane = &mut self.lane.row_mut(0)[..input.len()];
+        lane.copy_from_slice(input);
+        for net in &mut self.before {
+            let made = net.planes(lane);
+            lane.copy_from_slice(&made.row(0)[..lane.len()]);
+        }
+        self.last.planes(lane)
+    }
+
+    fn reset(&mut self) {
+        self.before.iter_mut().for_each(Runner::reset);
+        self.last.reset();
     }
 }

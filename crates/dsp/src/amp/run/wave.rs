@@ -2,12 +2,12 @@
 
 use super::{
     super::net::{Activation, Array, Conv, Film, Gate, Layer, Place, Wave},
-    Runner,
+    Error, Runner,
     activation::{activate, activate_row},
     memory::{Planes, Ring, Taps, pointwise},
 };
 use crate::simd::{
-    amp_array,
+    Level, amp_array,
     amp_lanes::Kernel,
     amp_wave::{self as wave, Act, STEP},
 };
@@ -29,8 +29,9 @@ pub(super) struct WaveRun {
 }
 
 impl WaveRun {
-    pub(super) fn new(wave: &Wave, chunk: usize, kernel: Kernel) -> WaveRun {
-        let condition = wave.condition.as_ref().map(|net| Runner::new(net, chunk, kernel));
+    pub(super) fn new(wave: &Wave, chunk: usize, level: Level) -> Result<WaveRun, Error> {
+        let kernel = Kernel::new(level);
+        let condition = wave.condition.as_ref().map(|net| Runner::new(net, chunk, level));
         let given = wave.condition.as_ref().map_or(1, |net| net.outputs());
         let widest = wave
             .arrays
@@ -40,9 +41,9 @@ impl WaveRun {
             .max()
             .unwrap_or(1);
         let last = wave.arrays.len().saturating_sub(1);
-        WaveRun {
+        Ok(WaveRun {
             kernel,
-            condition,
+            condition: condition.transpose()?,
             arrays: wave
                 .arrays
                 .iter()
@@ -63,7 +64,7 @@ impl WaveRun {
             sum: Planes::new(widest, chunk),
             next_sum: Planes::new(widest, chunk),
             out: Planes::new(widest, chunk),
-        }
+        })
     }
 
     pub(super) fn run(&mut self, input: &[f32]) -> &Planes {

@@ -192,6 +192,28 @@ proptest! {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 10, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn long_linears_are_played_as_described(seed: u64, taps in 300usize..5000) {
+        let x: Rows = vec![noise(seed, 0, 6000)];
+        let (file, y) = oracle::linear_of(seed, taps, &x);
+        compare(&file, &x[0], &y[0], &Options::default());
+    }
+
+    #[test]
+    fn sequences_are_played_one_behind_the_other(seed: u64, taps in 1usize..600) {
+        let x: Rows = vec![noise(seed, REACH, 400)];
+        let (first, between) = oracle::usual_wavenet(seed, &x, 3);
+        // What rests in front hums a constant, which the response behind has heard for long.
+        let (second, y) = oracle::linear_of(seed ^ 1, taps, &between);
+        let inner = oracle::sequential(&[second]);
+        let file = oracle::sequential(&[first, inner]);
+        compare(&file, &x[0][REACH..], &y[0][REACH..], &Options::default());
+    }
+}
+
+proptest! {
     // Half a second of silence in f64 takes its time.
     #![proptest_config(ProptestConfig { cases: 10, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -319,4 +341,83 @@ fn a_stray_infinity_does_not_stay() {
     let mut stage = amp.prepare(&setting(&amp, 16), &Options::default()).unwrap();
     let heard = play(&mut *stage, &[f32::INFINITY, f32::NAN, 0.5, -0.5], &[3]);
     assert!(heard.iter().all(|y| y.is_finite()));
+}
+
+#[test]
+fn a_linear_amp_is_at_home_at_every_rate() {
+    // A smooth low-pass: what is heard of a slow tone must not depend on the rate.
+    let taps: Vec<f32> = (0..480).map(|n| 1e-3 * n as f32 * (-0.05 * n as f32).exp()).collect();
+    let file = serde_json::json!({"version": "0.5.4", "architecture": "Linear", "weights": taps,
+        "sample_rate": 48000, "config": {"receptive_field": 480, "bias": false}});
+    let amp = Amp::parse(&serde_json::to_vec(&file).unwrap()).unwrap();
+    let level = |rate: u32| {
+        let at = Setting { rate: SampleRate(rate), channels: 1, block: Frames(64) };
+        let mut stage = amp.prepare(&at, &Options::default()).unwrap();
+        let tone = |t: u32| (std::f64::consts::TAU * 500.0 * f64::from(t) / f64::from(rate)).sin();
+        let input: Vec<f32> = (0..rate).map(|t| tone(t) as f32).collect();
+        let heard = play(&mut *stage, &input, &[64]);
+        let rest = &heard[heard.len() / 2..];
+        (rest.iter().map(|y| f64::from(y * y)).sum::<f64>() / rest.len() as f64).sqrt()
+    };
+    let own = level(48_000);
+    for rate in [44_100, 88_200, 96_000, 192_000] {
+        assert!((level(rate) / own - 1.0).abs() < 0.01, "{rate}: {} against {own}", level(rate));
+    }
+}
+
+#[test]
+fn a_wav_file_is_a_linear_amp() {
+    let taps = [0.5f32, -0.25, 0.125];
+    let write = |channels: u16| {
+        let spec = hound::WavSpec {
+            channels,
+            sample_rate: 44_100,
+            bits_per_sample: 32,
+            sample_format: hound::SampleFormat::Float,
+        };
+        let mut bytes = std::io::Cursor::new(Vec::new());
+        let mut writer = hound::WavWriter::new(&mut bytes, spec).unwrap();
+        taps.iter().flat_map(|tap| vec![*tap; channels.into()]).for_each(|x| {
+            writer.write_sample(x).unwrap();
+        });
+        writer.finalize().unwrap();
+        bytes.into_inner()
+    };
+    let amp = Amp::parse(&write(1)).unwrap();
+    assert_eq!((amp.about().format, amp.rate()), (Format::Wav, SampleRate(44_100)));
+    let mut stage = amp.prepare(&setting(&amp, 16), &Options::default()).unwrap();
+    assert_eq!(play(&mut *stage, &[1.0, 0.0, 0.0, 0.0], &[3]), [0.5, -0.25, 0.125, 0.0]);
+    assert!(refusal(&write(2)).contains("several channels"));
+    let whole = write(1);
+    assert!(refusal(&whole[..whole.len() - 4]).contains("ends 1 frames early"));
+}
+
+#[test]
+fn marks_of_editors_and_rates_that_nobody_knows() {
+    let mut file = small();
+    let text = serde_json::to_vec(&file).unwrap();
+    assert!(Amp::parse(&[b"\xef\xbb\xbf", &text[..]].concat()).is_ok());
+    file["sample_rate"] = serde_json::json!(-1.0);
+    let amp = Amp::parse(&serde_json::to_vec(&file).unwrap()).unwrap();
+    assert!(amp.about().rate_assumed && amp.rate() == SampleRate(48_000));
+}
+
+#[test]
+fn amps_in_amps_agree_on_the_rate() {
+    let container = |model: serde_json::Value| {
+        serde_json::json!({"version": "0.7.0", "architecture": "SlimmableContainer",
+            "config": {"submodels": [{"max_value": 1.0, "model": model}]}})
+    };
+    let parse = |file: &serde_json::Value| Amp::parse(&serde_json::to_vec(file).unwrap());
+    let mut other = small();
+    other["sample_rate"] = serde_json::json!(44_100);
+    // As deep as one likes, each kind in the other.
+    let deep = oracle::sequential(&[container(container(oracle::sequential(&[small()]))), small()]);
+    assert_eq!(parse(&deep).unwrap().rate(), SampleRate(48_000));
+    let why = parse(&oracle::sequential(&[small(), container(other)])).unwrap_err().to_string();
+    assert!(why.contains("config.models[1]") && why.contains("44100"), "{why}");
+    let mut early = oracle::sequential(&[small()]);
+    early["weights"] = serde_json::json!([0.5]);
+    assert!(parse(&early).unwrap_err().to_string().contains("export the amp again"));
+    assert!(parse(&oracle::sequential(&[])).unwrap_err().to_string().contains("config.models is"));
 }

@@ -516,16 +516,27 @@ pub(super) fn convnet(seed: u64, x: &Rows) -> (Value, Rows) {
     (amp("ConvNet", config, s), out)
 }
 
-/// A Linear by chance.
+/// A Linear by chance, of up to 300 taps.
 pub(super) fn linear(seed: u64, x: &Rows) -> (Value, Rows) {
+    linear_of(seed, 1 + Chance(seed ^ 0x77).below(300), x)
+}
+
+/// A Linear by chance.
+pub(super) fn linear_of(seed: u64, taps: usize, x: &Rows) -> (Value, Rows) {
     let (mut s, mut c) = (Source::new(seed), Chance(seed ^ 0x99));
-    let (taps, bias) = (1 + c.below(300), c.flip());
-    let w = s.take(taps, 0.5);
+    let bias = c.flip();
+    let w = s.take(taps, 0.5 * (300.0 / taps.max(300) as f64).sqrt());
     let b = if bias { s.take(1, 0.2)[0] } else { 0.0 };
     let y = (0..x[0].len())
         .map(|t| b + (0..taps.min(t + 1)).map(|k| w[k] * x[0][t - k]).sum::<f64>())
         .collect();
     (amp("Linear", json!({"receptive_field": taps, "bias": bias}), s), vec![y])
+}
+
+/// One amp behind the other.
+pub(super) fn sequential(models: &[Value]) -> Value {
+    json!({"version": "0.7.0", "architecture": "Sequential", "weights": [],
+           "config": {"models": models}})
 }
 
 /// One step of an LSTM: `[4H x (in + H)]` row after row, biases, state.
