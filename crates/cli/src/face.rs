@@ -57,10 +57,13 @@ pub fn interrupt() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(raised)
 }
 
-/// Says on a terminal what is being done, where its length is not known.
-pub fn spinner() -> indicatif::ProgressBar {
+/// A bar over something that lasts so long; drawn on a terminal only.
+pub fn bar(milliseconds: u64) -> indicatif::ProgressBar {
     let target = indicatif::ProgressDrawTarget::stderr_with_hz(10);
-    indicatif::ProgressBar::with_draw_target(None, target)
+    let bar = indicatif::ProgressBar::with_draw_target(Some(milliseconds), target);
+    let style = indicatif::ProgressStyle::with_template("{bar:20} {eta_precise} left  {wide_msg}");
+    bar.set_style(style.unwrap_or_else(|_| indicatif::ProgressStyle::default_bar()));
+    bar
 }
 
 /// Whether `flag` was raised.

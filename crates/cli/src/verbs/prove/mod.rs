@@ -82,8 +82,8 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // What may fail for outside reasons fails before the first minute is spent.
-    let store = keep::store(args.store.as_deref())?;
-    args.html.as_deref().map(keep::may_replace).transpose()?;
+    let store = keep::ready(args.store.as_deref(), "proofs")?;
+    let html = args.html.as_deref().map(keep::Target::page).transpose()?;
     let stop = face::interrupt()?;
     let kernel = System;
     refuse_over_a_shield(&kernel, &args.state)?;
@@ -93,29 +93,36 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     quiet_report::judge_proof(&proof).into_proof(&mut proof);
 
     let page = quiet_report::proof_page(&proof);
-    let kept = store.save_proof(&proof, &page)?;
-    let mut shown = kept.join("report.html");
-    if let Some(html) = &args.html {
-        quiet_store::write_whole(html, page.as_bytes(), quiet_store::Replace::Always)?;
-        shown.clone_from(html);
+    let mut losses = keep::Losses::default();
+    let kept = losses.of("the proof", store.save_proof(&proof, &page));
+    let mut shown = kept.as_ref().map(|dir| dir.join("report.html"));
+    if let Some(target) = &html
+        && losses.of("the page", target.write(&page)).is_some()
+    {
+        shown = Some(target.path().to_owned());
     }
     if args.json {
         face::print_json(&proof)?;
     } else {
         face::print(&quiet_report::proof_text(&proof, face::width()))?;
     }
-    face::say(&format!("proof: {}", kept.join("proof.json").display()));
-    face::say(&format!("report: {}", shown.display()));
+    if let Some(dir) = kept {
+        face::say(&format!("proof: {}", dir.join("proof.json").display()));
+    }
+    if let Some(page) = shown {
+        face::say(&format!("report: {}", page.display()));
+    }
     if let Some(restored) = &proof.restored
         && !restored.exact
     {
+        losses.end(ExitCode::SUCCESS);
         bail!(
             "the machine is not as it was before: {}; `quietcores status` tells whether something of a shield is left",
             restored.differences.join("; ")
         );
     }
     let better = proof.verdict == Verdict::Better;
-    Ok(if better { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) })
+    Ok(losses.end(if better { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) }))
 }
 
 fn measure(
