@@ -2,6 +2,7 @@
 //! the user who asked.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use quiet_testing::{Why, is_root, skip};
 use std::{
     fs,
     os::unix::{
@@ -25,10 +26,6 @@ fn quietcores(args: &[&str]) -> Command {
 
 fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
 }
 
 fn fixture() -> String {
@@ -84,8 +81,7 @@ fn on_tmpfs(options: &str, script: &str) -> Option<Output> {
 #[test]
 fn a_full_or_read_only_place_is_refused_before_anything_is_measured() {
     if !is_root() {
-        eprintln!("skipped: only root can mount a small file system");
-        return;
+        return skip(Why::Root);
     }
     let full = "\"$PROGRAM\" measure wakeup --for 10min --cpus 0 --store \"$DIR/x\"";
     let page = "\"$PROGRAM\" prove --for 10min --store /proc/self/task --html \"$DIR/x.html\"";
@@ -95,8 +91,7 @@ fn a_full_or_read_only_place_is_refused_before_anything_is_measured() {
         ("ro", page, "nothing is measured"),
     ] {
         let Some(output) = on_tmpfs(options, script) else {
-            eprintln!("skipped: no mount namespace is allowed here");
-            return;
+            return skip(Why::Machine("no mount namespace is allowed here".to_owned()));
         };
         let said = errors(&output);
         assert_eq!(output.status.code(), Some(2), "{said}");
@@ -131,8 +126,7 @@ const UID: u32 = 54_321;
 impl Somebody {
     fn new() -> Option<Somebody> {
         if !is_root() {
-            eprintln!("skipped: only root can be asked through sudo");
-            return None;
+            return skip(Why::Root);
         }
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -244,8 +238,7 @@ fn a_link_of_the_users_leads_root_nowhere() {
 #[test]
 fn who_is_not_root_is_nobody_elses_hand() {
     if !is_root() {
-        eprintln!("skipped: only root can become another user");
-        return;
+        return skip(Why::Root);
     }
     let dir = tempfile::Builder::new().prefix("quietcores-nobody").tempdir_in("/var/tmp").unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
@@ -271,8 +264,7 @@ fn who_is_not_root_is_nobody_elses_hand() {
 #[test]
 fn a_buffer_table_without_a_card_is_an_error_and_not_kept() {
     if Path::new("/proc/asound/card7").exists() || !cfg!(feature = "audio") {
-        eprintln!("skipped: there is such a card, or no ALSA in this build");
-        return;
+        return skip(Why::Machine("there is such a card, or no ALSA in this build".to_owned()));
     }
     let dir = tempfile::tempdir().unwrap();
     let output = quietcores(&["measure", "buffers", "--device", "hw:7", "--for", "10ms"])
@@ -294,16 +286,14 @@ fn a_failed_export_leaves_nothing() {
         quietcores(&["import", &fixture(), "--store", &store]).output().unwrap().status.success()
     );
     if !is_root() {
-        eprintln!("skipped: only root can mount a small file system");
-        return;
+        return skip(Why::Root);
     }
     // 4 KiB: one page, which the directory's own file takes.
     let script = format!(
         "\"$PROGRAM\" export last --format csv --store {store} -o \"$DIR/x.csv\"; echo $?; ls -A \"$DIR\""
     );
     let Some(output) = on_tmpfs("size=4k,nr_inodes=1", &script) else {
-        eprintln!("skipped: no mount namespace is allowed here");
-        return;
+        return skip(Why::Machine("no mount namespace is allowed here".to_owned()));
     };
     assert_eq!(String::from_utf8_lossy(&output.stdout), "2\n", "{}", errors(&output));
 }

@@ -1,6 +1,7 @@
 //! The store against torn, foreign and hostile files, and against other writers.
 
 use super::*;
+use quiet_testing::{Why, is_root, skip};
 use quiet_types::{CpuSet, Nanos, machine::Policy, run::Probe, run::Spec};
 use std::{fs, os::unix::fs::PermissionsExt, sync::Barrier};
 
@@ -579,9 +580,8 @@ fn owner_of(path: &Path) -> (u32, u32) {
 
 #[test]
 fn root_keeps_files_for_a_user_and_nothing_there_becomes_roots() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can act for another user");
-        return;
+    if !is_root() {
+        return skip(Why::Root);
     }
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -611,15 +611,14 @@ fn root_keeps_files_for_a_user_and_nothing_there_becomes_roots() {
     }
     assert!(seen > 12, "{seen}");
     // Root again afterwards.
-    assert!(rustix::process::geteuid().is_root() && rustix::process::getegid().is_root());
+    assert!(is_root() && rustix::process::getegid().is_root());
     fs::write(dir.path().join("roots"), "").unwrap();
 }
 
 #[test]
 fn a_users_link_leads_root_nowhere() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can act for another user");
-        return;
+    if !is_root() {
+        return skip(Why::Root);
     }
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
