@@ -451,7 +451,10 @@ impl Hand<'_> {
             .into_iter()
             .filter(|found| found.movable && (found.kernel || who == Who::Everybody))
             .filter(|found| !refused.contains_key(&found.thread.tid))
-            .filter(|found| !spare.iter().any(|begin| found.thread.comm.starts_with(begin)))
+            // The kernel's alone: any program may give a thread such a name.
+            .filter(|found| {
+                !found.kernel || !spare.iter().any(|begin| found.thread.comm.starts_with(begin))
+            })
             .filter_map(|found| {
                 let old = self.kernel.affinity(found.thread.tid).ok()?;
                 let new = outside(&old, off, to);

@@ -130,6 +130,7 @@ fn plan(world: &World, cpus: CpuSet) -> Plan {
         chain: None,
         mode: Default::default(),
         shield: Shield { cpus, housekeeping: rest, mechanism, entry },
+        links: Vec::new(),
         reasons: Vec::new(),
         steps,
         findings: Vec::new(),

@@ -29,6 +29,7 @@ fn plan(world: &World, mechanism: Mechanism, actions: Vec<Action>) -> Plan {
         chain: None,
         mode: Default::default(),
         shield: Shield { housekeeping: world.all.difference(&cpus), cpus, mechanism, entry: None },
+        links: Vec::new(),
         reasons: Vec::new(),
         steps: actions.into_iter().map(step).collect(),
         findings: Vec::new(),
