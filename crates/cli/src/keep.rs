@@ -191,6 +191,17 @@ pub fn name(kind: &str) -> anyhow::Result<(String, String)> {
     Ok((id, started))
 }
 
+/// A number that nobody chose: what orders are drawn from.
+///
+/// # Errors
+/// When the kernel's random numbers cannot be read.
+pub fn seed() -> anyhow::Result<u32> {
+    let uuid = Root::system()?.read("/proc/sys/kernel/random/uuid")?;
+    uuid.get(..8)
+        .and_then(|digits| u32::from_str_radix(digits, 16).ok())
+        .context("cannot draw a lot: /proc/sys/kernel/random/uuid holds no random number")
+}
+
 /// A measurement that has begun, by what its [`Head`] tells.
 pub struct Begun {
     id: String,

@@ -49,6 +49,8 @@ fn proof(id: &str) -> Proof {
         host: Default::default(),
         question: "?".into(),
         spec: run("x").spec,
+        lot: None,
+        order: None,
         arms: Vec::new(),
         figures: Vec::new(),
         verdict: Default::default(),

@@ -92,7 +92,7 @@ pub struct Line {
     pub p99_9: Option<Nanos>,
     /// The largest.
     pub max: Option<Nanos>,
-    /// Share beyond the threshold; of gap, share of time stolen.
+    /// Share beyond the threshold; of gap, the gap time as a share.
     pub beyond: f64,
 }
 

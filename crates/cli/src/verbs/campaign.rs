@@ -97,7 +97,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = face::interrupt()?;
     let kernel = root.read("/proc/sys/kernel/osrelease")?;
     let lock = if args.status { None } else { Some(Lock::take(&store, &args.state)?) };
-    let tasks = campaign.tasks();
+    let tasks = campaign.tasks(seed(&store, &campaign.name)?);
     let mut cells = cells(&tasks, &store, &campaign.name, kernel.trim())?;
     let mut pace = Pace::default();
     if let Some(lock) = lock {
@@ -154,6 +154,16 @@ fn read(path: &Path, root: &Root) -> anyhow::Result<(Campaign, PathBuf)> {
 fn online(root: &Root) -> anyhow::Result<CpuSet> {
     let path = "/sys/devices/system/cpu/online";
     root.read(path)?.parse().with_context(|| format!("cannot understand {path}"))
+}
+
+/// What the orders of this campaign are drawn from: what its runs say, so that it goes on as it began.
+fn seed(store: &Store, name: &str) -> anyhow::Result<u32> {
+    for line in store.index()?.lines(&Filter::campaign(name), usize::MAX)? {
+        if let Some(seed) = store.run(&line.id)?.cell.and_then(|cell| cell.lot) {
+            return Ok(seed);
+        }
+    }
+    keep::seed()
 }
 
 /// How each cell stands before anything is measured.

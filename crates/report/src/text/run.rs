@@ -90,7 +90,7 @@ fn threads(run: &Run) -> Table {
     columns.push(Column::Left(""));
     columns.push(Column::Right("beyond"));
     let wakeup = run.spec.probe != Probe::Gap;
-    columns.push(Column::Right(if wakeup { "missed" } else { "stolen" }));
+    columns.push(Column::Right(if wakeup { "missed" } else { "gap time" }));
     columns.push(Column::Left(if wakeup { "of expected" } else { "" }));
     let mut table = Table::new(columns);
     for thread in &run.threads {

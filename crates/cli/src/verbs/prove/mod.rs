@@ -10,6 +10,7 @@ use arms::{Measured, Turns};
 use quiet_linux::{Kernel, Root, System};
 use quiet_types::{
     CpuSet, Finding, Machine, Nanos, Plan, Proof, Severity,
+    lot::Lot,
     machine::Policy,
     plan::Standing,
     proof::{Restored, Setting, Verdict},
@@ -34,7 +35,8 @@ Exit status: 0 better, 1 worse or not shown, 2 an error.";
 
 /// Measure shared against shielded, in turn, under stress, with a verdict
 ///
-/// Each pair of arms measures the same CPUs twice: as the machine is, and with a shield around them.
+/// Each pair of arms measures the same CPUs twice: as the machine is, and with a shield around them, in an order drawn by lot.
+/// Ended early, it shows its figures and gives no verdict.
 /// The machine is put back after every shielded arm, and at the end whatever ends it. Without root
 /// no shield can be put up: then only the stress is kept off the measured CPUs, and said so.
 #[derive(clap::Args)]
@@ -45,6 +47,9 @@ pub struct Args {
     /// Pairs of arms; at least 6 for a verdict
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=200))]
     pairs: u32,
+    /// Draw the order within each pair from this number, as an earlier proof did [default: drawn anew]
+    #[arg(long, value_name = "N")]
+    seed: Option<u32>,
     /// Length of one wakeup measurement
     #[arg(long = "for", value_name = "LENGTH", default_value = "2500ms")]
     length: Nanos,
@@ -149,7 +154,7 @@ fn measure(
         online: before.online.clone(),
         housekeeping: before.online.difference(&plan.shield.cpus),
         other: if root { Setting::Shielded } else { Setting::Confined },
-        pairs: args.pairs,
+        lot: Lot { seed: args.seed.map_or_else(keep::seed, Ok)?, pairs: args.pairs },
         explain: args.explain,
         ward: Ward::new(kernel, wish, &args.state, stop),
         stop,
@@ -179,13 +184,15 @@ fn measure(
         host: arms[0].wakeup.host.clone(),
         question: question(&turns, plan),
         spec: turns.spec.clone(),
+        lot: Some(turns.lot),
         arms,
+        order: None,
         figures: Vec::new(),
         verdict: Verdict::NotShown,
         sentence: String::new(),
         shield: applied,
         restored,
-        commands: commands(args, &turns.spec, plan),
+        commands: commands(args, turns.lot.seed, &turns.spec, plan),
         findings,
         machine: Box::new(before.clone()),
     })
@@ -222,7 +229,7 @@ fn question(turns: &Turns<'_>, plan: &Plan) -> String {
 }
 
 /// What a person types to do the same again, whole or by hand.
-fn commands(args: &Args, spec: &Spec, plan: &Plan) -> Vec<String> {
+fn commands(args: &Args, seed: u32, spec: &Spec, plan: &Plan) -> Vec<String> {
     let text = |time: Nanos| format!("{}us", time.0 / 1000);
     let stress = args.stress.join(",");
     let measure = format!(
@@ -234,7 +241,7 @@ fn commands(args: &Args, spec: &Spec, plan: &Plan) -> Vec<String> {
     );
     vec![
         format!(
-            "quietcores prove --cpus {} --pairs {} --for {} --gap {} --interval {} --priority {} --threshold {} --stress {stress}",
+            "quietcores prove --cpus {} --pairs {} --seed {seed} --for {} --gap {} --interval {} --priority {} --threshold {} --stress {stress}",
             plan.shield.cpus,
             args.pairs,
             text(args.length),
