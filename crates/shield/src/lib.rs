@@ -12,6 +12,8 @@ mod confirm;
 mod error;
 mod evl;
 mod fault;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod hold;
 mod irqbalance;
 mod journal;

@@ -17,6 +17,8 @@ use crate::{
     tasks,
 };
 use keep::{Look, Seen};
+#[cfg(fuzzing)]
+pub(crate) use netlink::message as netlink_message;
 use netlink::{Message, Socket};
 use quiet_types::{
     Finding, Plan,

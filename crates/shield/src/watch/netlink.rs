@@ -142,6 +142,12 @@ fn process(bytes: &[u8]) -> Option<Message> {
     }
 }
 
+/// A message of either family, for the fuzz targets.
+#[cfg(fuzzing)]
+pub(crate) fn message(bytes: &[u8]) {
+    let _ = (device(bytes), process(bytes));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
