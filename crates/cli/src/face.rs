@@ -76,9 +76,25 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Columns of the terminal; 100 where standard output is none.
+/// Columns for a table: `COLUMNS` where it is set, else those of the terminal. What is no terminal takes
+/// whole tables; sentences are broken at 110 columns everywhere.
 pub fn width() -> usize {
-    let columns =
-        rustix::termios::tcgetwinsize(io::stdout()).map_or(100, |size| size.ws_col.into());
-    if columns < 40 { 100 } else { columns }
+    let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse::<usize>().ok());
+    let terminal = || {
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+        Some(usize::from(size.ws_col))
+    };
+    // A terminal that does not know its size says 0.
+    told.or_else(terminal).filter(|columns| *columns > 0).map_or(WHOLE, |columns| columns.max(40))
+}
+
+/// Wider than any table.
+const WHOLE: usize = 1000;
+
+/// Columns for what fills its lines: 100 where standard output is no terminal.
+pub fn page_width() -> usize {
+    match width() {
+        WHOLE => 100,
+        columns => columns,
+    }
 }

@@ -259,7 +259,8 @@ pub fn campaign_text(it: &Campaigned, width: usize) -> String {
         Column::Right("max"),
         Column::Right("beyond"),
         Column::Right("missed"),
-    ]);
+    ])
+    .yields(&["p50", "missed", "p99.9", "beyond", "runs"]);
     for (probe, stress, setting) in rows(it) {
         let middle = Middle::of(it, probe, stress, setting);
         table.row([

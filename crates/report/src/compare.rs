@@ -421,7 +421,8 @@ pub fn compared_text(compared: &Compared, width: usize) -> String {
         Column::Left("ratio [interval]"),
         Column::Right("p"),
         Column::Left("verdict"),
-    ]);
+    ])
+    .yields(&["p"]);
     for figure in &compared.figures {
         let show = |value| words::value(figure.unit, value);
         table.row([

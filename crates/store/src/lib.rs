@@ -19,12 +19,14 @@ pub use write::{Replace, room, write_whole};
 use quiet_types::{
     Proof, Run,
     buffers::{self, Buffers},
+    history::Proven,
     printable, proof, run,
     trip::{self, RoundTrip},
 };
 use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 use std::{
+    collections::HashMap,
     fs::File,
     io::{self, Read},
     os::unix::fs::MetadataExt,
@@ -99,6 +101,40 @@ pub struct Entry {
     pub kind: Kind,
     /// The JSON file.
     pub path: PathBuf,
+}
+
+impl Entry {
+    /// The id without the time that it begins with.
+    fn rest(&self) -> &str {
+        rest(&self.id)
+    }
+}
+
+fn rest(id: &str) -> &str {
+    id.split_once('-').map_or(id, |(_, rest)| rest)
+}
+
+/// A shorter name for each of these by which [`Store::find`] knows it: what follows the time in its id,
+/// or the whole id where another one ends alike.
+pub fn short_ids(entries: &[Entry]) -> HashMap<String, String> {
+    let mut times: HashMap<&str, usize> = HashMap::new();
+    for entry in entries {
+        *times.entry(entry.rest()).or_default() += 1;
+    }
+    let short = |entry: &Entry| match times[entry.rest()] {
+        1 => entry.rest().to_owned(),
+        _ => entry.id.clone(),
+    };
+    entries.iter().map(|entry| (entry.id.clone(), short(entry))).collect()
+}
+
+/// The proof in this file in a line; its arms are passed over.
+///
+/// # Errors
+/// When it cannot be read: see [`load`].
+pub fn proven(path: &Path) -> Result<Proven, Error> {
+    let bytes = read(path).map_err(|e| Error::io("read", path, e))?;
+    serde_json::from_slice(&bytes).map_err(|e| Error::json(path, &e, &bytes))
 }
 
 impl Store {
@@ -260,8 +296,8 @@ impl Store {
         load(&last.path)
     }
 
-    /// Reads what `name` means: `last`, an id, the beginning of exactly one id, or a path (a file,
-    /// or the directory of a proof).
+    /// Reads what `name` means: `last`, an id, the beginning of exactly one id (of the whole, or of what
+    /// follows the time in it), or a path (a file, or the directory of a proof).
     ///
     /// # Errors
     /// When nothing or more than one thing is meant, or it cannot be read: see [`load`].
@@ -292,8 +328,15 @@ impl Store {
             return self.newest(|_| true).map(Some);
         }
         let entries = self.entries()?;
-        let meant: Vec<&Entry> =
-            entries.iter().filter(|e| !name.is_empty() && e.id.starts_with(name)).collect();
+        let begins = |e: &&Entry| e.id.starts_with(name) || e.rest().starts_with(name);
+        let mut meant: Vec<&Entry> =
+            entries.iter().filter(|e| !name.is_empty() && begins(e)).collect();
+        // Whole, it is not the beginning of another one.
+        if let [one] =
+            meant.iter().filter(|e| e.rest() == name || e.id == name).collect::<Vec<_>>()[..]
+        {
+            meant = vec![*one];
+        }
         match meant[..] {
             [one] => load(&one.path).map(Some),
             [] => Ok(None),

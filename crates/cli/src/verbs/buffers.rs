@@ -222,7 +222,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.json {
         face::print_json(&buffers)?;
     } else {
-        face::print(&quiet_report::buffers_text(&buffers, face::width().max(110)))?;
+        face::print(&quiet_report::buffers_text(&buffers, face::width()))?;
     }
     if let Some(path) = kept {
         face::say(&format!("kept as {}", path.display()));

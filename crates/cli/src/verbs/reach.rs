@@ -90,7 +90,8 @@ fn text(reach: &Reach, width: usize) -> String {
         Column::Right("sent"),
         Column::Right("others a second"),
         Column::Left("what it sent"),
-    ]);
+    ])
+    .yields(&["others a second"]);
     for act in &reach.acts {
         if !act.refused.is_empty() {
             let why = format!("not done: {}", printable(&act.refused, 60));

@@ -175,6 +175,7 @@ fn history(store: &Store, conditions: &[String]) -> anyhow::Result<Shown> {
         total: runs.len() as u64,
         changes: quiet_report::changes_over_time(&runs),
         runs,
+        proofs: Vec::new(),
         by_sound: Vec::new(),
         aside: index.aside().to_vec(),
     };

@@ -72,7 +72,8 @@ fn figures(proof: &Proof) -> Table {
         Column::Left("ratio [interval]"),
         Column::Right("p"),
         Column::Left("verdict"),
-    ]);
+    ])
+    .yields(&["p"]);
     for figure in &proof.figures {
         let show = |value| words::value(figure.unit, value);
         table.row([
