@@ -19,7 +19,66 @@ use std::{
     io,
 };
 
+impl<'a> Hand<'a> {
+    /// Gives threads the CPUs that they had before one of our changes.
+    pub(super) fn affinities(&self, what: &str, threads: &'a [Confined]) -> Vec<PutBack> {
+        let mut tally = Tally::new(what);
+        // Within a group a thread has no more than the group has: what came of it is seen at the end, by what was remembered. What a
+        // watch noted may be what somebody else had given it meanwhile.
+        let give = |one: &'a Confined| match self.give(one.thread.tid, &one.old) {
+            Return::Refused { .. } => {
+                self.waiting.borrow_mut().push((&one.thread, &one.old));
+                Return::Untouched
+            }
+            other => other,
+        };
+        for one in threads {
+            if !tasks::lives(self.kernel, &one.thread) {
+                continue;
+            }
+            let outcome = match self.allowed(one.thread.tid) {
+                Ok(now) if now == one.old => Return::Untouched,
+                Ok(now) if now == one.new || self.is_shrunk(&now, &one.old) => give(one),
+                Ok(now) if self.had(&one.thread, &now) => Return::Untouched,
+                // The thread of an interrupt follows it on its own.
+                Ok(_) if one.thread.comm.starts_with("irq/") => give(one),
+                Ok(_) if tasks::became_bound(self.kernel, one.thread.tid) => Return::Gone,
+                Ok(now) => Return::Left { now: format!("CPU {now}") },
+                Err(_) => Return::Gone,
+            };
+            tally.add(&one.thread, outcome);
+        }
+        tally.items()
+    }
+
+    /// What was refused while the shield stood, of threads that were not there before it and still have what we gave them.
+    pub(super) fn waited(&self, remembered: &[(Thread, CpuSet)]) -> Vec<PutBack> {
+        let mut tally = Tally::new("CPUs that were refused within the shield");
+        let known: HashSet<(u32, u64)> =
+            remembered.iter().map(|(thread, _)| (thread.tid, thread.start)).collect();
+        // The last one that was refused was noted first.
+        let mut done = HashSet::new();
+        for (thread, old) in self.waiting.borrow().iter().rev() {
+            let who = (thread.tid, thread.start);
+            if known.contains(&who)
+                || !done.insert(who)
+                || !tasks::lives(self.kernel, thread)
+                || !self.allowed(thread.tid).is_ok_and(|now| self.was_given(thread, &now))
+            {
+                continue;
+            }
+            tally.add(thread, self.set_affinity(thread.tid, old));
+        }
+        tally.items()
+    }
+}
+
 impl Hand<'_> {
+    fn was_given(&self, thread: &Thread, cpus: &CpuSet) -> bool {
+        let life = self.lives.get(&(thread.tid, thread.start));
+        life.is_some_and(|life| life.given.contains(&cpus))
+    }
+
     /// The CPUs of a thread, also those that do not run: sched_getaffinity(2) leaves them out.
     fn allowed(&self, tid: u32) -> io::Result<CpuSet> {
         if self.off_line.is_empty() {
@@ -58,29 +117,6 @@ impl Hand<'_> {
             Err(error) if is_gone(&error) => Return::Gone,
             Err(error) => Return::Refused { reason: task_reason(&error) },
         }
-    }
-
-    pub(super) fn affinities(&self, what: &str, threads: &[Confined]) -> Vec<PutBack> {
-        let mut tally = Tally::new(what);
-        // Within a group a thread has no more than the group has: what came of it is seen at the end, by what was remembered.
-        let give = |one: &Confined| self.give(one.thread.tid, &one.old);
-        for one in threads {
-            if !tasks::lives(self.kernel, &one.thread) {
-                continue;
-            }
-            let outcome = match self.allowed(one.thread.tid) {
-                Ok(now) if now == one.old => Return::Untouched,
-                Ok(now) if now == one.new || self.is_shrunk(&now, &one.old) => give(one),
-                Ok(now) if self.had(&one.thread, &now) => Return::Untouched,
-                // The thread of an interrupt follows it on its own.
-                Ok(_) if one.thread.comm.starts_with("irq/") => give(one),
-                Ok(_) if tasks::became_bound(self.kernel, one.thread.tid) => Return::Gone,
-                Ok(now) => Return::Left { now: format!("CPU {now}") },
-                Err(_) => Return::Gone,
-            };
-            tally.add(&one.thread, outcome);
-        }
-        tally.items()
     }
 
     fn set_affinity(&self, tid: u32, cpus: &CpuSet) -> Return {
