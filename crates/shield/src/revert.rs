@@ -143,7 +143,7 @@ struct Hand<'a> {
     past: &'a Past,
     /// CPUs that were switched off.
     off: CpuSet,
-    /// CPUs of the machine as it was shielded that do not run now.
+    /// CPUs that do not run now: of the machine as it was shielded, and others that are there.
     off_line: CpuSet,
     lives: HashMap<(u32, u64), Life<'a>>,
     /// Threads whose CPUs were refused while the shield stood, and those CPUs.
@@ -156,6 +156,7 @@ impl<'a> Hand<'a> {
         let online = kernel.read("/sys/devices/system/cpu/online").ok();
         let online = online.and_then(|text| text.trim().parse::<CpuSet>().ok());
         let off_line = online.map_or_else(CpuSet::new, |online| all.difference(&online));
+        let off_line = off_line.union(&tasks::off_line(kernel));
         let (off, lives) = (switched_off(past), lives::of(past));
         let waiting = RefCell::default();
         Hand { kernel, state, shield, past, off, off_line, lives, waiting }

@@ -13,8 +13,8 @@ use quiet_types::{
     CpuId, CpuSet, Plan,
     machine::{Policy, Scheduling},
     plan::{
-        Action, Form, GroupFile, GroupValue, Narrow, Need, Outcome, PLAN_SCHEMA, Resident, Return,
-        Reverted, Standing, Step, Thread, Who,
+        Action, Form, GroupFile, GroupValue, Narrow, Need, Outcome, PLAN_SCHEMA, PutBack, Resident,
+        Return, Reverted, Standing, Step, Thread, Who,
     },
     shield::{Entry, Mechanism, Shield},
 };
@@ -806,4 +806,39 @@ fn a_partition_of_systemd_that_is_not_in_force_is_told_and_rolled_back() {
     let error = apply(&bench.kernel, &bench.plan, &bench.state()).unwrap_err();
     assert!(error.to_string().contains("Cpu list in cpuset.cpus not exclusive"), "{error}");
     bench.returns("after an invalid partition");
+}
+
+/// A shield that is put up and taken down while CPU 5 is off line, and comes back after.
+fn without_cpu_5(forgets: bool) -> (Reverted, Bench, World) {
+    let mut before = world(Hierarchy::V2, 8, &[], &[0xff, 0x3c, 0x30, 0xff]);
+    before.files.insert("/sys/devices/system/cpu/present".into(), "0-7".into());
+    before.all = "0-4,6-7".parse().unwrap();
+    before.forgets = forgets;
+    let bench = Bench::new(&before, &"2-3".parse().unwrap());
+    apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+    let done = revert(&bench.kernel, &bench.state()).unwrap().unwrap();
+    for world in [&mut before, &mut bench.kernel.world.borrow_mut()] {
+        world.all = "0-7".parse().unwrap();
+    }
+    (done, bench, before)
+}
+
+#[test]
+fn a_cpu_that_is_off_line_all_the_time_is_nobodys_loss_when_it_comes_back() {
+    let (done, bench, before) = without_cpu_5(false);
+    assert!(done.is_exact(), "{done:#?}");
+    let after = bench.kernel.world.borrow();
+    assert_eq!(after.capture(&before), before.capture(&after));
+}
+
+#[test]
+fn a_kernel_that_forgets_a_cpu_that_was_off_line_before_is_told_of_and_keeps_no_journal() {
+    let (done, bench, _) = without_cpu_5(true);
+    assert!(done.is_complete() && !done.is_exact(), "{done:#?}");
+    let left = |item: &PutBack| match &item.outcome {
+        Return::Left { now } => now.contains("CPU 5, off line since before the shield"),
+        _ => false,
+    };
+    assert!(done.items.iter().any(left), "{done:#?}");
+    assert_eq!(status(&bench.kernel, &bench.state()).unwrap().state, Standing::None);
 }

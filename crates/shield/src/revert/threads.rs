@@ -79,14 +79,8 @@ impl Hand<'_> {
         life.is_some_and(|life| life.given.contains(&cpus))
     }
 
-    /// The CPUs of a thread, also those that do not run: sched_getaffinity(2) leaves them out.
     fn allowed(&self, tid: u32) -> io::Result<CpuSet> {
-        if self.off_line.is_empty() {
-            return self.kernel.affinity(tid);
-        }
-        let text = self.kernel.read(&format!("/proc/{tid}/status"))?;
-        let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-        list.unwrap_or_default().trim().parse().map_err(io::Error::other)
+        tasks::allowed(self.kernel, tid, &self.off_line)
     }
 
     /// Whether `thread` had `cpus` before one of our changes, or was given them by one; the kernel
@@ -138,7 +132,16 @@ impl Hand<'_> {
     /// Kernels before 6.2 forget those of a thread's CPUs that do not run when it is given them.
     fn as_far_as_online(&self, tid: u32, cpus: &CpuSet) -> Return {
         let off = cpus.intersection(&self.off_line);
+        let shielded = self.shield.housekeeping.union(&self.shield.cpus);
         match self.allowed(tid) {
+            // It may stay so for ever, as siblings that were switched off at boot do: no reason to wait for it.
+            Ok(now) if now != *cpus && !off.is_empty() && !off.intersects(&shielded) => {
+                Return::Left {
+                    now: format!(
+                        "CPU {now} is what is left: CPU {off}, off line since before the shield, is forgotten by this kernel"
+                    ),
+                }
+            }
             Ok(now) if !off.is_empty() && now != *cpus => Return::Refused {
                 reason: format!(
                     "CPU {off} is off line, and this kernel forgets it: CPU {now} is what is left; switch CPU {off} on \
