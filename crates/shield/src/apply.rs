@@ -91,11 +91,12 @@ impl Hand<'_> {
     fn remember(&mut self) -> Result<()> {
         let all = tasks::all(self.kernel)
             .map_err(|e| Error::new(Kind::Step, format!("cannot list /proc: {}", plain(&e))))?;
+        let off_line = tasks::off_line(self.kernel);
         let threads = all
             .into_iter()
             .filter(|found| found.movable)
             .filter_map(|found| {
-                let allowed = self.kernel.affinity(found.thread.tid).ok()?;
+                let allowed = tasks::allowed(self.kernel, found.thread.tid, &off_line).ok()?;
                 Some((found.thread, allowed))
             })
             .collect();
