@@ -57,10 +57,13 @@ pub fn interrupt() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(raised)
 }
 
-/// Says on a terminal what is being done, where its length is not known.
-pub fn spinner() -> indicatif::ProgressBar {
+/// A bar over something that lasts so long; drawn on a terminal only.
+pub fn bar(milliseconds: u64) -> indicatif::ProgressBar {
     let target = indicatif::ProgressDrawTarget::stderr_with_hz(10);
-    indicatif::ProgressBar::with_draw_target(None, target)
+    let bar = indicatif::ProgressBar::with_draw_target(Some(milliseconds), target);
+    let style = indicatif::ProgressStyle::with_template("{bar:20} {eta_precise} left  {wide_msg}");
+    bar.set_style(style.unwrap_or_else(|_| indicatif::ProgressStyle::default_bar()));
+    bar
 }
 
 /// Whether `flag` was raised.
@@ -73,9 +76,25 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Columns of the terminal; 100 where standard output is none.
+/// Columns for a table: `COLUMNS` where it is set, else those of the terminal. What is no terminal takes
+/// whole tables; sentences are broken at 110 columns everywhere.
 pub fn width() -> usize {
-    let columns =
-        rustix::termios::tcgetwinsize(io::stdout()).map_or(100, |size| size.ws_col.into());
-    if columns < 40 { 100 } else { columns }
+    let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse::<usize>().ok());
+    let terminal = || {
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+        Some(usize::from(size.ws_col))
+    };
+    // A terminal that does not know its size says 0.
+    told.or_else(terminal).filter(|columns| *columns > 0).map_or(WHOLE, |columns| columns.max(40))
+}
+
+/// Wider than any table.
+const WHOLE: usize = 1000;
+
+/// Columns for what fills its lines: 100 where standard output is no terminal.
+pub fn page_width() -> usize {
+    match width() {
+        WHOLE => 100,
+        columns => columns,
+    }
 }

@@ -3,6 +3,7 @@
 
 mod face;
 mod keep;
+mod user;
 mod verbs;
 
 use clap::{Parser, Subcommand};

@@ -1,11 +1,14 @@
 //! `measure buffers` as a whole, on the card that does not exist: every period is accounted for.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod wait;
+
 use serde_json::Value;
 use std::{
     process::{Command, Output, Stdio},
     time::Duration,
 };
+use wait::until;
 
 fn command(more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quietcores"));
@@ -106,8 +109,16 @@ fn a_stall_is_counted_with_every_period_that_it_cost() {
         .spawn()
         .unwrap();
     let pid = rustix::process::Pid::from_child(&child);
-    // In the middle of the cell; a busy machine may begin late, and the cell is long.
-    std::thread::sleep(Duration::from_millis(1500));
+    // Within the cell, which begins with its thread, however late on a busy machine.
+    until("the thread that plays", || {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).ok()?;
+        let plays = |task: std::fs::DirEntry| {
+            let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+            name.trim() == "quiet-engine"
+        };
+        tasks.flatten().any(plays).then_some(())
+    });
+    std::thread::sleep(Duration::from_millis(300));
     let stalled = std::time::Instant::now();
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     std::thread::sleep(Duration::from_millis(400));

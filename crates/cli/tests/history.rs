@@ -65,6 +65,60 @@ fn a_regression_between_kernels_is_listed_named_and_ends_with_one() {
     assert!(text(&done.stderr).contains("`color` is none of id, host"));
 }
 
+/// What every verb that takes ids is given.
+fn is_taken(dir: &Path, name: &str, id: &str) {
+    let done = quietcores(dir, &["report", name, "-o", "page.html", "--json"]);
+    assert!(done.status.success(), "{name}: {}", text(&done.stderr));
+    let told: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(told["ids"][0], id);
+}
+
+#[test]
+fn every_id_that_the_list_prints_is_taken_and_proofs_are_listed() {
+    let dir = kept();
+    let store = Store::at(dir.path().join("data/quietcores"));
+    let proof = example::proof();
+    store.save_proof(&proof, "").unwrap();
+    // As ids of 0.1.0 may be: the same digits in two years, and one that is the beginning of another.
+    let (a, b) = ("20251121T100000Z-wakeup-3f9a", "20261121T100000Z-wakeup-3f9a");
+    let c = "20261121T100000123Z-wakeup-3f9a1c2b7d";
+    for id in [a, b, c] {
+        store.save_run(&Run { id: id.to_owned(), ..example::run() }).unwrap();
+    }
+    for columns in ["80", "200"] {
+        let done = Command::new(env!("CARGO_BIN_EXE_quietcores"))
+            .args(["runs", "--all"])
+            .env("XDG_DATA_HOME", dir.path().join("data"))
+            .env("COLUMNS", columns)
+            .output()
+            .unwrap();
+        let said = text(&done.stdout);
+        let word = |id: &str| {
+            let rest = id.split_once('-').unwrap().1;
+            let named = |word: &&str| [id, rest].contains(word);
+            said.split_whitespace().find(named).unwrap_or_else(|| panic!("{id}: {said}")).to_owned()
+        };
+        let ids = store.list().unwrap().into_iter().map(|entry| entry.id);
+        for id in ids.collect::<Vec<_>>() {
+            is_taken(dir.path(), &word(&id), &id);
+        }
+        assert_eq!((word(a).as_str(), word(b).as_str()), (a, b), "not by what both end with");
+        assert!(
+            said.contains("\nproofs\n") && said.contains(proof.sentence.split(' ').next().unwrap())
+        );
+        let long = said.lines().filter(|line| line.chars().count() > columns.parse().unwrap());
+        assert_eq!(long.count(), 0, "{said}");
+    }
+    let done = quietcores(dir.path(), &["report", "wakeup-3f9a"]);
+    assert_eq!(done.status.code(), Some(2));
+    assert!(text(&done.stderr).contains("3 ids begin so"), "{}", text(&done.stderr));
+    is_taken(dir.path(), "wakeup-3f9a1", c);
+    let told: serde_json::Value =
+        serde_json::from_slice(&quietcores(dir.path(), &["runs", "--json"]).stdout).unwrap();
+    assert_eq!(told["proofs"][0]["id"], proof.id);
+    assert!(told["proofs"][0].get("arms").is_none());
+}
+
 #[test]
 fn a_torn_run_is_set_aside_named_and_the_rest_is_listed() {
     let dir = kept();

@@ -32,8 +32,9 @@ fn kept() -> (tempfile::TempDir, Proof, Run) {
     let store = quiet_store::Store::at(dir.path().join("data/quietcores"));
     let proof = example::proof();
     let run = Run { id: "20261121T205959Z-wakeup-0001".into(), ..example::run() };
-    store.save_proof(&proof, &quiet_report::proof_page(&proof)).unwrap();
     store.save_run(&run).unwrap();
+    // The one that is kept last.
+    store.save_proof(&proof, &quiet_report::proof_page(&proof)).unwrap();
     (dir, proof, run)
 }
 

@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
     fs::{self, File},
+    os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -134,6 +135,85 @@ fn a_link_that_is_started_is_placed_at_once_and_what_others_write_is_put_right()
     assert_eq!(reverted.status.code(), Some(0), "{}", text(&reverted));
     assert_eq!(back, Vec::<String>::new(), "{}", text(&reverted));
     watched.ended();
+}
+
+/// Ends with what it stands for.
+struct Player(Child);
+
+impl Player {
+    /// Starts the program as a user; returns once it has its name.
+    fn start(program: &Path, uid: u32) -> Player {
+        let child = Command::new(program).arg("600").uid(uid).spawn().unwrap();
+        let comm = format!("/proc/{}/comm", child.id());
+        soon("the player's name", || read(&comm).trim() == "qcplayer");
+        Player(child)
+    }
+
+    /// CPUs, policy and priority.
+    fn place(&self) -> String {
+        allowed(self.0.id())
+    }
+}
+
+impl Drop for Player {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_strangers_program_of_a_links_name_stays_an_ordinary_process() {
+    let Some(machine) = Machine::take() else { return };
+    let (program, chain) = player(machine.dir());
+    // Anybody may run it from here.
+    let public = tempfile::tempdir().unwrap();
+    fs::set_permissions(public.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let theirs = public.path().join("qcplayer");
+    fs::copy(&program, &theirs).unwrap();
+    let before = Capture::take();
+    let early = Player::start(&theirs, 65534);
+    let alone = Command::new(PROGRAM).arg("plan").arg(&chain).output().unwrap();
+    assert!(
+        text(&alone).contains("user = 65534") || text(&alone).contains("user = \"nobody\""),
+        "{}",
+        text(&alone)
+    );
+    let own = Player::start(&program, 0);
+    let applied = machine.apply().arg(&chain).output().unwrap();
+    assert!(matches!(applied.status.code(), Some(0 | 1)), "{}", text(&applied));
+    let on_shield = format!("Cpus_allowed_list:\t{} ", machine.cpu);
+    assert!(own.place().contains(&on_shield), "{}: {}", own.place(), text(&applied));
+    let ordinary = |stranger: &Player| {
+        let place = stranger.place();
+        assert!(!place.contains(&on_shield) && place.contains("policy 0"), "{place}");
+    };
+    ordinary(&early);
+
+    let watched = Watched::start(&machine, &["--every", "1s", chain.to_str().unwrap()]);
+    let late = Player::start(&theirs, 65534);
+    drop(own);
+    let own = Player::start(&program, 0);
+    soon("the link's place", || own.place().contains(&on_shield));
+    ordinary(&early);
+    ordinary(&late);
+    drop(watched);
+
+    // Restarted while nobody watches: it is outside, and a stranger is not taken for it.
+    drop(own);
+    let gone = machine.run("status");
+    assert_eq!(gone.status.code(), Some(1), "{}", text(&gone));
+    assert!(text(&gone).contains("link `player` is left alone"), "{}", text(&gone));
+    let own = Player::start(&program, 0);
+    let astray = machine.run("status");
+    assert_eq!(astray.status.code(), Some(1), "{}", text(&astray));
+    assert!(
+        text(&astray).contains("link `player` is not where the chain has it"),
+        "{}",
+        text(&astray)
+    );
+    drop((own, early, late));
+    machine.revert_to(&before, "after strangers");
 }
 
 #[test]

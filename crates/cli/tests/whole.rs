@@ -158,8 +158,16 @@ impl Case {
             name: format!("link{at}"),
             target: match at {
                 0 => Target::Irq(IrqSource::Number(40)),
-                1 => Target::Process { comm: "user0".into(), threads: vec![] },
-                2 => Target::Process { comm: "user1".into(), threads: vec![] },
+                1 => Target::Process {
+                    comm: "user0".into(),
+                    threads: vec![],
+                    owner: Default::default(),
+                },
+                2 => Target::Process {
+                    comm: "user1".into(),
+                    threads: vec![],
+                    owner: Default::default(),
+                },
                 _ => Target::Irq(IrqSource::Card("USB".into())),
             },
             cpus: match (&cpus, self.places.get(at)) {
@@ -219,6 +227,8 @@ impl Case {
             kernel: task.kernel.then_some(KernelThread { movable: task.movable }),
             cgroup: Some(if task.group.is_empty() { "/".into() } else { task.group.clone() }),
             cpu_group: Some(if task.comm == "user0" { "/audio" } else { "/" }.to_owned()),
+            unit_group: None,
+            exe: None,
             uid: 0,
         };
         let group = |(path, group): (&String, &fake::Group)| Group {

@@ -12,6 +12,8 @@ pub mod control;
 mod engine;
 mod error;
 mod files;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod host;
 #[cfg(feature = "audio")]
 pub mod midi;

@@ -133,7 +133,7 @@ impl Reader<'_> {
         let head = file.campaign.get_ref();
         let cpus = self.cpus(&head.cpus)?;
         let rounds = match &head.rounds {
-            None => 6,
+            None => 8,
             Some(rounds) => self.rounds(rounds)?,
         };
         let length = self.time(head.length.as_ref(), Nanos::from_secs(10))?;
@@ -410,7 +410,7 @@ stress-cpus = "0"
         let known = "0-1".parse().unwrap();
         let campaign = parse(WHOLE, "a.toml", Some(&known)).unwrap();
         assert_eq!((campaign.name.as_str(), campaign.rounds), ("two kernels", 8));
-        assert_eq!(campaign.tasks().len(), 64);
+        assert_eq!(campaign.tasks(1).len(), 64);
         let [wakeup, gap] = &campaign.probes[..] else { panic!("two probes") };
         assert_eq!((wakeup.name.as_str(), wakeup.spec.priority), ("wakeup 1.00 ms", 90));
         assert_eq!(wakeup.spec.length, Nanos::from_secs(2));
@@ -422,7 +422,7 @@ stress-cpus = "0"
 
         let least = "[campaign]\nname='x'\ncpus='1'\n[[probe]]\nkind='gap'\n";
         let campaign = parse(least, "a.toml", None).unwrap();
-        assert_eq!((campaign.tasks().len(), campaign.stresses[0].run.len()), (6, 0));
+        assert_eq!((campaign.tasks(1).len(), campaign.stresses[0].run.len()), (8, 0));
     }
 
     #[test]

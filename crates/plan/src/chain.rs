@@ -3,14 +3,15 @@
 //! ```toml
 //! [chain]
 //! name = "living room"
-//! cpus = "2-3"              # or "auto"
+//! cpus = "2-3"              # or "auto": as many cores as the links need; "auto:3"
 //! mode = "sleep"            # or "never-sleep": one thread a CPU that spins
 //! smt = "as-is"             # or "off": siblings of shielded CPUs are switched off
 //!
 //! [[link]]
 //! name = "player"
 //! process = "mpd"
-//! threads = ["output"]
+//! user = "mpd"              # whose it is: a name, a number or several; root's where nothing is said
+//! threads = ["output"]      # also output:usb; * stands for any characters
 //! priority = 75
 //!
 //! [[link]]
@@ -23,13 +24,18 @@ use crate::file::Reader;
 use quiet_types::{
     Chain, CpuSet, FileError,
     boot::Mode,
-    chain::{Choice, IrqSource, Link, Target},
+    chain::{Choice, IrqSource, Link, Owner, Target, User},
+    printable,
 };
 use serde::Deserialize;
 use toml::Spanned;
 
 /// No chain is longer.
 const MOST_LINKS: usize = 256;
+/// No machine has more.
+const MOST_CORES: u32 = 8192;
+/// No link is more people's.
+const MOST_USERS: usize = 64;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -54,6 +60,9 @@ struct RawLink {
     name: Spanned<String>,
     irq: Option<Spanned<RawIrq>>,
     process: Option<Spanned<String>>,
+    user: Option<Spanned<toml::Value>>,
+    exe: Option<Spanned<String>>,
+    unit: Option<Spanned<String>>,
     threads: Option<Spanned<Vec<Spanned<String>>>>,
     cpus: Option<Spanned<String>>,
     priority: Option<Spanned<i64>>,
@@ -102,6 +111,9 @@ impl Reader<'_> {
             }
             match &head.cpus {
                 Some(cpus) if cpus.get_ref() == "auto" => {}
+                Some(cpus) if cpus.get_ref().starts_with("auto:") => {
+                    chain.cpus = Choice::Cores(self.cores(cpus)?);
+                }
                 Some(cpus) => chain.cpus = Choice::These(self.cpus(cpus)?),
                 None => {}
             }
@@ -147,6 +159,19 @@ impl Reader<'_> {
                         "its handler threads are found by themselves",
                     ));
                 }
+                let spans = [
+                    raw.user.as_ref().map(Spanned::span),
+                    raw.exe.as_ref().map(Spanned::span),
+                    raw.unit.as_ref().map(Spanned::span),
+                ];
+                if let Some(span) = spans.into_iter().flatten().next() {
+                    return Err(self.wrong(
+                        span,
+                        "an interrupt is nobody's",
+                        "this goes with `process`",
+                        "take it out: only the kernel serves interrupts",
+                    ));
+                }
                 Target::Irq(self.irq(irq)?)
             }
             (None, Some(process)) => {
@@ -154,7 +179,7 @@ impl Reader<'_> {
                 for thread in raw.threads.iter().flat_map(|list| list.get_ref()) {
                     threads.push(self.name(thread)?);
                 }
-                Target::Process { comm: self.name(process)?, threads }
+                Target::Process { comm: self.name(process)?, threads, owner: self.owner(raw)? }
             }
             (Some(_), Some(process)) => {
                 return Err(self.wrong(
@@ -176,6 +201,67 @@ impl Reader<'_> {
         let cpus = raw.cpus.as_ref().map(|cpus| self.cpus(cpus)).transpose()?;
         let priority = raw.priority.as_ref().map(|priority| self.priority(priority)).transpose()?;
         Ok(Link { name, target, cpus, priority })
+    }
+
+    /// The number of `auto:3`.
+    fn cores(&self, cpus: &Spanned<String>) -> Result<u32, FileError> {
+        let number = cpus.get_ref().strip_prefix("auto:").unwrap_or_default();
+        match number.parse::<u32>() {
+            Ok(cores @ 1..=MOST_CORES) => Ok(cores),
+            _ => Err(self.wrong(
+                cpus.span(),
+                &format!("`{}` is not a number of cores", printable(number, 40)),
+                "here",
+                "write \"auto:3\" for three cores, \"auto\" for as many as the links need",
+            )),
+        }
+    }
+
+    fn owner(&self, raw: &RawLink) -> Result<Owner, FileError> {
+        let mut owner = Owner::default();
+        if let Some(user) = &raw.user {
+            let several = match user.get_ref() {
+                toml::Value::Array(several) => several.as_slice(),
+                one => std::slice::from_ref(one),
+            };
+            let users = several.iter().map(one_user).collect::<Option<Vec<User>>>();
+            owner.users = users.filter(|users| (1..=MOST_USERS).contains(&users.len())).ok_or_else(|| {
+                self.wrong(
+                    user.span(),
+                    "this names no user",
+                    "here",
+                    "write a name of /etc/passwd in quotes, a number, or several in brackets: [\"mpd\", 1000]",
+                )
+            })?;
+        }
+        if let Some(exe) = &raw.exe {
+            let path = exe.get_ref();
+            if !path.starts_with('/') || path.len() > 4096 || path.chars().any(char::is_control) {
+                return Err(self.wrong(
+                    exe.span(),
+                    "this is not the path of a program",
+                    "here",
+                    "write it whole and as the kernel does, without links: see `ls -l /proc/PID/exe`",
+                ));
+            }
+            owner.exe = Some(path.clone());
+        }
+        if let Some(unit) = &raw.unit {
+            let name = unit.get_ref();
+            let is_unit = [".service", ".scope"]
+                .iter()
+                .any(|end| name.len() > end.len() && name.ends_with(end));
+            if !is_unit || name.len() > 255 || name.contains(|c: char| c == '/' || c.is_control()) {
+                return Err(self.wrong(
+                    unit.span(),
+                    "this is not the name of a unit that runs processes",
+                    "here",
+                    "write it with its ending, as mpd.service: see `systemctl status PID`",
+                ));
+            }
+            owner.unit = Some(name.clone());
+        }
+        Ok(owner)
     }
 
     fn irq(&self, irq: &Spanned<RawIrq>) -> Result<IrqSource, FileError> {
@@ -247,6 +333,24 @@ impl Reader<'_> {
     }
 }
 
+/// A name, or a number with or without quotes.
+fn one_user(value: &toml::Value) -> Option<User> {
+    match value {
+        toml::Value::Integer(uid) => u32::try_from(*uid).ok().map(User::Uid),
+        toml::Value::String(text)
+            if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) =>
+        {
+            text.parse().ok().map(User::Uid)
+        }
+        toml::Value::String(name) => {
+            let odd = |c: char| c.is_control() || c.is_whitespace() || c == ':';
+            (!name.is_empty() && name.len() <= 256 && !name.contains(odd))
+                .then(|| User::Name(name.clone()))
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,14 +410,64 @@ priority = 85
         assert_eq!(chain.links[0].target, Target::Irq(IrqSource::Net("eth0".into())));
         assert_eq!(
             chain.links[1].target,
-            Target::Process { comm: "mpd".into(), threads: vec!["io".into(), "output".into()] }
+            Target::Process {
+                comm: "mpd".into(),
+                threads: vec!["io".into(), "output".into()],
+                owner: Owner::default(),
+            }
         );
         assert_eq!(chain.links[2].priority, Some(85));
     }
 
     #[test]
+    fn a_process_says_whose_it_is_and_auto_how_many() {
+        let owner = |lines: &str| {
+            let text = format!("[[link]]\nname = \"p\"\nprocess = \"mpd\"\n{lines}\n");
+            match parse(&text, "my.toml", None).map(|chain| chain.links[0].target.clone()) {
+                Ok(Target::Process { owner, .. }) => Ok(owner),
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => Err((error.line(), error.title().to_owned())),
+            }
+        };
+        let name = |name: &str| User::Name(name.into());
+        assert_eq!(owner("").unwrap(), Owner::default());
+        assert_eq!(owner("user = \"mpd\"").unwrap().users, [name("mpd")]);
+        assert_eq!(owner("user = 107").unwrap().users, [User::Uid(107)]);
+        assert_eq!(
+            owner("user = [\"107\", \"ann\"]").unwrap().users,
+            [User::Uid(107), name("ann")]
+        );
+        let all = owner("user = \"mpd\"\nexe = \"/usr/bin/mpd\"\nunit = \"mpd.service\"").unwrap();
+        assert_eq!(all.exe.as_deref(), Some("/usr/bin/mpd"));
+        assert_eq!(all.unit.as_deref(), Some("mpd.service"));
+        for wrong in [
+            "user = []",
+            "user = -1",
+            "user = \"\"",
+            "user = \"a b\"",
+            "user = [[1]]",
+            "user = 4294967296",
+            "user = true",
+        ] {
+            assert_eq!(owner(wrong).unwrap_err(), (4, "this names no user".to_owned()), "{wrong}");
+        }
+        assert!(owner("exe = \"mpd\"").unwrap_err().1.contains("not the path"));
+        assert!(owner("unit = \"mpd\"").unwrap_err().1.contains("not the name of a unit"));
+        assert!(owner("unit = \".service\"").is_err());
+        let cpus = |cpus: &str| {
+            parse(&format!("[chain]\ncpus = \"{cpus}\"\n"), "my.toml", None).map(|c| c.cpus)
+        };
+        assert_eq!(cpus("auto").unwrap(), Choice::Auto);
+        assert_eq!(cpus("auto:3").unwrap(), Choice::Cores(3));
+        for wrong in ["auto:0", "auto:", "auto:x", "auto:9999"] {
+            assert!(cpus(wrong).unwrap_err().title().contains("not a number of cores"), "{wrong}");
+        }
+    }
+
+    #[test]
     fn each_mistake_is_named_with_its_line() {
-        let cases: [(&str, &str, usize, &str); 14] = [
+        let cases: [(&str, &str, usize, &str); 15] = [
+            ("irq = { net = \"eth0\" }", "irq = { net = \"eth0\" }\nuser = \"x\"", 9, "nobody's"),
             ("cpus = \"1-3\"", "cpus = \"1-7\"", 4, "CPUs 4-7 are not on this machine"),
             ("cpus = \"1-3\"", "cpus = \"3-1\"", 4, "a range runs upwards"),
             ("cpus = \"1-3\"", "cpus = 1", 4, "invalid type"),

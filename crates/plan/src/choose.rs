@@ -1,6 +1,6 @@
 //! Which CPUs to shield.
 
-use crate::{PlanError, note, say, warning};
+use crate::{PlanError, links::seats, note, say, warning};
 use quiet_types::{
     Chain, CpuId, CpuSet, Finding, Machine,
     chain::{Choice, Target},
@@ -22,6 +22,7 @@ pub(crate) fn cpus(
             let named = named.fold(CpuSet::new(), |all, cpus| all.union(cpus));
             (!named.is_empty()).then_some(named)
         }
+        Choice::Cores(_) => None,
     };
     let cpus = match asked {
         Some(cpus) => {
@@ -30,7 +31,7 @@ pub(crate) fn cpus(
             reasons.push(format!("{} to be shielded: asked for.", say(&cpus)));
             cpus
         }
-        None => best_core(machine, chain, reasons)?,
+        None => best_cores(machine, chain, reasons)?,
     };
     let open = machine.online.difference(&taken(machine));
     if open.difference(&cpus).is_empty() {
@@ -150,7 +151,7 @@ struct Merit {
     number: std::cmp::Reverse<u32>,
 }
 
-fn best_core(
+fn best_cores(
     machine: &Machine,
     chain: &Chain,
     reasons: &mut Vec<String>,
@@ -180,13 +181,43 @@ fn best_core(
         .collect();
     let wanted: Vec<&Irq> =
         own.iter().copied().filter(|irq| stuck_at(machine, irq).is_some()).collect();
-    let (merit, core) = cores
-        .iter()
-        .map(|core| (merit(machine, core, &own, &wanted), core))
-        .min()
-        .ok_or_else(|| PlanError("no CPU is online".into()))?;
-    reasons.push(explain(machine, core, &merit, &own, &wanted));
-    Ok(core.clone())
+    let spare = cores.len() - 1;
+    let count = match chain.cpus {
+        Choice::Cores(asked) if asked as usize > spare => {
+            return Err(PlanError(format!(
+                "auto:{asked} asks for more cores than this machine can give: one of {} stays with the rest; write \
+                 auto:{spare} at most",
+                cores.len()
+            )));
+        }
+        Choice::Cores(cores) => cores as usize,
+        _ => seats::wanted(&chain.links).min(spare),
+    };
+    let mut ranked: Vec<(Merit, &CpuSet)> =
+        cores.iter().map(|core| (merit(machine, core, &own, &wanted), core)).collect();
+    ranked.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    ranked.truncate(count.max(1));
+    let chosen = ranked.iter().fold(CpuSet::new(), |all, (_, core)| all.union(core));
+    match ranked.as_slice() {
+        [(merit, core)] => reasons.push(explain(machine, core, merit, &own, &wanted)),
+        several => {
+            let want = seats::wanted(&chain.links);
+            let need = match chain.cpus {
+                Choice::Cores(_) => "asked for by number".to_owned(),
+                _ if want > several.len() => format!("of {want} that the links would need; one core stays with the rest"),
+                _ => "one for each process with the interrupts that feed it, one for those at the end".to_owned(),
+            };
+            reasons.push(format!(
+                "{} to be shielded, chosen: {} cores, {need}.",
+                say(&chosen),
+                several.len()
+            ));
+            let parts =
+                several.iter().map(|(merit, core)| explain(machine, core, merit, &own, &wanted));
+            reasons.extend(parts);
+        }
+    }
+    Ok(chosen)
 }
 
 fn merit(machine: &Machine, core: &CpuSet, own: &[&Irq], wanted: &[&Irq]) -> Merit {

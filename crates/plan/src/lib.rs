@@ -15,6 +15,8 @@ mod file;
 mod guards;
 mod irqbalance;
 mod links;
+mod owner;
+mod place;
 mod power;
 mod priorities;
 pub mod recipe;
@@ -22,12 +24,15 @@ mod steps;
 
 use quiet_types::{
     Chain, CpuSet, Finding, Machine, Plan, Severity,
+    chain::Link,
     machine::Group,
     plan::PLAN_SCHEMA,
     shield::{Entry, Mechanism, Shield},
 };
 use std::fmt;
 
+pub use owner::{Wanted, wanted};
+pub use place::astray;
 pub use quiet_types::boot::Mode;
 
 /// Why no plan can be made, with what to do.
@@ -65,13 +70,19 @@ pub fn plan(machine: &Machine, chain: &Chain) -> Result<Plan, PlanError> {
     reasons.push(mode_reason(chain.mode));
     let mechanism = mechanism(machine, &mut reasons);
     let shield = Shield { entry: entry(machine, mechanism, &cpus), cpus, housekeeping, mechanism };
-    let links = links::find(machine, chain, &shield, &mut findings)?;
-    let steps = steps::steps(machine, &shield, &links, chain.mode, &off, &mut findings);
+    let found = links::find(machine, chain, &shield, &mut findings)?;
+    let steps = steps::steps(machine, &shield, &found, chain.mode, &off, &mut findings);
+    let placed = |(link, found): (&Link, &links::Found<'_>)| Link {
+        cpus: Some(found.cpus.clone()),
+        ..link.clone()
+    };
+    let links = chain.links.iter().zip(&found).map(placed).collect();
     Ok(Plan {
         schema: PLAN_SCHEMA.into(),
         chain: chain.name.clone(),
         mode: chain.mode,
         shield,
+        links,
         reasons,
         steps,
         findings,
@@ -226,6 +237,10 @@ pub(crate) fn note(id: &str, title: impl Into<String>) -> Finding {
 
 pub(crate) fn warning(id: &str, title: impl Into<String>) -> Finding {
     Finding::new(Severity::Warning, id, title)
+}
+
+pub(crate) fn problem(id: &str, title: impl Into<String>) -> Finding {
+    Finding::new(Severity::Problem, id, title)
 }
 
 pub(crate) fn say(cpus: &CpuSet) -> String {

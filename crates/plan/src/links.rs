@@ -1,9 +1,14 @@
 //! What the links of a chain are on this machine.
 
-use crate::{PlanError, choose::stuck_at, note, say, warning};
+pub(crate) mod seats;
+#[cfg(test)]
+mod tests;
+mod threads;
+
+use crate::{PlanError, choose::stuck_at, note, owner, problem, say, warning};
 use quiet_types::{
-    Chain, CpuId, CpuSet, Finding, Machine,
-    chain::{IrqSource, Target},
+    Chain, CpuSet, Finding, Machine,
+    chain::{IrqSource, Link, Owner, Target},
     machine::{Device, Irq, Task},
     printable,
     shield::{Mechanism, Shield},
@@ -17,7 +22,12 @@ pub(crate) struct Found<'a> {
     pub cpus: CpuSet,
     pub priority: Option<u8>,
     pub irqs: Vec<&'a Irq>,
+    /// First threads of its processes.
+    pub firsts: Vec<&'a Task>,
+    /// Threads that are placed.
     pub tasks: Vec<&'a Task>,
+    /// Those among its threads that nobody places, because they are in no list.
+    pub unlisted: Vec<&'a Task>,
 }
 
 /// The interrupts that `source` names.
@@ -61,55 +71,35 @@ pub(crate) fn says(description: &str, name: &str) -> bool {
     description.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name)
 }
 
-/// Finds every link, and gives those without CPUs of their own one each, in turn.
+/// Finds every link. Those without CPUs of their own get one each, in turn; an interrupt shares that of the process that it feeds.
 pub(crate) fn find<'a>(
     machine: &'a Machine,
     chain: &'a Chain,
     shield: &Shield,
     findings: &mut Vec<Finding>,
 ) -> Result<Vec<Found<'a>>, PlanError> {
-    let all: Vec<CpuId> = shield.cpus.iter().collect();
-    let mut turn = all.iter().cycle();
+    let seats = seats::of(machine, chain, shield)?;
     let mut found = Vec::new();
-    for link in &chain.links {
-        let cpus = match &link.cpus {
-            Some(cpus) if !cpus.is_subset(&shield.cpus) => {
-                return Err(PlanError(format!(
-                    "link `{}` is to run on {}, which is not within the shield ({}); widen `cpus` \
-                     of the chain or move the link",
-                    printable(&link.name, 60),
-                    say(cpus),
-                    say(&shield.cpus)
-                )));
-            }
-            Some(cpus) => cpus.clone(),
-            None => turn.next().into_iter().copied().collect(),
-        };
+    for (link, cpus) in chain.links.iter().zip(seats) {
         let mut one = Found {
             name: &link.name,
             target: &link.target,
             cpus,
             priority: link.priority,
             irqs: Vec::new(),
+            firsts: Vec::new(),
             tasks: Vec::new(),
+            unlisted: Vec::new(),
         };
         match &link.target {
             Target::Irq(source) => {
                 one.irqs = irq_link(machine, &link.name, source, findings);
                 stuck(machine, &one, findings);
             }
-            Target::Process { comm, threads } => {
-                one.tasks = process(machine, comm, threads);
-                if one.tasks.is_empty() {
-                    findings.push(
-                        warning(
-                            "plan.link-absent",
-                            format!("link `{}` is not running", printable(&link.name, 60)),
-                        )
-                        .evidence(format!("no process is called `{}`", printable(comm, 32)))
-                        .remedy("start it, then apply again"),
-                    );
-                }
+            Target::Process { comm, owner, .. } => {
+                let (ours, others) = owner::processes(machine, comm, owner);
+                whose(machine, link, &ours, &others, findings);
+                one.firsts = ours;
                 if shield.mechanism == Mechanism::PartitionV2 {
                     delegated(&one, findings);
                 }
@@ -117,7 +107,51 @@ pub(crate) fn find<'a>(
         }
         found.push(one);
     }
+    threads::share_out(machine, &mut found, findings);
     Ok(found)
+}
+
+/// Says which processes of a link's name are not taken for it, and why.
+fn whose(
+    machine: &Machine,
+    link: &Link,
+    ours: &[&Task],
+    others: &[&Task],
+    findings: &mut Vec<Finding>,
+) {
+    let Target::Process { comm, owner, .. } = &link.target else { return };
+    let (name, comm) = (printable(&link.name, 60), printable(comm, 32));
+    let told: Vec<String> = others.iter().take(4).map(|first| owner::who(machine, first)).collect();
+    let told =
+        format!("{}{}", told.join("; "), if others.len() > told.len() { " ..." } else { "" });
+    findings.push(match (ours.is_empty(), others.is_empty()) {
+        (false, true) => return,
+        (true, true) => {
+            warning("plan.link-absent", format!("link `{name}` is not running"))
+                .evidence(format!("no process is called `{comm}`"))
+                .remedy("start it, then apply again")
+        }
+        (false, false) => note(
+            "plan.link-stranger",
+            format!("processes called `{comm}` that are not those of link `{name}` are left alone"),
+        )
+        .evidence(told)
+        .remedy(format!("if they are the link's as well, name their users in it: {}", owner::line(machine, others))),
+        (true, false) if *owner == Owner::default() => problem(
+            "plan.link-whose",
+            format!("link `{name}` is left alone: the chain does not say whose `{comm}` it is, and none is root's"),
+        )
+        .evidence(told)
+        .effect("it gets no CPU and no priority; anybody may give a program that name")
+        .remedy(format!("if it is the link, add to it: {}", owner::line(machine, others))),
+        (true, false) => problem(
+            "plan.link-whose",
+            format!("link `{name}` is left alone: no `{comm}` is the one that the chain means"),
+        )
+        .evidence(told)
+        .effect("it gets no CPU and no priority")
+        .remedy("start it as the link says (`user`, `exe`, `unit`), or correct these"),
+    });
 }
 
 fn irq_link<'a>(
@@ -141,7 +175,7 @@ fn irq_link<'a>(
 /// delegates (a login session's manager, a container).
 fn delegated(link: &Found<'_>, findings: &mut Vec<Finding>) {
     let managed =
-        link.tasks.iter().find_map(|task| Some((task, manager(task.cgroup.as_deref()?)?)));
+        link.firsts.iter().find_map(|task| Some((task, manager(task.cgroup.as_deref()?)?)));
     let Some((task, unit)) = managed else { return };
     findings.push(
         note(
@@ -209,39 +243,23 @@ fn describe(source: &IrqSource) -> String {
     }
 }
 
-pub(crate) fn process<'a>(machine: &'a Machine, comm: &str, threads: &[String]) -> Vec<&'a Task> {
-    // The kernel keeps 15 characters of a name.
-    let cut = |name: &str| name.chars().take(15).collect::<String>();
-    let leaders: Vec<u32> = machine
-        .tasks
-        .iter()
-        .filter(|task| task.kernel.is_none() && task.pid == task.tid)
-        .filter(|task| cut(&task.comm) == cut(comm))
-        .map(|task| task.pid)
-        .collect();
-    machine
-        .tasks
-        .iter()
-        .filter(|task| leaders.contains(&task.pid))
-        .filter(|task| threads.is_empty() || threads.iter().any(|t| cut(t) == cut(&task.comm)))
-        .collect()
+/// Whether a thread is the kernel's and handles the interrupt: any program may call a thread so.
+pub(crate) fn serves(task: &Task, number: u32) -> bool {
+    let named = |rest: &str| {
+        rest.strip_prefix(&number.to_string()).is_some_and(|rest| rest.starts_with('-'))
+    };
+    task.kernel.is_some() && task.comm.strip_prefix("irq/").is_some_and(named)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::manager;
-
-    #[test]
-    fn groups_below_services_and_scopes_are_another_managers() {
-        for (path, unit) in [
-            ("/user.slice/user-1.slice/user@1.service/app.slice/p.service", Some("user@1.service")),
-            ("/machine.slice/docker-ab.scope/init.scope", Some("docker-ab.scope")),
-            ("/system.slice/box.service/payload", Some("box.service")),
-            ("/system.slice/mpd.service", None),
-            ("/user.slice/user-1.slice/session-2.scope", None),
-            ("/", None),
-        ] {
-            assert_eq!(manager(path), unit, "{path}");
-        }
-    }
+/// The threads of a link's processes, of those that its list names.
+pub(crate) fn process<'a>(
+    machine: &'a Machine,
+    comm: &str,
+    threads: &[String],
+    owner: &Owner,
+) -> Vec<&'a Task> {
+    let (ours, _) = owner::processes(machine, comm, owner);
+    let named = |task: &Task| threads.iter().any(|wanted| owner::is_thread(wanted, &task.comm));
+    let tasks = machine.tasks.iter().filter(|task| ours.iter().any(|first| first.pid == task.pid));
+    tasks.filter(|task| threads.is_empty() || named(task)).collect()
 }

@@ -2,8 +2,9 @@
 //! interrupts, then the chain itself.
 
 use crate::{
-    Mode, REST_GROUP, SHIELD_GROUP, SHIELD_UNIT, is_ours, links::Found, note, say, shield_group,
-    warning,
+    Mode, REST_GROUP, SHIELD_GROUP, SHIELD_UNIT, is_ours,
+    links::{self, Found},
+    note, say, shield_group, warning,
 };
 use quiet_types::{
     CpuSet, Finding, Machine,
@@ -427,7 +428,9 @@ impl List<'_> {
             .iter()
             .filter(|task| task.movable() && (everybody || task.kernel.is_some()))
             .filter(|task| task.allowed.intersects(&self.closed()))
-            .filter(|task| !spare.iter().any(|begin| task.comm.starts_with(begin)))
+            .filter(|task| {
+                task.kernel.is_none() || !spare.iter().any(|begin| task.comm.starts_with(begin))
+            })
             .collect();
         if movable.is_empty() && !self.machine.tasks.is_empty() {
             return;
@@ -516,8 +519,7 @@ impl List<'_> {
                 irq.requested.as_ref().map(|old| format!("CPU {old}")),
                 format!("link `{}`: its interrupt is served on {}", link.name, say(&link.cpus)),
             );
-            let handler = format!("irq/{}-", irq.number);
-            let handlers = machine.tasks.iter().filter(|task| task.comm.starts_with(&handler));
+            let handlers = machine.tasks.iter().filter(|task| links::serves(task, irq.number));
             for task in handlers {
                 // Kernels before 6.19 put it elsewhere when a partition is made; newer ones do not,
                 // and let nobody move it.
@@ -532,16 +534,14 @@ impl List<'_> {
                 self.priority(link, task);
             }
         }
+        // A process enters as a whole by its first thread, whether that one is placed or not.
+        let whole = self.shield.entry.as_ref().is_some_and(|entry| entry.whole_process);
+        for first in link.firsts.iter().filter(|_| whole) {
+            self.enter(link, first);
+        }
         for task in &link.tasks {
-            if let (Some(entry), Some(mount)) = (&self.shield.entry, self.mount())
-                && (!entry.whole_process || task.pid == task.tid)
-            {
-                self.push(
-                    Need::BestEffort,
-                    Action::Enter { thread: thread(task), file: entry.file.clone(), mount },
-                    task.cgroup.clone(),
-                    format!("link `{}` enters the shield", link.name),
-                );
+            if !whole {
+                self.enter(link, task);
             }
             self.push(
                 Need::BestEffort,
@@ -554,6 +554,17 @@ impl List<'_> {
             );
             self.priority(link, task);
         }
+    }
+
+    fn enter(&mut self, link: &Found<'_>, task: &Task) {
+        let (Some(entry), Some(mount)) = (&self.shield.entry, self.mount()) else { return };
+        let file = entry.file.clone();
+        self.push(
+            Need::BestEffort,
+            Action::Enter { thread: thread(task), file, mount },
+            task.cgroup.clone(),
+            format!("link `{}` enters the shield", link.name),
+        );
     }
 
     fn mount(&self) -> Option<String> {

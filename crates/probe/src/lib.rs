@@ -26,7 +26,7 @@ pub use cost::{Block, Blocks, cost};
 pub use error::{Error, Result};
 pub use host::{host, stamp};
 pub use quiet_linux::state::read as state;
-pub use reach::{Special, reach};
+pub use reach::{Reaching, Special, reach};
 pub use request::{Request, Strictness};
 pub use run::{Progress, run, watched};
 pub use stress::Stress;

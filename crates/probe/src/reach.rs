@@ -6,6 +6,7 @@ use crate::{
     host::stamp,
     keeper::{Keeper, Old, switch},
     request,
+    run::Elsewhere,
 };
 use quiet_linux::{
     Root,
@@ -181,8 +182,25 @@ const ACTS: [Ordinary; 9] = [
     },
 ];
 
+/// How far it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Reaching {
+    /// What is being done.
+    pub act: &'static str,
+    /// How many acts were done before.
+    pub done: usize,
+    /// Of so many.
+    pub acts: usize,
+    /// Since this act began.
+    pub elapsed: Duration,
+}
+
+/// How often progress is told and the stop flag looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Does each act (of `only`, where it names some), and those of `also`, for `length` on all other CPUs, while
-/// `cpus` are watched; `progress` is told which. Doing nothing comes first, whatever is named.
+/// `cpus` are watched, and ends early with what there is when `stop` is raised. Doing nothing comes first,
+/// whatever is named. `progress` is called about twenty times a second, on the calling thread.
 ///
 /// # Errors
 /// When the kernel's trace may not be used, no CPU is left to act on, or `only` names what is no act.
@@ -192,7 +210,7 @@ pub fn reach(
     only: &[String],
     also: &[Special],
     stop: &AtomicBool,
-    progress: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(&Reaching),
 ) -> Result<Reach> {
     let acts: Vec<&str> = ACTS.iter().map(|act| act.name).collect();
     if let Some(unknown) = only.iter().find(|name| !acts.contains(&name.as_str())) {
@@ -225,12 +243,18 @@ pub fn reach(
     let wanted = |act: &&Ordinary| {
         only.is_empty() || act.name == ACTS[0].name || only.iter().any(|name| name == act.name)
     };
-    for ordinary in ACTS.iter().filter(wanted).chain(&also) {
+    let wanted: Vec<&Ordinary> = ACTS.iter().filter(wanted).chain(&also).collect();
+    // Looking how far it is must not touch the watched CPUs either.
+    let _elsewhere = Elsewhere::than(cpus);
+    for (done, ordinary) in wanted.iter().enumerate() {
         if stop.load(Relaxed) {
             break;
         }
-        progress(ordinary.name);
-        acts.push(one(ordinary, cpus, &online, &from, length, dir.path(), stop)?);
+        let mut told = |elapsed| {
+            progress(&Reaching { act: ordinary.name, done, acts: wanted.len(), elapsed });
+        };
+        let on = On { cpus, online: &online, from: &from };
+        acts.push(one(ordinary, on, length, dir.path(), stop, &mut told)?);
     }
     Ok(Reach {
         schema: SCHEMA.to_owned(),
@@ -238,19 +262,27 @@ pub fn reach(
         host: host(&root)?,
         cpus: cpus.clone(),
         from,
+        interrupted: stop.load(Relaxed),
         acts,
         findings: Vec::new(),
     })
 }
 
+/// The CPUs that are watched, those that run, and those on which the acts are done.
+#[derive(Clone, Copy)]
+struct On<'a> {
+    cpus: &'a CpuSet,
+    online: &'a CpuSet,
+    from: &'a CpuSet,
+}
+
 fn one(
     ordinary: &Ordinary,
-    cpus: &CpuSet,
-    online: &CpuSet,
-    from: &CpuSet,
+    On { cpus, online, from }: On<'_>,
     length: Duration,
     dir: &Path,
     stop: &AtomicBool,
+    told: &mut dyn FnMut(Duration),
 ) -> Result<Act> {
     // Killed in between, somebody must still switch the CPU on again.
     let keeper = match ordinary.name {
@@ -260,18 +292,21 @@ fn one(
     let watch = Watch::start(cpus, online)?;
     let began = Instant::now();
     let (mut times, mut refused) = (0, String::new());
+    let goes_on = || began.elapsed() < length && !stop.load(Relaxed);
     let done = keeper.and_then(|_keeper| {
         thread::scope(|scope| {
             // A second thread of the process: what concerns all threads concerns another CPU too.
             scope.spawn(|| {
                 let _ = sched::set_affinity(0, from);
-                thread::sleep(length);
+                while goes_on() {
+                    thread::sleep(LOOK.min(length.saturating_sub(began.elapsed())));
+                }
             });
             let acting =
                 thread::Builder::new().name(NAME.to_owned()).spawn_scoped(scope, || {
                     sched::set_affinity(0, from)?;
                     let mut times = 0u64;
-                    while began.elapsed() < length && !stop.load(Relaxed) {
+                    while goes_on() {
                         (ordinary.act)(dir)?;
                         times += 1;
                         // The machine is not to be brought down by it.
@@ -279,6 +314,10 @@ fn one(
                     }
                     Ok::<u64, io::Error>(times)
                 })?;
+            while !acting.is_finished() {
+                told(began.elapsed());
+                thread::sleep(LOOK.min(length));
+            }
             acting.join().unwrap_or_else(|_| Err(io::Error::other("it ended at once")))
         })
     });

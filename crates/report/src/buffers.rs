@@ -153,7 +153,8 @@ pub fn buffers_text(buffers: &Buffers, width: usize) -> String {
         Column::Right("longest"),
         Column::Right("late"),
         Column::Right("slow"),
-    ]);
+    ])
+    .yields(&["slow", "late", "of", "ms", "longest", "missed", "mode"]);
     for cell in &buffers.cells {
         let mut row = vec![
             format!("{} x {}", cell.period, cell.buffer / cell.period.max(1)),

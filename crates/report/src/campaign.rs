@@ -1,13 +1,15 @@
 //! A campaign: how far it is, what its settings show against each other, as text.
 
 use crate::{
-    compare_runs, stats,
+    compare::{self, compare_runs},
+    stats,
     text::{Column, Table, findings_text, wrap},
     words,
 };
 use quiet_types::{
     Finding, Nanos, Run, Severity,
     campaign::{Campaigned, CellState, SCHEMA, Standing, Versus},
+    compared::Method,
     printable,
     proof::Role,
 };
@@ -26,19 +28,25 @@ pub(crate) struct Group<'a> {
     pub settings: Vec<(&'a str, Vec<&'a Run>)>,
 }
 
-/// Runs by what was asked, in the order in which the names first appear among the cells.
+/// Names of the settings in the order of the file; those of runs that do not say it as they come.
+fn settings(cells: &[CellState]) -> Vec<&str> {
+    let mut order: Vec<(u32, &str)> = Vec::new();
+    for cell in cells.iter().map(|state| &state.cell) {
+        if !order.iter().any(|(_, name)| *name == cell.setting) {
+            order.push((cell.rank, &cell.setting));
+        }
+    }
+    order.sort_by_key(|(rank, _)| *rank);
+    order.into_iter().map(|(_, name)| name).collect()
+}
+
+/// Runs by what was asked: settings in the order of the file, probes and stresses in that of the cells.
 pub(crate) fn groups<'a>(cells: &'a [CellState], runs: &'a [Run]) -> Vec<Group<'a>> {
     let by_key: BTreeMap<&str, &Run> = runs
         .iter()
         .filter_map(|run| run.cell.as_ref().map(|cell| (cell.key.as_str(), run)))
         .collect();
-    let mut order: Vec<&str> = Vec::new();
-    // The first round runs forwards: it has the file's order.
-    for state in cells {
-        if !order.contains(&state.cell.setting.as_str()) {
-            order.push(&state.cell.setting);
-        }
-    }
+    let order = settings(cells);
     let mut groups: Vec<Group<'a>> = Vec::new();
     for state in cells {
         let cell = &state.cell;
@@ -58,6 +66,8 @@ pub(crate) fn groups<'a>(cells: &'a [CellState], runs: &'a [Run]) -> Vec<Group<'
 }
 
 /// What the cells and their runs come to. `needs` is how long those that are left take.
+///
+/// Each verdict counts among all comparisons that the campaign makes: the more there are, the more rounds it takes.
 pub fn campaigned(name: &str, cells: Vec<CellState>, runs: &[Run], needs: Nanos) -> Campaigned {
     let count = |state| cells.iter().filter(|cell| cell.state == state).count() as u64;
     let mut compared = Vec::new();
@@ -81,6 +91,13 @@ pub fn campaigned(name: &str, cells: Vec<CellState>, runs: &[Run], needs: Nanos)
             });
         }
     }
+    compare::together(
+        &mut compared.iter_mut().map(|versus| &mut versus.compared).collect::<Vec<_>>(),
+    );
+    let mut findings = several_kernels(&cells);
+    if !compared.iter().any(|versus| versus.compared.method == Method::Sets) {
+        findings.extend(few_rounds(&cells));
+    }
     Campaigned {
         schema: SCHEMA.to_owned(),
         name: name.to_owned(),
@@ -89,7 +106,7 @@ pub fn campaigned(name: &str, cells: Vec<CellState>, runs: &[Run], needs: Nanos)
         waiting: count(Standing::Waiting),
         failed: count(Standing::Failed),
         needs,
-        findings: several_kernels(&cells),
+        findings,
         compared,
         cells,
     }
@@ -116,6 +133,33 @@ fn several_kernels(cells: &[CellState]) -> Vec<Finding> {
                 .remedy("give the setting `kernel = \"...\"`, one setting for each kernel")
         })
         .collect()
+}
+
+/// A campaign whose comparisons are too many for its rounds: with n pairs chance alone gives as much as can be in 2 of 2^n
+/// cases, in each of them.
+fn few_rounds(cells: &[CellState]) -> Option<Finding> {
+    let asked: BTreeSet<(&str, &str)> =
+        cells.iter().map(|s| (s.cell.probe.as_str(), s.cell.stress.as_str())).collect();
+    let made = asked.len() * settings(cells).len().saturating_sub(1);
+    let rounds = cells.iter().map(|state| state.cell.round).max().unwrap_or(0);
+    let chance = |rounds: u32| made as f64 * 2f64.powi(1 - rounds.min(1000) as i32);
+    if made == 0 || chance(rounds) <= stats::LEVEL {
+        return None;
+    }
+    let needed = (rounds..1000).find(|rounds| chance(*rounds) <= stats::LEVEL)?;
+    let comparisons = if made == 1 { "comparison" } else { "comparisons" };
+    Some(
+        Finding::new(
+            Severity::Warning,
+            "campaign.few_rounds",
+            format!("{rounds} rounds can show nothing among {made} {comparisons}"),
+        )
+        .effect(format!(
+            "even where all pairs agree, chance gives as much in {:.0} % of cases",
+            chance(rounds) * 100.0
+        ))
+        .remedy(format!("`rounds = {needed}` or more; what is measured already counts")),
+    )
 }
 
 /// How far the campaign is, in a sentence or two.
@@ -215,7 +259,8 @@ pub fn campaign_text(it: &Campaigned, width: usize) -> String {
         Column::Right("max"),
         Column::Right("beyond"),
         Column::Right("missed"),
-    ]);
+    ])
+    .yields(&["p50", "missed", "p99.9", "beyond", "runs"]);
     for (probe, stress, setting) in rows(it) {
         let middle = Middle::of(it, probe, stress, setting);
         table.row([

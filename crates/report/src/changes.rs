@@ -113,6 +113,8 @@ mod tests {
             kernel: None,
             cgroup: Some("/".to_owned()),
             cpu_group: None,
+            unit_group: None,
+            exe: None,
             uid: 0,
         };
         Machine {

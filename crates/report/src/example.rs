@@ -7,6 +7,7 @@ use quiet_types::{
     campaign::{Cell, CellState, Standing},
     histogram::Linear,
     history::Line,
+    lot::{self, Lot},
     machine::{self, Cpu, Kernel, Policy, Preemption, Scheduling},
     proof::{self, Arm, Restored, Setting, ShieldMade, StepTaken, Verdict},
     run::{self, Clock, Host, Probe, Reading, Spec, State, Stress, Thread, Throughput},
@@ -17,6 +18,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 const PAIRS: u32 = 8;
 const INTERVAL: Nanos = Nanos::from_micros(200);
 const EXPECTED: u64 = 15_000;
+const LOT: Lot = Lot { seed: 1999, pairs: PAIRS };
 
 /// Eight pairs on CPU 3: shared with a heavy tail (p99 of some 600 us), shielded without (20 us).
 /// Judged. The same on every call.
@@ -29,9 +31,8 @@ fn invent() -> Proof {
     let mut random = Random::new(0x1999);
     let mut arms = Vec::new();
     for pair in 0..PAIRS {
-        // ABBA: what drifts slowly hits both settings alike.
         let mut settings = [Setting::Shared, Setting::Shielded];
-        if pair % 2 == 1 {
+        if !LOT.shared_first(pair) {
             settings.reverse();
         }
         arms.extend(settings.map(|setting| arm(&mut random, pair, setting)));
@@ -45,7 +46,9 @@ fn invent() -> Proof {
         host: host(),
         question: "CPU 3 shared with everybody, against CPU 3 shielded (invented readings)".into(),
         spec: wakeup_spec(),
+        lot: Some(LOT),
         arms,
+        order: None,
         figures: Vec::new(),
         verdict: Verdict::NotShown,
         sentence: String::new(),
@@ -80,7 +83,9 @@ pub fn campaign() -> (Vec<CellState>, Vec<Run>) {
     let mut random = Random::new(0x2026);
     let (mut cells, mut runs) = (Vec::new(), Vec::new());
     for round in 1..=6u32 {
-        for setting in [Some(Setting::Shared), Some(Setting::Shielded), None] {
+        let settings = [Some(Setting::Shared), Some(Setting::Shielded), None];
+        for (place, at) in lot::order(LOT.seed, u64::from(round), 3).into_iter().enumerate() {
+            let (place, setting) = (place as u32, settings[at]);
             let name = setting.map_or("other kernel".to_owned(), |setting| setting.to_string());
             let cell = Cell {
                 campaign: "shield".into(),
@@ -89,6 +94,9 @@ pub fn campaign() -> (Vec<CellState>, Vec<Run>) {
                 key: format!("{round}-{name}"),
                 setting: name,
                 round,
+                lot: Some(LOT.seed),
+                place,
+                rank: at as u32,
             };
             let Some(setting) = setting else {
                 cells.push(CellState {
@@ -100,7 +108,7 @@ pub fn campaign() -> (Vec<CellState>, Vec<Run>) {
                 continue;
             };
             let mut run = arm(&mut random, round - 1, setting).wakeup;
-            let at = 2 * round + (setting == Setting::Shielded) as u32;
+            let at = 4 * round + place;
             run.started = format!("2026-11-21T22:{at:02}:00.000Z");
             run.id = format!("20261121T22{at:02}00Z-wakeup-{at:04}");
             run.cell = Some(cell.clone());

@@ -72,7 +72,7 @@ pub fn runs_markdown(runs: &[Run]) -> String {
             continue;
         }
         let _ = write!(text, "\n## {}\n\n", if gap { "Gaps" } else { "Wakeup latency" });
-        let last = if gap { "stolen" } else { "missed" };
+        let last = if gap { "gap time" } else { "missed" };
         row(
             &mut text,
             &["run", "CPU", "policy", "min", "p50", "p99", "p99.9", "max", "beyond", last],

@@ -84,7 +84,8 @@ pub fn applied_text(applied: &Applied) -> String {
     let mut out = String::new();
     let done = applied.steps.iter().filter(|taken| taken.outcome.holds()).count();
     let all = applied.steps.len();
-    line(&mut out, &format!("{} is up: {done} of {all} steps hold.", shield(&applied.shield)));
+    let but = if applied.chain.is_empty() { "" } else { " The chain is not where it should be." };
+    line(&mut out, &format!("{} is up: {done} of {all} steps hold.{but}", shield(&applied.shield)));
     let mut pending = Vec::new();
     for taken in &applied.steps {
         if let (Action::Irq { number, .. }, Outcome::Pending { .. }) =
@@ -102,6 +103,9 @@ pub fn applied_text(applied: &Applied) -> String {
         );
     }
     residents(&mut out, &applied.residents);
+    // What stands as a finding of the plan already is not said twice.
+    let news = applied.chain.iter().filter(|finding| !applied.findings.contains(finding));
+    findings(&mut out, &news.cloned().collect::<Vec<_>>());
     findings(&mut out, &applied.findings);
     line(&mut out, "");
     line(&mut out, "`quietcores status` shows it; `quietcores revert` puts the machine back.");
@@ -198,6 +202,15 @@ pub fn status_text(status: &Status) -> String {
         ),
         (Standing::Up, Some(up)) => {
             line(&mut out, &format!("{} is up since {since}.", shield(up)));
+            match (status.chain.len(), status.links.len()) {
+                (_, 0) => {}
+                (0, 1) => line(&mut out, "The chain's one link is where it should be."),
+                (0, links) => line(
+                    &mut out,
+                    &format!("All {links} links of the chain are where they should be."),
+                ),
+                _ => line(&mut out, "The chain is not where it should be: see below."),
+            }
         }
         (Standing::Up, None) => line(&mut out, &format!("A shield is up since {since}.")),
     }
@@ -240,6 +253,7 @@ pub fn status_text(status: &Status) -> String {
     }
     residents(&mut out, &status.residents);
     evl(&mut out, &status.evl);
+    findings(&mut out, &status.chain);
     out
 }
 
@@ -407,6 +421,7 @@ mod tests {
                 mechanism: Mechanism::SetsV1,
                 entry: None,
             },
+            links: Vec::new(),
             reasons: vec!["CPU 1 to be shielded: asked for.".into()],
             steps: vec![irq(24, "CPU 0-1, delivered to CPU 1"), irq(25, "CPU 0-1")],
             findings: vec![Finding::new(Severity::Note, "plan.guards-stay", "a guard stays")],
@@ -435,6 +450,7 @@ mod tests {
             shield: plan.shield.clone(),
             steps: steps.map(|(step, outcome)| Taken { step, outcome }).collect(),
             residents: Vec::new(),
+            chain: Vec::new(),
             findings: Vec::new(),
         };
         let text = applied_text(&applied);

@@ -1,20 +1,23 @@
 //! Paired comparison of two settings: medians, bootstrap intervals, an exact test, a verdict.
 //!
 //! Runs of two settings are made in turn, and neighbours in time form a pair: what the room does
-//! to both (other tenants, the host, heat) falls out of their ratio. Nothing here assumes a
-//! normal distribution; latencies have none.
+//! to both (other tenants, the host, heat) falls out of their ratio. Which one of a pair comes first is
+//! drawn by lot: so what drifts within a pair has no favourite. Nothing here assumes a normal
+//! distribution; latencies have none.
 //!
 //! A change is shown only when two independent arguments agree: the 95 % bootstrap interval of
 //! the median ratio excludes 1, and the exact sign-flip test gives p <= 0.05. The test alone
 //! bounds the rate of false alarms; the interval keeps one wild pair from deciding.
 
 pub mod buffer;
+mod family;
 mod sets;
 mod shift;
 pub mod tail;
 #[cfg(test)]
 mod tail_tests;
 
+pub use family::{hochberg, holm};
 pub use sets::{Tables, compare_sets, sets_suffice};
 pub use shift::shift;
 
@@ -26,8 +29,8 @@ pub const FEWEST_PAIRS: usize = 6;
 /// Above it, sign assignments are drawn, not enumerated: 2^16 are 65 536.
 const MOST_ENUMERATED: usize = 16;
 
-/// The level of the test.
-const LEVEL: f64 = 0.05;
+/// The level of the tests.
+pub(crate) const LEVEL: f64 = 0.05;
 
 /// Where the 95 % interval is cut off on either side, by the number of values from 2 to 30.
 ///
@@ -213,9 +216,10 @@ fn at_least(n: usize, k: usize, p: f64) -> f64 {
 
 /// The two-sided p of the paired sign-flip test on the sum of `differences`.
 ///
-/// If the two settings do not differ, the sign of each difference is a coin toss. All 2^n tosses
-/// are tried for n <= 16, so p is exact; above, 65 536 are drawn (seeded) and the observed one is
-/// counted among them, which keeps the level.
+/// If the two settings do not differ, each pair would have had the same two values whichever came first; a fair coin
+/// decided that, so the sign of each difference is its toss, whatever drifted meanwhile. All 2^n tosses are tried for
+/// n <= 16, so p is exact; above, 65 536 are drawn (seeded) and the observed one is counted among them, which keeps the
+/// level. Where no coin was tossed it is assumed that nothing drifts within a pair.
 pub fn sign_flip(differences: &[f64]) -> f64 {
     let n = differences.len();
     if n == 0 {
@@ -275,8 +279,21 @@ pub fn compare(pairs: &[(Value, Value)], resolution: Resolution) -> Comparison {
     let ratio =
         Ratio { value: tidy(median(&logs).exp()), low: tidy(low.exp()), high: tidy(high.exp()) };
     let p_value = tidy(sign_flip(&logs));
-    let (verdict, note) = verdict(pairs.len(), &base, &other, (low, high), p_value, resolution);
+    let (verdict, mut note) = verdict(pairs.len(), &base, &other, (low, high), p_value, resolution);
+    if verdict == Verdict::NotShown && pairs.len() >= FEWEST_PAIRS {
+        note.push_str(&dissent(&logs));
+    }
     Comparison { base, other, ratio, p_value, verdict, note }
+}
+
+/// How many pairs agree, where one or two do not and the rest would suffice: what a person wants to know first.
+fn dissent(logs: &[f64]) -> String {
+    let (all, middle) = (logs.len(), median(logs));
+    let agree = logs.iter().filter(|log| **log * middle > 0.0).count();
+    if agree == all || agree + 2 < all || agree < FEWEST_PAIRS - 1 {
+        return String::new();
+    }
+    format!("; {agree} of {all} pairs agree: more pairs may show it")
 }
 
 fn verdict(
@@ -321,7 +338,7 @@ pub fn normal_below(z: f64) -> f64 {
 
 /// Nine significant digits: what is written is read back bit for bit, and no digit is pretended.
 /// Below 1e-13, where no figure of ours lies, zero.
-fn tidy(value: f64) -> f64 {
+pub(crate) fn tidy(value: f64) -> f64 {
     if value.abs() < 1e-13 || !value.is_finite() {
         return 0.0;
     }

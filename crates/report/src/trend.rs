@@ -11,12 +11,17 @@ use quiet_types::{
     printable,
     proof::{Unit, Verdict},
 };
-use std::{collections::BTreeMap, fmt::Write};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::Write,
+};
 
 /// A history tests many stretches: one false alarm in a hundred each, not in twenty.
 const LEVEL: f64 = 0.01;
 /// Runs of a stretch that are looked at: those nearest to the change.
 const NEAREST: usize = 40;
+/// A table that ends in a sentence is no wider.
+const PROSE: usize = 140;
 /// Width of a bucket, as a part of its value.
 const BUCKET: f64 = 1.0 / 64.0;
 
@@ -126,14 +131,19 @@ fn change(
     })
 }
 
-/// The history as text, at most `width` columns wide.
-pub fn history_text(history: &History, width: usize) -> String {
+/// The history as text, at most `width` columns wide; `short` has a shorter name for ids.
+pub fn history_text(history: &History, short: &HashMap<String, String>, width: usize) -> String {
     let width = width.max(20);
     let mut text = String::new();
     let shown = |time: Option<Nanos>| time.map_or("-".to_owned(), |time| time.to_string());
+    // An id is plain by the store's rule; whole, as somebody may type it.
+    let named = |id: &String| printable(short.get(id).unwrap_or(id), 120);
+    let at =
+        |started: &str| started.get(..16).map_or("undated".to_owned(), |s| s.replace('T', " "));
     let mut table = Table::new([
         Column::Left("started"),
         Column::Left("id"),
+        Column::Left("label"),
         Column::Left("kernel"),
         Column::Left("cpus"),
         Column::Left("policy"),
@@ -143,20 +153,15 @@ pub fn history_text(history: &History, width: usize) -> String {
         Column::Right("p99.9"),
         Column::Right("max"),
         Column::Right("missed"),
+    ])
+    .yields(&[
+        "kernel", "p50", "policy", "missed", "p99.9", "cpus", "label", "stress", "max", "started",
     ]);
     for line in &history.runs {
-        let label = if line.label.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", printable(&line.label, 20))
-        };
-        let started = line.started.get(..16).map_or("undated".to_owned(), |s| s.replace('T', " "));
         table.row([
-            started,
-            format!(
-                "{}{label}",
-                printable(line.id.split_once('-').map_or(line.id.as_str(), |(_, rest)| rest), 30)
-            ),
+            at(&line.started),
+            named(&line.id),
+            printable(&line.label, 20),
             printable(&line.kernel, 18),
             line.cpus.clone(),
             line.policy.clone(),
@@ -181,10 +186,32 @@ pub fn history_text(history: &History, width: usize) -> String {
             words::count(history.total)
         );
     }
+    if !history.proofs.is_empty() {
+        text.push_str("\nproofs\n");
+        let mut table = Table::new([
+            Column::Left("started"),
+            Column::Left("id"),
+            Column::Left("kernel"),
+            Column::Left("verdict"),
+            Column::Left("what was found"),
+        ])
+        .yields(&["kernel", "started"]);
+        for proof in &history.proofs {
+            let ended = if proof.interrupted { ", interrupted" } else { "" };
+            table.row([
+                at(&proof.started),
+                named(&proof.id),
+                printable(&proof.host.release, 18),
+                format!("{}{ended}", proof.verdict),
+                printable(&proof.sentence, 300),
+            ]);
+        }
+        text.push_str(&table.text(width.min(PROSE)));
+    }
     if !history.by_sound.is_empty() {
         text.push_str("\nby sound\n");
         for sound in &history.by_sound {
-            let id = printable(&sound.head.id, 60);
+            let id = named(&sound.head.id);
             let line = format!("{id}: {}: {}", printable(&sound.device, 100), sound.said);
             let _ = writeln!(text, "{}", wrap(&line, width, 2));
         }
@@ -221,6 +248,7 @@ pub fn history_text(history: &History, width: usize) -> String {
 mod tests {
     use super::*;
     use crate::stats::Random;
+    use quiet_types::history::Proven;
 
     fn lines(kernels: &[(&str, usize, f64)]) -> Vec<Line> {
         let mut random = Random::new(9);
@@ -264,7 +292,40 @@ mod tests {
         );
         assert_eq!(change.first, "run-0012");
         let history = History { total: 36, runs: all, changes, ..History::default() };
-        assert!(history_text(&history, 120).contains("worse: p99.9 x1."));
+        assert!(history_text(&history, &HashMap::new(), 120).contains("worse: p99.9 x1."));
+    }
+
+    #[test]
+    fn a_run_is_a_line_at_any_width_and_its_short_id_stands_whole() {
+        let mut runs = lines(&[("6.12.94-rt-amd64", 3, 100e3)]);
+        let mut short = HashMap::new();
+        for (at, line) in runs.iter_mut().enumerate() {
+            line.id = format!("20261121T213000123Z-wakeup-3f9a1c2b7{at}");
+            short.insert(line.id.clone(), line.id.split_once('-').unwrap().1.to_owned());
+            (line.label, line.missed) = ("before the change".to_owned(), 12);
+        }
+        let proof = Proven {
+            id: "20261121T213000123Z-prove-aaaaaaaaaa".to_owned(),
+            started: "2026-11-21T21:30:00.123Z".to_owned(),
+            sentence: "Better: p99 from 812 us to 31 us, in 8 of 8 pairs, and no guard is worse."
+                .to_owned(),
+            ..Proven::default()
+        };
+        let history = History { total: 3, runs, proofs: vec![proof], ..History::default() };
+        for width in 40..200 {
+            let text = history_text(&history, &short, width);
+            for at in 0..3 {
+                let id = format!("wakeup-3f9a1c2b7{at}");
+                let line = text.lines().find(|line| line.contains(&id)).unwrap();
+                assert!(line.contains(" us") && line.contains(&id), "{width}: {text}");
+            }
+            let rows = text.lines().take_while(|line| !line.is_empty() && !line.starts_with('('));
+            assert_eq!(rows.count(), 4, "{width}: {text}");
+            assert!(text.contains("20261121T213000123Z-prove-aaaaaaaaaa"));
+            if width >= 80 {
+                assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
+            }
+        }
     }
 
     #[test]

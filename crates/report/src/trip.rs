@@ -250,7 +250,8 @@ fn cycles(cycles: &[Cycle]) -> Table {
         Column::Right("SNR dB"),
         Column::Right("doubt"),
         Column::Right("disturbed"),
-    ]);
+    ])
+    .yields(&["sweep", "doubt", "drift ppm", "gain dB", "polarity", "SNR dB", "disturbed"]);
     for (at, cycle) in cycles.iter().enumerate() {
         let mut row = vec![(at + 1).to_string()];
         match &cycle.heard {

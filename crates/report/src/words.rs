@@ -1,6 +1,14 @@
 //! How numbers are written, the same in text and HTML.
 
-use quiet_types::{Nanos, proof::Figure, proof::Ratio, proof::Unit};
+use quiet_types::{Nanos, Proof, proof::Figure, proof::Ratio, proof::Unit};
+
+/// The verdict of a proof in a word or two: one that was interrupted has none.
+pub fn verdict(proof: &Proof) -> String {
+    match proof.sentence.split_once(": ") {
+        Some(("Interrupted", _)) => "interrupted: none".to_owned(),
+        _ => proof.verdict.to_string(),
+    }
+}
 
 /// A value in its unit: `11.7 us`, `0.31 %`.
 pub fn value(unit: Unit, value: f64) -> String {

@@ -91,11 +91,12 @@ impl Hand<'_> {
     fn remember(&mut self) -> Result<()> {
         let all = tasks::all(self.kernel)
             .map_err(|e| Error::new(Kind::Step, format!("cannot list /proc: {}", plain(&e))))?;
+        let off_line = tasks::off_line(self.kernel);
         let threads = all
             .into_iter()
             .filter(|found| found.movable)
             .filter_map(|found| {
-                let allowed = self.kernel.affinity(found.thread.tid).ok()?;
+                let allowed = tasks::allowed(self.kernel, found.thread.tid, &off_line).ok()?;
                 Some((found.thread, allowed))
             })
             .collect();
@@ -451,7 +452,10 @@ impl Hand<'_> {
             .into_iter()
             .filter(|found| found.movable && (found.kernel || who == Who::Everybody))
             .filter(|found| !refused.contains_key(&found.thread.tid))
-            .filter(|found| !spare.iter().any(|begin| found.thread.comm.starts_with(begin)))
+            // The kernel's alone: any program may give a thread such a name.
+            .filter(|found| {
+                !found.kernel || !spare.iter().any(|begin| found.thread.comm.starts_with(begin))
+            })
             .filter_map(|found| {
                 let old = self.kernel.affinity(found.thread.tid).ok()?;
                 let new = outside(&old, off, to);

@@ -189,6 +189,17 @@ pub(crate) fn file_reason(path: &str, error: &io::Error) -> String {
     }
 }
 
+/// Why a controller could not be taken from the groups below, in words.
+///
+/// # Source
+/// `cgroup_subtree_control_write` of kernel/cgroup/cgroup.c: a child that passes it on to its own children.
+pub(crate) fn withdrawal_reason(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(errno::EBUSY) => "a group below has given it to groups of its own (EBUSY)".into(),
+        _ => write_reason(error),
+    }
+}
+
 /// Why a partition is not one: the kernel's reason and what to do.
 ///
 /// # Source

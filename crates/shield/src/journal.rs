@@ -11,6 +11,7 @@ use crate::{
 };
 use quiet_types::{
     CpuSet,
+    chain::Link,
     plan::{Outcome, Return, Step},
     shield::Shield,
 };
@@ -31,7 +32,16 @@ const LARGEST: u64 = 64 << 20;
 #[serde(tag = "record", rename_all = "snake_case")]
 pub(crate) enum Record {
     /// The first one.
-    Begin { schema: String, program: String, boot_id: String, at: String, shield: Shield },
+    Begin {
+        schema: String,
+        program: String,
+        boot_id: String,
+        at: String,
+        shield: Shield,
+        /// The links of the chain, with the CPUs that each is given.
+        #[serde(default)]
+        links: Vec<Link>,
+    },
     /// Before a change: what was.
     Note { seq: u64, change: Change },
     /// After a step: what became of it.
@@ -53,6 +63,7 @@ pub(crate) enum Record {
 pub(crate) struct Past {
     pub boot_id: Option<String>,
     pub shield: Option<Shield>,
+    pub links: Vec<Link>,
     pub began: Option<String>,
     pub up: Option<String>,
     pub irqs: Vec<(u32, u64)>,
@@ -84,7 +95,7 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// Begins a journal; on disk, with its directory entry, when this returns.
-    pub fn begin(state: &State, boot_id: &str, shield: &Shield) -> Result<Journal> {
+    pub fn begin(state: &State, boot_id: &str, shield: &Shield, links: &[Link]) -> Result<Journal> {
         let path = state.journal().display().to_string();
         fault::point();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::APPEND;
@@ -96,6 +107,7 @@ impl Journal {
             boot_id: boot_id.to_owned(),
             at: stamp(),
             shield: shield.clone(),
+            links: links.to_vec(),
         };
         let written = journal.append(&begin).and_then(|()| journal.file.sync_all());
         if let Err(error) = written.and_then(|()| state.sync()) {
@@ -229,7 +241,7 @@ fn parse(text: &str) -> std::result::Result<Past, String> {
             }
         };
         match record {
-            Record::Begin { schema, boot_id, shield, at, .. } => {
+            Record::Begin { schema, boot_id, shield, links, at, .. } => {
                 if schema != SCHEMA {
                     return Err(format!(
                         "it was written by another version of quietcores ({})",
@@ -238,6 +250,7 @@ fn parse(text: &str) -> std::result::Result<Past, String> {
                 }
                 past.boot_id = Some(boot_id);
                 past.shield = Some(shield);
+                past.links = links;
                 past.began = Some(at);
             }
             Record::Note { seq, change } => past.changes.push((seq, change)),

@@ -12,6 +12,8 @@ mod confirm;
 mod error;
 mod evl;
 mod fault;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod hold;
 mod irqbalance;
 mod journal;
@@ -74,7 +76,7 @@ pub fn up(kernel: &dyn Kernel, plan: &Plan, setup: &Setup<'_>) -> Result<Applied
             refuse_over(&state, &past, &boot)?;
         }
     }
-    let mut journal = Journal::begin(&state, &boot_id(kernel), &plan.shield)?;
+    let mut journal = Journal::begin(&state, &boot_id(kernel), &plan.shield, &plan.links)?;
     if let Some(seconds) = setup.confirm {
         let guarded = journal.seal(&Record::Await { seconds }).and_then(|()| match setup.holder {
             Some(program) => confirm::start(program, &state).map(|_| ()),
@@ -106,6 +108,7 @@ pub fn up(kernel: &dyn Kernel, plan: &Plan, setup: &Setup<'_>) -> Result<Applied
         shield: plan.shield.clone(),
         steps,
         residents: residents::residents(kernel, &plan.shield, &past),
+        chain: Vec::new(),
         findings: plan.findings.clone(),
     })
 }

@@ -4,7 +4,9 @@ mod threads;
 
 use crate::{
     change::{Change, effective_file, irq_file, read_back, same, unit_of, word_of},
-    error::{file_reason, irq_reason, is_gone, plain, task_reason, write_reason},
+    error::{
+        file_reason, irq_reason, is_gone, plain, task_reason, withdrawal_reason, write_reason,
+    },
     fault, hold, irqbalance,
     journal::{Journal, Past, Record},
     lives::{self, Life},
@@ -20,6 +22,7 @@ use quiet_types::{
     shield::Shield,
 };
 use std::{
+    cell::RefCell,
     collections::{HashMap, HashSet},
     io,
     thread::sleep,
@@ -30,6 +33,13 @@ use std::{
 const DEFAULT_IRQS: &str = "/proc/irq/default_smp_affinity";
 /// As many passes as it may take until a group stays empty.
 const PASSES: usize = 30;
+/// Groups within groups are looked into so far.
+const DEEPEST: u32 = 16;
+/// Groups that are named in one sentence.
+const NAMED: usize = 3;
+/// Files of a v2 group that hold nothing, or `member`, where nobody has set them.
+const SETTINGS: [&str; 4] =
+    ["cpuset.cpus", "cpuset.mems", "cpuset.cpus.exclusive", "cpuset.cpus.partition"];
 /// A group whose last task is just ending refuses to go for some time: 2 s in all.
 const REMOVALS: u32 = 200;
 
@@ -133,9 +143,11 @@ struct Hand<'a> {
     past: &'a Past,
     /// CPUs that were switched off.
     off: CpuSet,
-    /// CPUs of the machine as it was shielded that do not run now.
+    /// CPUs that do not run now: of the machine as it was shielded, and others that are there.
     off_line: CpuSet,
     lives: HashMap<(u32, u64), Life<'a>>,
+    /// Threads whose CPUs were refused while the shield stood, and those CPUs.
+    waiting: RefCell<Vec<(&'a Thread, &'a CpuSet)>>,
 }
 
 impl<'a> Hand<'a> {
@@ -144,13 +156,13 @@ impl<'a> Hand<'a> {
         let online = kernel.read("/sys/devices/system/cpu/online").ok();
         let online = online.and_then(|text| text.trim().parse::<CpuSet>().ok());
         let off_line = online.map_or_else(CpuSet::new, |online| all.difference(&online));
+        let off_line = off_line.union(&tasks::off_line(kernel));
         let (off, lives) = (switched_off(past), lives::of(past));
-        Hand { kernel, state, shield, past, off, off_line, lives }
+        let waiting = RefCell::default();
+        Hand { kernel, state, shield, past, off, off_line, lives, waiting }
     }
-}
 
-impl Hand<'_> {
-    fn undo(&self, change: &Change) -> Vec<PutBack> {
+    fn undo(&self, change: &'a Change) -> Vec<PutBack> {
         let what = change.what();
         let one = |outcome| vec![PutBack { what: what.clone(), outcome }];
         match change {
@@ -180,6 +192,7 @@ impl Hand<'_> {
                 let mut items = self.remembered(&what, threads);
                 items.extend(self.newborn(threads));
                 items.extend(self.newborn_scheduling(threads));
+                items.extend(self.waited(threads));
                 items
             }
             Change::Move { mount, from, to, threads } => {
@@ -190,7 +203,9 @@ impl Hand<'_> {
             Change::Ban { daemon, old, told, back } => one(self.ban(daemon, old, told, back)),
         }
     }
+}
 
+impl Hand<'_> {
     fn file(&self, path: &str, old: &str, new: &str) -> Return {
         self.kernel.sweep(path);
         match self.kernel.read(path) {
@@ -242,6 +257,9 @@ impl Hand<'_> {
             if !same(form, &now, new) {
                 return Return::Untouched;
             }
+            if let Some(now) = self.in_use(path, word_of(new)) {
+                return Return::Left { now };
+            }
             format!("-{}", word_of(new))
         } else if same(form, &now, old) {
             return Return::Untouched;
@@ -252,6 +270,11 @@ impl Hand<'_> {
         };
         match self.act(|kernel| kernel.write(path, &back)) {
             Err(error) if is_gone(&error) => Return::Gone,
+            // Somebody was faster than the look.
+            Err(error) if form == Form::Word => match self.in_use(path, word_of(new)) {
+                Some(now) => Return::Left { now },
+                None => Return::Refused { reason: withdrawal_reason(&error) },
+            },
             Err(error) => Return::Refused { reason: file_reason(path, &error) },
             Ok(()) => match read_back(self.kernel, request, old, form) {
                 Ok(now) if form == Form::Word && !same(form, &now, new) => Return::Restored,
@@ -264,6 +287,43 @@ impl Hand<'_> {
                 },
                 Err(error) => Return::Refused { reason: write_reason(&error) },
             },
+        }
+    }
+
+    /// Who uses a controller that was given to the groups below the one of `path`, in words; `None` for nobody. The kernel refuses to
+    /// take it from groups that pass it on, and takes it, settings and all, from those that do not.
+    fn in_use(&self, path: &str, controller: &str) -> Option<String> {
+        let mut users = Vec::new();
+        self.users(&tasks::group_of(path), controller, DEEPEST, &mut users);
+        let more = users.len().saturating_sub(NAMED);
+        users.truncate(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (!users.is_empty()).then(|| {
+            format!("{controller} stays with the groups below: used by {}{more}", users.join(", "))
+        })
+    }
+
+    /// Groups below `group` that use `controller`: the innermost ones that say so.
+    fn users(&self, group: &str, controller: &str, depth: u32, found: &mut Vec<String>) {
+        for name in self.kernel.list(group).unwrap_or_default() {
+            let below = format!("{group}/{name}");
+            let Ok(given) = self.kernel.read(&format!("{below}/cgroup.subtree_control")) else {
+                continue;
+            };
+            let before = found.len();
+            let passes_on = same(Form::Word, &given, controller);
+            if passes_on && depth > 0 {
+                self.users(&below, controller, depth - 1, found);
+            }
+            let is_set = |file: &str| {
+                let text = self.kernel.read(&format!("{below}/{file}")).unwrap_or_default();
+                !matches!(text.trim(), "" | "member")
+            };
+            if found.len() == before
+                && (passes_on || controller == "cpuset" && SETTINGS.into_iter().any(is_set))
+            {
+                found.push(below);
+            }
         }
     }
 

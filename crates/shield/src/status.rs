@@ -44,6 +44,8 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
         refused: Vec::new(),
         confirm: None,
         boot: Vec::new(),
+        links: Vec::new(),
+        chain: Vec::new(),
         evl: evl::threads(kernel),
     };
     let Some(state) = State::open(state)? else { return Ok(status) };
@@ -51,6 +53,7 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
     status.state = standing(&past, &boot_id(kernel));
     status.since = past.up.clone().or(past.began.clone());
     status.shield = past.shield.clone();
+    status.links.clone_from(&past.links);
     let mut told = HashSet::new();
     status.refused = past
         .outcomes

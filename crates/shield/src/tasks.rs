@@ -1,7 +1,7 @@
 //! Threads, as the kernel's files name them.
 
 use quiet_linux::Kernel;
-use quiet_types::plan::Thread;
+use quiet_types::{CpuSet, plan::Thread};
 use std::{collections::HashSet, io, path::Path};
 
 const PF_KTHREAD: u64 = 0x0020_0000;
@@ -76,6 +76,33 @@ pub(crate) fn all(kernel: &dyn Kernel) -> io::Result<Vec<Identity>> {
     }
     found.retain(|thread| !thread.dead);
     Ok(found)
+}
+
+/// CPUs that are there and do not run: sched_getaffinity(2) leaves them out.
+pub(crate) fn off_line(kernel: &dyn Kernel) -> CpuSet {
+    let list = |name: &str| {
+        let text = kernel.read(&format!("/sys/devices/system/cpu/{name}")).ok()?;
+        text.trim().parse::<CpuSet>().ok()
+    };
+    match (list("present"), list("online")) {
+        (Some(present), Some(online)) => present.difference(&online),
+        _ => CpuSet::new(),
+    }
+}
+
+/// The CPUs of a thread, those of `off_line` that it has too.
+///
+/// # Errors
+/// As the kernel says; `ENOENT` and `ESRCH` when it is gone.
+pub(crate) fn allowed(kernel: &dyn Kernel, tid: u32, off_line: &CpuSet) -> io::Result<CpuSet> {
+    let running = kernel.affinity(tid)?;
+    if off_line.is_empty() {
+        return Ok(running);
+    }
+    let text = kernel.read(&format!("/proc/{tid}/status"))?;
+    let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let whole: CpuSet = list.unwrap_or_default().trim().parse().map_err(io::Error::other)?;
+    Ok(running.union(&whole.intersection(off_line)))
 }
 
 /// The process that `tid` is a thread of.

@@ -13,8 +13,8 @@ use quiet_types::{
     CpuId, CpuSet, Plan,
     machine::{Policy, Scheduling},
     plan::{
-        Action, Form, GroupFile, GroupValue, Narrow, Need, Outcome, PLAN_SCHEMA, Resident, Return,
-        Reverted, Standing, Step, Thread, Who,
+        Action, Form, GroupFile, GroupValue, Narrow, Need, Outcome, PLAN_SCHEMA, PutBack, Resident,
+        Return, Reverted, Standing, Step, Thread, Who,
     },
     shield::{Entry, Mechanism, Shield},
 };
@@ -130,6 +130,7 @@ fn plan(world: &World, cpus: CpuSet) -> Plan {
         chain: None,
         mode: Default::default(),
         shield: Shield { cpus, housekeeping: rest, mechanism, entry },
+        links: Vec::new(),
         reasons: Vec::new(),
         steps,
         findings: Vec::new(),
@@ -368,6 +369,12 @@ proptest! {
     }
 }
 
+/// cpusets were in use before.
+fn boxed(world: &mut World, cpus: &str) {
+    world.cpuset_below_root = true;
+    world.groups.get_mut("/boxes").unwrap().cpus = cpus.parse().unwrap();
+}
+
 fn small() -> (World, CpuSet) {
     let tempers = [Temper::Moves, Temper::Refuses(EPERM), Temper::Ignores, Temper::Vanishes];
     (world(Hierarchy::V1, 2, &tempers, &[3, 1, 2]), "1".parse().unwrap())
@@ -501,7 +508,7 @@ fn what_somebody_else_changed_is_left_and_named() {
 fn an_invalid_partition_is_a_failure_with_the_kernels_reason() {
     let mut before = world(Hierarchy::V2, 4, &[], &[15]);
     // A sibling that cannot be narrowed: it has no other CPUs, so the plan leaves it.
-    before.groups.get_mut("/boxes").unwrap().cpus = "2-3".parse().unwrap();
+    boxed(&mut before, "2-3");
     let mut bench = Bench::new(&before, &"2-3".parse().unwrap());
     bench.plan.steps.retain(|step| !step.action.what().contains("boxes"));
     let error = apply(&bench.kernel, &bench.plan, &bench.state()).unwrap_err();
@@ -576,6 +583,7 @@ fn the_reasons_of_refused_interrupts_are_told_apart() {
 /// A plan whose partition stands beside a group that names the same CPUs.
 fn beside(claims: bool) -> (World, Plan) {
     let mut before = world(Hierarchy::V2, 4, &[], &[15]);
+    boxed(&mut before, "0-3");
     before.claims = claims;
     let mut plan = plan(&before, "2-3".parse().unwrap());
     plan.steps.retain(|step| !step.action.what().contains("boxes"));
@@ -693,6 +701,69 @@ fn an_irqbalance_that_scans_meanwhile_hears_first_that_its_ban_ended() {
     bench.returns("beside an irqbalance that scans");
 }
 
+/// The one who uses cpusets since, and how revert names it.
+fn used_since(use_them: impl Fn(&mut World)) -> String {
+    let before = world(Hierarchy::V2, 4, &[], &[15, 6, 15, 15]);
+    let bench = Bench::new(&before, &"2-3".parse().unwrap());
+    apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+    use_them(&mut bench.kernel.world.borrow_mut());
+    let boxes = bench.kernel.world.borrow().groups.clone();
+    let done = revert(&bench.kernel, &bench.state()).unwrap().unwrap();
+    assert!(done.is_complete() && !done.is_exact(), "{done:#?}");
+    let left: Vec<_> = done
+        .items
+        .iter()
+        .filter_map(|item| match &item.outcome {
+            Return::Left { now } => Some((item.what.clone(), now.clone())),
+            _ => None,
+        })
+        .collect();
+    let [(what, said)] = left.as_slice() else { panic!("{left:?}") };
+    assert_eq!(what, &format!("{MOUNT}/cgroup.subtree_control"));
+    for (path, group) in boxes.iter().filter(|(path, _)| !["", "/shield"].contains(&path.as_str()))
+    {
+        let now = &bench.kernel.world.borrow().groups[path];
+        // What the shield itself had narrowed is wide again.
+        assert!(now.cpus == group.cpus || now.cpus.is_empty(), "{path}: {group:?}, {now:?}");
+        assert_eq!(now.passes_on, group.passes_on);
+    }
+    assert_eq!(status(&bench.kernel, &bench.state()).unwrap().state, Standing::None);
+    // And again: what was there before is no change of ours.
+    let before = bench.kernel.world.borrow().clone();
+    apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+    assert!(revert(&bench.kernel, &bench.state()).unwrap().unwrap().is_exact());
+    let after = bench.kernel.world.borrow();
+    assert_eq!(after.capture(&before), before.capture(&after));
+    said.clone()
+}
+
+#[test]
+fn a_controller_that_others_use_since_stays_and_is_reported() {
+    let made = |world: &mut World, path: &str, cpus: &str, passes_on: bool| {
+        let (cpus, partition) = (cpus.parse().unwrap(), "member".into());
+        let group = fake::Group { cpus, partition, balance: true, passes_on, ..Default::default() };
+        world.groups.insert(path.into(), group);
+    };
+    // A container: its manager passes the controller on, and it is the one who has CPUs.
+    let said = used_since(|world| {
+        made(world, "/machine", "", true);
+        made(world, "/machine/box", "0-1", false);
+    });
+    assert_eq!(said, format!("cpuset stays with the groups below: used by {MOUNT}/machine/box"));
+    // A group right below: the kernel would take its settings away without a word.
+    let said = used_since(|world| made(world, "/other", "1", false));
+    assert!(said.ends_with(&format!("used by {MOUNT}/other")), "{said}");
+    // One that only passes it on.
+    let said = used_since(|world| made(world, "/machine", "", true));
+    assert!(said.ends_with(&format!("used by {MOUNT}/machine")), "{said}");
+    let said = used_since(|world| {
+        for name in 0..5 {
+            made(world, &format!("/other{name}"), "1", false);
+        }
+    });
+    assert!(said.ends_with("other2 and 2 more"), "{said}");
+}
+
 /// A machine whose systemd makes the group.
 fn with_systemd() -> World {
     let mut before = world(Hierarchy::V2, 4, &[], &[15]);
@@ -730,9 +801,45 @@ fn a_group_that_systemd_makes_comes_down_stopped_or_refused_anywhere() {
 #[test]
 fn a_partition_of_systemd_that_is_not_in_force_is_told_and_rolled_back() {
     let mut before = with_systemd();
+    boxed(&mut before, "0-3");
     before.claims = false;
     let bench = Bench::new(&before, &"2-3".parse().unwrap());
     let error = apply(&bench.kernel, &bench.plan, &bench.state()).unwrap_err();
     assert!(error.to_string().contains("Cpu list in cpuset.cpus not exclusive"), "{error}");
     bench.returns("after an invalid partition");
+}
+
+/// A shield that is put up and taken down while CPU 5 is off line, and comes back after.
+fn without_cpu_5(forgets: bool) -> (Reverted, Bench, World) {
+    let mut before = world(Hierarchy::V2, 8, &[], &[0xff, 0x3c, 0x30, 0xff]);
+    before.files.insert("/sys/devices/system/cpu/present".into(), "0-7".into());
+    before.all = "0-4,6-7".parse().unwrap();
+    before.forgets = forgets;
+    let bench = Bench::new(&before, &"2-3".parse().unwrap());
+    apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+    let done = revert(&bench.kernel, &bench.state()).unwrap().unwrap();
+    for world in [&mut before, &mut bench.kernel.world.borrow_mut()] {
+        world.all = "0-7".parse().unwrap();
+    }
+    (done, bench, before)
+}
+
+#[test]
+fn a_cpu_that_is_off_line_all_the_time_is_nobodys_loss_when_it_comes_back() {
+    let (done, bench, before) = without_cpu_5(false);
+    assert!(done.is_exact(), "{done:#?}");
+    let after = bench.kernel.world.borrow();
+    assert_eq!(after.capture(&before), before.capture(&after));
+}
+
+#[test]
+fn a_kernel_that_forgets_a_cpu_that_was_off_line_before_is_told_of_and_keeps_no_journal() {
+    let (done, bench, _) = without_cpu_5(true);
+    assert!(done.is_complete() && !done.is_exact(), "{done:#?}");
+    let left = |item: &PutBack| match &item.outcome {
+        Return::Left { now } => now.contains("CPU 5, off line since before the shield"),
+        _ => false,
+    };
+    assert!(done.items.iter().any(left), "{done:#?}");
+    assert_eq!(status(&bench.kernel, &bench.state()).unwrap().state, Standing::None);
 }

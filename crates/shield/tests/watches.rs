@@ -29,6 +29,7 @@ fn plan(world: &World, mechanism: Mechanism, actions: Vec<Action>) -> Plan {
         chain: None,
         mode: Default::default(),
         shield: Shield { housekeeping: world.all.difference(&cpus), cpus, mechanism, entry: None },
+        links: Vec::new(),
         reasons: Vec::new(),
         steps: actions.into_iter().map(step).collect(),
         findings: Vec::new(),
@@ -228,5 +229,62 @@ fn an_interrupt_off_the_shield_may_be_moved_among_the_cpus_it_was_left() {
         kernel.world.borrow_mut().irqs.get_mut(&40).unwrap().asked = now.parse().unwrap();
         let seen = status(&kernel, &state).unwrap().drift;
         assert_eq!(!seen.is_empty(), drifted, "{now}: {seen:?}");
+    }
+}
+
+/// A partition on CPU 1, and a link's thread in it that is pinned there; with `repair`, the partition itself is taken care of.
+fn linked(world: &World, tid: u32, repair: bool) -> Plan {
+    let thread =
+        Thread { tid, start: world.tasks[&tid].start, comm: world.tasks[&tid].comm.clone() };
+    let file = |name: &str, value: &str, form| GroupFile {
+        name: name.into(),
+        value: GroupValue::Is(value.into()),
+        form,
+        need: Need::Essential,
+    };
+    let files = vec![
+        file("cpuset.cpus", "1", Form::List),
+        file("cpuset.cpus.partition", "isolated", Form::Partition),
+    ];
+    let path = format!("{MOUNT}/cgroup.subtree_control");
+    let given = Action::Write { path, request: None, value: "+cpuset".into(), form: Form::Word };
+    let made =
+        Action::Group { path: format!("{MOUNT}/shield"), files, narrow: Vec::new(), unit: None };
+    let (file, mount) = (format!("{MOUNT}/shield/cgroup.procs"), MOUNT.to_owned());
+    let enter = Action::Enter { thread: thread.clone(), file, mount };
+    let pin = Action::Pin { thread, cpus: "1".parse().unwrap() };
+    let actions = if repair { vec![given, made, enter, pin] } else { vec![enter, pin] };
+    plan(world, Mechanism::PartitionV2, actions)
+}
+
+/// Somebody took the partition's CPU away, as hotplug does, and a look was in between: it noted CPUs that the thread had only meanwhile,
+/// and that no thread of the partition can be given.
+#[test]
+fn what_a_watch_noted_while_the_partition_was_broken_needs_no_second_revert() {
+    for born_since in [false, true] {
+        let before = world(Hierarchy::V2, 4, &[], &[15]);
+        let kernel = Fake::new(before.clone());
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
+        raise(&kernel, &linked(&before, 100, true), &state);
+        let tid = if born_since { kernel.world.borrow_mut().born(100) } else { 100 };
+        let broken = |cpus: &str, partition: &str| {
+            let mut world = kernel.world.borrow_mut();
+            let group = world.groups.get_mut("/shield").unwrap();
+            (group.cpus, group.partition) = (cpus.parse().unwrap(), partition.into());
+        };
+        broken("0,2", "isolated invalid (cpuset.cpus is empty)");
+        let told = drift(&keep(&kernel, &state, 1, false, &|world| linked(world, tid, false)));
+        assert!(matches!(told.as_slice(), [(_, Some(Outcome::Refused { .. }))]), "{told:?}");
+        let told = drift(&keep(&kernel, &state, 1, false, &|world| linked(world, tid, true)));
+        assert!(told.iter().all(|(_, outcome)| outcome.as_ref().unwrap().holds()), "{told:?}");
+        assert_eq!(kernel.world.borrow().groups["/shield"].partition, "isolated");
+        assert_eq!(kernel.world.borrow().allowed(tid).to_string(), "1");
+
+        let done = revert(&kernel, &state).unwrap().unwrap();
+        assert!(done.is_exact(), "{done:#?}");
+        let world = kernel.world.borrow();
+        assert_eq!(world.capture(&before), before.capture(&world));
+        assert_eq!(world.allowed(tid), before.all, "born since: {born_since}");
     }
 }

@@ -59,6 +59,11 @@ impl Error {
         self.kind == Some(io::ErrorKind::NotFound)
     }
 
+    /// Whether this user may not do it.
+    pub fn is_denied(&self) -> bool {
+        self.kind == Some(io::ErrorKind::PermissionDenied)
+    }
+
     /// Whether the name is taken already.
     pub fn is_taken(&self) -> bool {
         self.kind == Some(io::ErrorKind::AlreadyExists)

@@ -1,7 +1,7 @@
 //! An index of the runs, in SQLite. The runs' own files stay the truth: the index is brought up
 //! to date from them whenever it is opened, and can be thrown away at any time.
 
-use crate::{Error, Kept, Store, load};
+use crate::{Error, Kept, Owner, Store, load};
 use quiet_types::{
     Run,
     history::{Aside, Line},
@@ -9,11 +9,13 @@ use quiet_types::{
     run::Probe,
 };
 use rusqlite::{Connection, OpenFlags, Row, ToSql, params, types::Value};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::{
     collections::{BTreeMap, HashMap},
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 /// Another layout is thrown away and built anew.
@@ -37,6 +39,9 @@ create table if not exists bad (
 #[derive(Debug)]
 pub struct Index {
     db: Connection,
+    /// After `db`: closed while its files stay where they are.
+    guard: Guard,
+    owner: Option<Owner>,
     aside: Vec<Aside>,
 }
 
@@ -124,12 +129,12 @@ impl Store {
 
     /// Opens the index and brings it up to date. Files that are cut short or no JSON are put into
     /// `aside/` and named; all others go on. An index that is broken is built anew; where none can
-    /// be written, it is held in memory.
+    /// be written, or others write to it without end, it is held in memory.
     ///
     /// # Errors
     /// When the runs cannot be listed.
     pub fn index(&self) -> Result<Index, Error> {
-        self.open(false)
+        self.act(|| self.open(false))
     }
 
     /// The same, from the files alone.
@@ -137,102 +142,208 @@ impl Store {
     /// # Errors
     /// When the runs cannot be listed.
     pub fn rebuild_index(&self) -> Result<Index, Error> {
-        self.open(true)
+        self.act(|| self.open(true))
     }
 
     fn open(&self, anew: bool) -> Result<Index, Error> {
-        let db = if anew { None } else { self.connect(false) };
-        let db = db.or_else(|| self.connect(true));
-        let db = match db {
-            Some(db) => db,
-            None => memory().map_err(|e| broken(&self.dir, &e))?,
+        // No link is followed: a program of root's may index a user's store.
+        let Ok(dir) = self.dir.canonicalize() else { return self.in_memory() };
+        if !anew {
+            let Ok(guard) = Guard::shared(&dir) else { return self.in_memory() };
+            match connect(&dir.join(NAME)).map_err(Trouble::from).and_then(|db| {
+                let mut index = Index::new(db, guard, self.owner);
+                index.bring_up_to_date(self)?;
+                Ok(index)
+            }) {
+                Ok(index) => return Ok(index),
+                Err(Trouble::Store(error)) => return Err(error),
+                Err(Trouble::Sql(error)) if !is_damaged(&error) => return self.in_memory(),
+                Err(Trouble::Sql(_)) => {}
+            }
+        }
+        match self.build(&dir, anew) {
+            Ok(index) => Ok(index),
+            Err(Trouble::Store(error)) => Err(error),
+            Err(Trouble::Sql(_)) => self.in_memory(),
+        }
+    }
+
+    /// Builds the index aside and puts it in the place of the old one, while nobody else has that open.
+    fn build(&self, dir: &Path, anew: bool) -> Result<Index, Trouble> {
+        let guard = Guard::exclusive(dir)?;
+        let (path, part) = (dir.join(NAME), dir.join(format!(".{NAME}.part")));
+        // Somebody else may have mended it while this waited.
+        if !anew && let Ok(db) = connect(&path) {
+            let mut index = Index::new(db, guard.lower()?, self.owner);
+            match index.bring_up_to_date(self) {
+                Err(Trouble::Sql(error)) if is_damaged(&error) => {}
+                other => return other.map(|()| index),
+            }
+            drop(index);
+            return self.build(dir, true);
+        }
+        // Left by a builder that was killed.
+        clear(&part);
+        let mut index = Index::new(connect(&part)?, guard, self.owner);
+        let built = index.bring_up_to_date(self).and_then(|()| {
+            let Index { db, aside, guard, .. } = index;
+            db.close().map_err(|(_, error)| Trouble::Sql(error))?;
+            // The database goes first: a journal without one is thrown away by whoever opens it, and
+            // beside the new one it would be taken for that one's.
+            clear(&path);
+            fs::rename(&part, &path).map_err(|_| cannot_open())?;
+            let mut index = Index::new(connect(&path)?, guard.lower()?, self.owner);
+            index.aside = aside;
+            Ok(index)
+        });
+        if built.is_err() {
+            clear(&part);
+        }
+        built
+    }
+
+    fn in_memory(&self) -> Result<Index, Error> {
+        let broken = |e: rusqlite::Error| {
+            Error::text("index", self.dir.display().to_string(), e.to_string())
         };
-        let mut index = Index { db, aside: Vec::new() };
+        let db = Connection::open_in_memory().map_err(broken)?;
+        prepare(&db).map_err(broken)?;
+        let mut index = Index::new(db, Guard(None), self.owner);
         match index.bring_up_to_date(self) {
             Ok(()) => Ok(index),
             Err(Trouble::Store(error)) => Err(error),
-            // Damaged, locked by somebody who does not end, or on a full disk: do without.
-            Err(Trouble::Sql) => {
-                let mut index = Index {
-                    db: self
-                        .connect(true)
-                        .map_or_else(memory, Ok)
-                        .map_err(|e| broken(&self.dir, &e))?,
-                    aside: Vec::new(),
-                };
-                if let Err(Trouble::Store(error)) = index.bring_up_to_date(self) {
-                    return Err(error);
-                }
-                Ok(index)
-            }
+            Err(Trouble::Sql(error)) => Err(broken(error)),
         }
-    }
-
-    fn connect(&self, anew: bool) -> Option<Connection> {
-        // No link is followed: a program of root's may index a user's store.
-        let dir = self.dir.canonicalize().ok()?;
-        let path = dir.join("index.sqlite");
-        if anew {
-            for name in
-                ["index.sqlite", "index.sqlite-wal", "index.sqlite-shm", "index.sqlite-journal"]
-            {
-                let _ = fs::remove_file(dir.join(name));
-            }
-        }
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-            | OpenFlags::SQLITE_OPEN_CREATE
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX
-            | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-        let db = Connection::open_with_flags(path, flags).ok()?;
-        prepare(&db).ok()?;
-        Some(db)
     }
 }
 
-fn broken(dir: &Path, error: &rusqlite::Error) -> Error {
-    Error::text("index", dir.display().to_string(), error.to_string())
+const NAME: &str = "index.sqlite";
+/// How long is waited for others that write to the index.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Keeps the index's files where they are while somebody has them open: shared by who uses it, alone for
+/// who replaces it. The kernel takes it back from whoever is killed.
+#[derive(Debug)]
+struct Guard(Option<fs::File>);
+
+impl Guard {
+    /// Without one where the directory cannot be written: then nobody of this user replaces the index.
+    fn shared(dir: &Path) -> Result<Guard, Trouble> {
+        match Guard::open(dir) {
+            Ok(file) => Guard::wait(file, FlockOperation::NonBlockingLockShared),
+            Err(_) => Ok(Guard(None)),
+        }
+    }
+
+    fn exclusive(dir: &Path) -> Result<Guard, Trouble> {
+        let file = Guard::open(dir).map_err(|_| cannot_open())?;
+        Guard::wait(file, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    fn open(dir: &Path) -> rustix::io::Result<fs::File> {
+        let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o644);
+        rustix::fs::open(dir.join("index.lock"), flags, mode).map(fs::File::from)
+    }
+
+    fn wait(file: fs::File, how: FlockOperation) -> Result<Guard, Trouble> {
+        let began = Instant::now();
+        while let Err(error) = rustix::fs::flock(&file, how) {
+            let busy = matches!(error, rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR);
+            if !busy || began.elapsed() > PATIENCE {
+                return Err(cannot_open());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(Guard(Some(file)))
+    }
+
+    /// From alone to shared; somebody else may come between.
+    fn lower(self) -> Result<Guard, Trouble> {
+        match self.0 {
+            Some(file) => Guard::wait(file, FlockOperation::NonBlockingLockShared),
+            None => Ok(self),
+        }
+    }
 }
 
-fn memory() -> rusqlite::Result<Connection> {
-    let db = Connection::open_in_memory()?;
+/// Removes a database and what SQLite lays beside it, the database first.
+fn clear(path: &Path) {
+    for more in ["", "-journal", "-wal", "-shm"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(more);
+        let _ = fs::remove_file(name);
+    }
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let db = Connection::open_with_flags(path, flags)?;
     prepare(&db)?;
     Ok(db)
 }
 
 /// It can be rebuilt, so it need not survive a power cut: `synchronous = off`.
 fn prepare(db: &Connection) -> rusqlite::Result<()> {
-    db.busy_timeout(std::time::Duration::from_secs(5))?;
+    db.busy_timeout(PATIENCE)?;
     db.execute_batch("pragma synchronous = off; pragma trusted_schema = off;")?;
-    let layout: i64 = db.query_row("pragma user_version", [], |row| row.get(0))?;
-    if layout != LAYOUT {
-        db.execute_batch("drop table if exists runs; drop table if exists bad;")?;
-        db.execute_batch(TABLE)?;
-        db.pragma_update(None, "user_version", LAYOUT)?;
+    let layout = || db.query_row("pragma user_version", [], |row| row.get::<_, i64>(0));
+    if layout()? != LAYOUT {
+        // Whole or not at all, and seen whole by others.
+        let change =
+            rusqlite::Transaction::new_unchecked(db, rusqlite::TransactionBehavior::Immediate)?;
+        if layout()? != LAYOUT {
+            change.execute_batch("drop table if exists runs; drop table if exists bad;")?;
+            change.execute_batch(TABLE)?;
+            change.pragma_update(None, "user_version", LAYOUT)?;
+        }
+        change.commit()?;
     }
     // Reads a page of each: a file that is none, or cut short, says so here.
     db.query_row("select count(*) from runs, bad where runs.id = bad.name", [], |_| Ok(()))
 }
 
 enum Trouble {
-    Sql,
+    Sql(rusqlite::Error),
     Store(Error),
 }
 
 impl From<rusqlite::Error> for Trouble {
-    fn from(_: rusqlite::Error) -> Trouble {
-        Trouble::Sql
+    fn from(error: rusqlite::Error) -> Trouble {
+        Trouble::Sql(error)
     }
+}
+
+/// As SQLite says it of a file that it may not open.
+fn cannot_open() -> Trouble {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
+    Trouble::Sql(rusqlite::Error::SqliteFailure(code, None))
+}
+
+/// Whether the file is at fault, not who else uses it, the disk or the rights.
+fn is_damaged(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, TypeMismatch, Unknown};
+    error
+        .sqlite_error_code()
+        .is_none_or(|code| matches!(code, DatabaseCorrupt | NotADatabase | TypeMismatch | Unknown))
 }
 
 /// Size and time of the last write: whether a file is the one that was read.
 type Stamp = (i64, i64);
 
 impl Index {
+    fn new(db: Connection, guard: Guard, owner: Option<Owner>) -> Index {
+        Index { db, guard, owner, aside: Vec::new() }
+    }
+
     fn bring_up_to_date(&mut self, store: &Store) -> Result<(), Trouble> {
         let dir = store.dir.join("runs");
         let mut known = self.stamps("select id, size, written from runs")?;
         let mut bad = self.stamps("select name, size, written from bad")?;
-        let change = self.db.transaction()?;
+        let mut fresh = Vec::new();
         for name in crate::names(&dir).map_err(Trouble::Store)? {
             let Some(id) = name.strip_suffix(".json").filter(|id| crate::is_id(id)) else {
                 continue;
@@ -245,29 +356,36 @@ impl Index {
                 continue;
             }
             if bad.remove(id) == Some(stamp) {
-                let why: String =
-                    change
-                        .query_row("select why from bad where name = ?", [id], |row| row.get(0))?;
+                let sql = "select why from bad where name = ?";
+                let why: String = self.db.query_row(sql, [id], |row| row.get(0))?;
                 self.aside.push(Aside { name, why, moved: String::new() });
                 continue;
             }
+            fresh.push((id.to_owned(), name, path, stamp));
+        }
+        if fresh.is_empty() && known.is_empty() && bad.is_empty() {
+            return Ok(());
+        }
+        // A writer from its first statement on, so that waiting for another one can end well.
+        let change = self.db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        for (id, name, path, stamp) in fresh {
             match load(&path) {
                 Ok(Kept::Run(run)) if run.id == id => insert(&change, stamp, &line(&run))?,
                 Ok(kept) => {
                     let why = format!("it holds {}, which is another id", kept.id());
-                    note_bad(&change, &mut self.aside, id, &name, stamp, why)?;
+                    note_bad(&change, &mut self.aside, &id, &name, stamp, why)?;
                 }
                 Err(error) if error.is_broken() => {
                     let why = error.to_string();
                     match set_aside(&store.dir, &path, &name) {
                         Some(moved) => self.aside.push(Aside { name, why, moved }),
-                        None => note_bad(&change, &mut self.aside, id, &name, stamp, why)?,
+                        None => note_bad(&change, &mut self.aside, &id, &name, stamp, why)?,
                     }
                 }
                 // Gone meanwhile: whoever took it away knows.
                 Err(error) if error.is_gone() => {}
                 Err(error) => {
-                    note_bad(&change, &mut self.aside, id, &name, stamp, error.to_string())?
+                    note_bad(&change, &mut self.aside, &id, &name, stamp, error.to_string())?
                 }
             }
         }
@@ -299,9 +417,10 @@ impl Index {
     pub fn count(&self, filter: &Filter) -> Result<u64, Error> {
         let (condition, values) = filter.sql();
         let sql = format!("select count(*) from runs where {condition}");
-        let count =
-            self.db.query_row(&sql, rusqlite::params_from_iter(values), |row| row.get::<_, i64>(0));
-        count
+        let read = || {
+            self.db.query_row(&sql, rusqlite::params_from_iter(values), |row| row.get::<_, i64>(0))
+        };
+        self.act(read)?
             .map(|count| count as u64)
             .map_err(|e| Error::text("query", "the index", e.to_string()))
     }
@@ -326,7 +445,15 @@ impl Index {
             lines.reverse();
             Ok(lines)
         };
-        read().map_err(|e| Error::text("query", "the index", e.to_string()))
+        self.act(read)?.map_err(|e| Error::text("query", "the index", e.to_string()))
+    }
+
+    /// SQLite looks for files beside its own at each query.
+    fn act<T>(&self, act: impl FnOnce() -> T) -> Result<T, Error> {
+        match self.owner {
+            Some(owner) => owner.act(act),
+            None => Ok(act()),
+        }
     }
 }
 

@@ -8,23 +8,28 @@
 
 mod error;
 mod index;
+mod owner;
 mod write;
 
 pub use error::Error;
 pub use index::{Filter, Index, line};
-pub use write::{Replace, write_whole};
+pub use owner::Owner;
+pub use write::{Replace, room, write_whole};
 
 use quiet_types::{
     Proof, Run,
     buffers::{self, Buffers},
+    history::Proven,
     printable, proof, run,
     trip::{self, RoundTrip},
 };
 use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 use std::{
+    collections::HashMap,
     fs::File,
     io::{self, Read},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -35,6 +40,7 @@ const LARGEST: u64 = 64 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
     dir: PathBuf,
+    owner: Option<Owner>,
 }
 
 /// What is kept.
@@ -97,10 +103,75 @@ pub struct Entry {
     pub path: PathBuf,
 }
 
+impl Entry {
+    /// The id without the time that it begins with.
+    fn rest(&self) -> &str {
+        rest(&self.id)
+    }
+}
+
+fn rest(id: &str) -> &str {
+    id.split_once('-').map_or(id, |(_, rest)| rest)
+}
+
+/// A shorter name for each of these by which [`Store::find`] knows it: what follows the time in its id,
+/// or the whole id where another one ends alike.
+pub fn short_ids(entries: &[Entry]) -> HashMap<String, String> {
+    let mut times: HashMap<&str, usize> = HashMap::new();
+    for entry in entries {
+        *times.entry(entry.rest()).or_default() += 1;
+    }
+    let short = |entry: &Entry| match times[entry.rest()] {
+        1 => entry.rest().to_owned(),
+        _ => entry.id.clone(),
+    };
+    entries.iter().map(|entry| (entry.id.clone(), short(entry))).collect()
+}
+
+/// The proof in this file in a line; its arms are passed over.
+///
+/// # Errors
+/// When it cannot be read: see [`load`].
+pub fn proven(path: &Path) -> Result<Proven, Error> {
+    let bytes = read(path).map_err(|e| Error::io("read", path, e))?;
+    serde_json::from_slice(&bytes).map_err(|e| Error::json(path, &e, &bytes))
+}
+
 impl Store {
     /// The store in `dir`, which need not exist.
     pub fn at(dir: impl Into<PathBuf>) -> Store {
-        Store { dir: dir.into() }
+        Store { dir: dir.into(), owner: None }
+    }
+
+    /// The same, read and written by root with the rights of its owner.
+    pub fn of(self, owner: Option<Owner>) -> Store {
+        Store { owner, ..self }
+    }
+
+    /// For whom root keeps it; `None`: for whoever runs the program.
+    pub fn owner(&self) -> Option<Owner> {
+        self.owner
+    }
+
+    /// Does something in the store with the rights of its owner.
+    fn act<T>(&self, act: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        match self.owner {
+            Some(owner) => owner.act(act)?,
+            None => act(),
+        }
+    }
+
+    /// Makes the directory for one kind (`runs`, `proofs` ...) and tries whether a MiB can be kept
+    /// there: before an hour is measured, not after it.
+    ///
+    /// # Errors
+    /// When they cannot, with the reason and, where the directory is somebody else's, whose.
+    pub fn ready(&self, kind: &str) -> Result<(), Error> {
+        let dir = self.dir.join(checked_id(kind)?);
+        self.act(|| {
+            write::make_dir(&dir)?;
+            room(&dir.join("trial"))
+        })
     }
 
     /// Where it is.
@@ -113,12 +184,7 @@ impl Store {
     /// # Errors
     /// When the id is no plain name or is taken, or the file cannot be written.
     pub fn save_run(&self, run: &Run) -> Result<PathBuf, Error> {
-        let id = checked_id(&run.id)?;
-        let dir = self.dir.join("runs");
-        write::make_dir(&dir)?;
-        let path = dir.join(format!("{id}.json"));
-        write_whole(&path, &json(run, &path)?, Replace::Never)?;
-        Ok(path)
+        self.save_other("runs", &run.id, run)
     }
 
     /// Keeps a proof and its page as `proofs/ID/proof.json` and `proofs/ID/report.html`, both or
@@ -129,11 +195,13 @@ impl Store {
     pub fn save_proof(&self, proof: &Proof, page: &str) -> Result<PathBuf, Error> {
         let id = checked_id(&proof.id)?;
         let dir = self.dir.join("proofs");
-        write::make_dir(&dir)?;
         let path = dir.join(id);
         let json = json(proof, &path)?;
-        write::directory(&path, &[("proof.json", &json), ("report.html", page.as_bytes())])?;
-        Ok(path)
+        self.act(|| {
+            write::make_dir(&dir)?;
+            write::directory(&path, &[("proof.json", &json), ("report.html", page.as_bytes())])?;
+            Ok(path)
+        })
     }
 
     /// Reads the run with this id.
@@ -142,7 +210,7 @@ impl Store {
     /// When the id is no plain name, or there is no such run, or it cannot be read: see [`load`].
     pub fn run(&self, id: &str) -> Result<Run, Error> {
         let path = self.dir.join("runs").join(format!("{}.json", checked_id(id)?));
-        match load(&path)? {
+        match self.act(|| load(&path))? {
             Kept::Run(run) => Ok(*run),
             other => {
                 let why = format!("it is {}", other.what());
@@ -151,8 +219,7 @@ impl Store {
         }
     }
 
-    /// Keeps what is neither run nor proof as `KIND/ID.json` and gives the path; no condition on
-    /// runs meets it.
+    /// Keeps anything but a proof as `KIND/ID.json` and gives the path; conditions meet runs alone.
     ///
     /// # Errors
     /// When the id or kind is no plain name, the id is taken, or the file cannot be written.
@@ -164,9 +231,12 @@ impl Store {
     ) -> Result<PathBuf, Error> {
         let dir = self.dir.join(checked_id(kind)?);
         let path = dir.join(format!("{}.json", checked_id(id)?));
-        write::make_dir(&dir)?;
-        write_whole(&path, &json(value, &path)?, Replace::Never)?;
-        Ok(path)
+        let json = json(value, &path)?;
+        self.act(|| {
+            write::make_dir(&dir)?;
+            write_whole(&path, &json, Replace::Never)?;
+            Ok(path)
+        })
     }
 
     /// Everything that is kept, oldest first. Unfinished files are not listed.
@@ -174,6 +244,10 @@ impl Store {
     /// # Errors
     /// When a directory is there and cannot be read.
     pub fn list(&self) -> Result<Vec<Entry>, Error> {
+        self.act(|| self.entries())
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>, Error> {
         let mut entries = Vec::new();
         for (kind, dir) in
             [(Kind::Run, "runs"), (Kind::Buffers, "buffers"), (Kind::RoundTrip, "roundtrips")]
@@ -201,21 +275,29 @@ impl Store {
     /// As [`Store::find`].
     pub fn find_run(&self, name: &str) -> Result<Kept, Error> {
         match name {
-            "last" => self.newest(self.list()?.iter().rfind(|entry| entry.kind == Kind::Run)),
+            "last" => self.act(|| self.newest(|kind| kind == Kind::Run)),
             _ => self.find(name),
         }
     }
 
-    fn newest(&self, entry: Option<&Entry>) -> Result<Kept, Error> {
-        let last = entry.ok_or_else(|| {
+    /// What was kept last: by the time of its file, as the id of an imported run is made of its own time,
+    /// or of none.
+    fn newest(&self, of: impl Fn(Kind) -> bool) -> Result<Kept, Error> {
+        let written = |entry: &Entry| {
+            let meta = entry.path.metadata();
+            meta.map_or((0, 0), |meta| (meta.mtime(), meta.mtime_nsec()))
+        };
+        let entries = self.entries()?;
+        let ours = entries.iter().filter(|entry| of(entry.kind));
+        let last = ours.max_by_key(|entry| (written(entry), &entry.id)).ok_or_else(|| {
             let there = self.dir.display().to_string();
             Error::text("find", "the last run", format!("nothing is kept in {there} yet"))
         })?;
         load(&last.path)
     }
 
-    /// Reads what `name` means: `last`, an id, the beginning of exactly one id, or a path (a file,
-    /// or the directory of a proof).
+    /// Reads what `name` means: `last`, an id, the beginning of exactly one id (of the whole, or of what
+    /// follows the time in it), or a path (a file, or the directory of a proof).
     ///
     /// # Errors
     /// When nothing or more than one thing is meant, or it cannot be read: see [`load`].
@@ -225,39 +307,57 @@ impl Store {
             let inside = path.join("proof.json");
             return load(if inside.is_file() { &inside } else { path });
         }
+        match self.act(|| self.named(name))? {
+            Some(kept) => Ok(kept),
+            None if path.exists() => load(path),
+            None => Err(self.unknown(name)),
+        }
+    }
+
+    /// What the store calls so; `None` where it is nothing.
+    fn named(&self, name: &str) -> Result<Option<Kept>, Error> {
         // A whole id needs no look at all the others.
         if is_id(name) {
             let run = self.dir.join("runs").join(format!("{name}.json"));
             let proof = self.dir.join("proofs").join(name).join("proof.json");
             if let Some(path) = [run, proof].iter().find(|path| path.is_file()) {
-                return load(path);
+                return load(path).map(Some);
             }
         }
-        let entries = self.list()?;
         if name == "last" {
-            return self.newest(entries.last());
+            return self.newest(|_| true).map(Some);
         }
-        let meant: Vec<&Entry> =
-            entries.iter().filter(|e| !name.is_empty() && e.id.starts_with(name)).collect();
+        let entries = self.entries()?;
+        let begins = |e: &&Entry| e.id.starts_with(name) || e.rest().starts_with(name);
+        let mut meant: Vec<&Entry> =
+            entries.iter().filter(|e| !name.is_empty() && begins(e)).collect();
+        // Whole, it is not the beginning of another one.
+        if let [one] =
+            meant.iter().filter(|e| e.rest() == name || e.id == name).collect::<Vec<_>>()[..]
+        {
+            meant = vec![*one];
+        }
         match meant[..] {
-            [one] => load(&one.path),
-            [] if path.exists() => load(path),
-            [] => {
-                let known: Vec<&str> =
-                    entries.iter().rev().take(3).map(|entry| entry.id.as_str()).collect();
-                let known = match known[..] {
-                    [] => "nothing is kept there yet".to_owned(),
-                    _ => format!("the newest are {}", known.join(", ")),
-                };
-                let why = format!("no such id in {}; {known}", self.dir.display());
-                Err(Error::text("find", name, why))
-            }
+            [one] => load(&one.path).map(Some),
+            [] => Ok(None),
             _ => {
                 let ids: Vec<&str> = meant.iter().take(5).map(|entry| entry.id.as_str()).collect();
                 let why = format!("{} ids begin so: {}", meant.len(), ids.join(", "));
                 Err(Error::text("find", name, why))
             }
         }
+    }
+
+    fn unknown(&self, name: &str) -> Error {
+        let entries = self.list().unwrap_or_default();
+        let known: Vec<&str> =
+            entries.iter().rev().take(3).map(|entry| entry.id.as_str()).collect();
+        let known = match known[..] {
+            [] => "nothing is kept there yet".to_owned(),
+            _ => format!("the newest are {}", known.join(", ")),
+        };
+        let why = format!("no such id in {}; {known}", self.dir.display());
+        Error::text("find", name, why)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The store against torn, foreign and hostile files, and against other writers.
 
 use super::*;
+use quiet_testing::{Why, is_root, skip};
 use quiet_types::{CpuSet, Nanos, machine::Policy, run::Probe, run::Spec};
 use std::{fs, os::unix::fs::PermissionsExt, sync::Barrier};
 
@@ -48,6 +49,8 @@ fn proof(id: &str) -> Proof {
         host: Default::default(),
         question: "?".into(),
         spec: run("x").spec,
+        lot: None,
+        order: None,
         arms: Vec::new(),
         figures: Vec::new(),
         verdict: Default::default(),
@@ -439,4 +442,228 @@ fn a_kill_while_appending_loses_nothing_that_was_acknowledged() {
         }
     }
     assert!(acknowledged.len() >= 30);
+}
+
+/// Sets when a file was written last, so that no test waits for a clock.
+fn written(path: &Path, second: u64) {
+    let then = std::time::UNIX_EPOCH + std::time::Duration::from_secs(second);
+    File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
+}
+
+#[test]
+fn the_last_is_what_was_kept_last_whatever_its_id_says() {
+    let (_dir, store) = store();
+    let undated = store.save_run(&run("undated-cyclictest-3f9a0b12")).unwrap();
+    let old = store.save_run(&run("20211222T112636Z-latmus-3f9a0b12")).unwrap();
+    let own = store.save_run(&run("20261121T213000Z-gap-0001")).unwrap();
+    let proof = store.save_proof(&proof("20261121T214000Z-prove-0002"), "").unwrap();
+    for (last, order) in [
+        ("20261121T213000Z-gap-0001", [&undated, &old, &own]),
+        ("undated-cyclictest-3f9a0b12", [&own, &old, &undated]),
+        ("20211222T112636Z-latmus-3f9a0b12", [&undated, &own, &old]),
+    ] {
+        for (at, path) in (1_000_000_000..).zip(order) {
+            written(path, at);
+        }
+        written(&proof.join("proof.json"), 999_999_999);
+        assert_eq!(store.find("last").unwrap().id(), last);
+        written(&proof.join("proof.json"), 1_000_000_009);
+        assert_eq!(store.find("last").unwrap().id(), "20261121T214000Z-prove-0002");
+        assert_eq!(store.find_run("last").unwrap().id(), last);
+    }
+    // Kept within one tick of the clock: the younger by its id.
+    for path in [&undated, &old, &own] {
+        written(path, 1_000_000_000);
+    }
+    written(&proof.join("proof.json"), 5);
+    assert_eq!(store.find("last").unwrap().id(), "undated-cyclictest-3f9a0b12");
+}
+
+#[test]
+fn an_index_that_somebody_else_writes_is_left_to_him() {
+    let (_dir, store) = store();
+    for id in ["a", "b"] {
+        store.save_run(&run(id)).unwrap();
+    }
+    let all = |index: &Index| -> Vec<String> {
+        let lines = index.lines(&Filter::default(), 9).unwrap();
+        lines.into_iter().map(|line| line.id).collect()
+    };
+    assert_eq!(all(&store.index().unwrap()), ["a", "b"]);
+    store.save_run(&run("c")).unwrap();
+    let inode = || fs::metadata(store.index_path()).unwrap().ino();
+    let before = inode();
+    let other = rusqlite::Connection::open(store.index_path()).unwrap();
+    // One that writes, and one that lets nobody read.
+    for begin in ["begin immediate", "begin exclusive"] {
+        other.execute_batch(begin).unwrap();
+        assert_eq!(all(&store.index().unwrap()), ["a", "b", "c"], "{begin}");
+        assert_eq!(inode(), before, "the index was thrown away under its writer");
+        other.execute("delete from runs where id = 'a'", []).unwrap();
+        other.execute_batch("rollback").unwrap();
+    }
+    assert_eq!(all(&store.index().unwrap()), ["a", "b", "c"]);
+    assert_eq!(inode(), before);
+    // Nor is it replaced under somebody who has it open.
+    let open = store.index().unwrap();
+    assert_eq!(all(&store.rebuild_index().unwrap()), ["a", "b", "c"]);
+    assert_eq!(inode(), before);
+    drop(open);
+    assert_eq!(all(&store.rebuild_index().unwrap()), ["a", "b", "c"]);
+    assert_ne!(inode(), before);
+}
+
+/// Builds the index anew without end, with a run more or less; only when started by the test below.
+#[test]
+fn endless_builder() {
+    let Some(dir) = std::env::var_os("QUIETCORES_ENDLESS_BUILDER") else { return };
+    let store = Store::at(dir);
+    for count in 0u64.. {
+        let _ = store.rebuild_index();
+        let extra = store.dir().join("runs/extra.json");
+        if count.is_multiple_of(2) {
+            let _ = store.save_run(&run("extra"));
+        } else {
+            let _ = fs::remove_file(extra);
+        }
+        let _ = store.index();
+    }
+}
+
+#[test]
+fn builders_killed_at_any_moment_leave_an_index_that_tells_the_truth() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::at(dir.path());
+    for at in 0..20 {
+        store.save_run(&run(&format!("run-{at:02}"))).unwrap();
+    }
+    let looks = |times: u32| {
+        for _ in 0..times {
+            let lines = store.index().unwrap().lines(&Filter::ids("run-"), 99).unwrap();
+            assert_eq!(lines.len(), 20);
+        }
+    };
+    for round in 0..12u32 {
+        let mut builders: Vec<_> = (0..2)
+            .map(|_| {
+                std::process::Command::new(std::env::current_exe().unwrap())
+                    .args(["--exact", "tests::endless_builder", "--nocapture"])
+                    .env("QUIETCORES_ENDLESS_BUILDER", dir.path())
+                    .stdout(std::process::Stdio::null())
+                    .spawn()
+                    .unwrap()
+            })
+            .collect();
+        // Wherever they then are: the number of looks only makes the moments differ.
+        looks(1 + round);
+        for builder in &mut builders {
+            builder.kill().unwrap();
+            builder.wait().unwrap();
+        }
+        looks(1);
+        let lines = store.index().unwrap().lines(&Filter::default(), 99).unwrap();
+        let there =
+            names_in(&store.dir().join("runs")).iter().filter(|n| !n.starts_with('.')).count();
+        assert_eq!(lines.len(), there);
+    }
+    drop(store.rebuild_index().unwrap());
+    let left: Vec<String> =
+        names_in(dir.path()).into_iter().filter(|name| name.contains("index.sqlite")).collect();
+    assert_eq!(left, ["index.sqlite"]);
+}
+
+/// Nobody is logged in as this user anywhere.
+const SOMEBODY: Owner = Owner { uid: 54_321, gid: 54_322 };
+
+fn owner_of(path: &Path) -> (u32, u32) {
+    let meta = fs::symlink_metadata(path).unwrap();
+    (meta.uid(), meta.gid())
+}
+
+#[test]
+fn root_keeps_files_for_a_user_and_nothing_there_becomes_roots() {
+    if !is_root() {
+        return skip(Why::Root);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let home = dir.path().join("home");
+    fs::create_dir(&home).unwrap();
+    std::os::unix::fs::chown(&home, Some(SOMEBODY.uid), Some(SOMEBODY.gid)).unwrap();
+    let store = Store::at(home.join(".local/share/quietcores")).of(Some(SOMEBODY));
+    store.ready("runs").unwrap();
+    store.save_run(&run("a")).unwrap();
+    store.save_proof(&proof("b"), "page").unwrap();
+    store.save_other("buffers", "c", &run("c")).unwrap();
+    assert_eq!(store.index().unwrap().lines(&Filter::default(), 9).unwrap().len(), 1);
+    store.rebuild_index().unwrap();
+    fs::write(store.dir().join("runs/torn.json"), "{").unwrap();
+    assert_eq!(store.index().unwrap().aside().len(), 1);
+    let mut left = vec![home.clone()];
+    let mut seen = 0;
+    while let Some(path) = left.pop() {
+        // Written by this test, as root.
+        if !path.ends_with("torn.json") {
+            assert_eq!(owner_of(&path), (SOMEBODY.uid, SOMEBODY.gid), "{}", path.display());
+        }
+        if fs::symlink_metadata(&path).unwrap().is_dir() {
+            left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        seen += 1;
+    }
+    assert!(seen > 12, "{seen}");
+    // Root again afterwards.
+    assert!(is_root() && rustix::process::getegid().is_root());
+    fs::write(dir.path().join("roots"), "").unwrap();
+}
+
+#[test]
+fn a_users_link_leads_root_nowhere() {
+    if !is_root() {
+        return skip(Why::Root);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (home, etc) = (dir.path().join("home"), dir.path().join("etc"));
+    for made in [&home, &etc] {
+        fs::create_dir(made).unwrap();
+    }
+    std::os::unix::fs::chown(&home, Some(SOMEBODY.uid), Some(SOMEBODY.gid)).unwrap();
+    // The whole store, or one directory of it, leads to a place of root's.
+    for link in ["quietcores", "other/runs"] {
+        let link = home.join(link);
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(&etc, &link).unwrap();
+    }
+    for name in ["quietcores", "other"] {
+        let store = Store::at(home.join(name)).of(Some(SOMEBODY));
+        for error in [store.ready("runs").unwrap_err(), store.save_run(&run("a")).unwrap_err()] {
+            assert!(error.to_string().ends_with("Permission denied"), "{error}");
+        }
+        assert_eq!(store.index().unwrap().count(&Filter::default()).unwrap(), 0);
+    }
+    assert_eq!(names_in(&etc), Vec::<String>::new());
+    // And a secret of root's is not read for him.
+    fs::write(etc.join("secret.json"), "{}").unwrap();
+    fs::set_permissions(etc.join("secret.json"), fs::Permissions::from_mode(0o600)).unwrap();
+    let theirs = home.join("mine/runs");
+    fs::create_dir_all(&theirs).unwrap();
+    std::os::unix::fs::symlink(etc.join("secret.json"), theirs.join("a.json")).unwrap();
+    let error = Store::at(home.join("mine")).of(Some(SOMEBODY)).run("a").unwrap_err().to_string();
+    assert!(error.ends_with("Permission denied"), "{error}");
+}
+
+#[test]
+fn a_place_that_takes_nothing_is_known_before() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), "").unwrap();
+    let error = Store::at(dir.path().join("file/x")).ready("runs").unwrap_err().to_string();
+    assert!(error.ends_with("Not a directory"), "{error}");
+    assert!(Store::at("/proc/nosuch").ready("runs").is_err());
+    let store = Store::at(dir.path().join("store"));
+    store.ready("runs").unwrap();
+    assert_eq!(names_in(&store.dir().join("runs")), Vec::<String>::new(), "nothing is left");
+    room(&dir.path().join("file")).unwrap();
+    assert_eq!(fs::read(dir.path().join("file")).unwrap(), b"");
+    assert!(room(&dir.path().join("no/such")).is_err());
 }

@@ -43,6 +43,34 @@ pub fn write_whole(path: &Path, bytes: &[u8], replace: Replace) -> Result<(), Er
     })
 }
 
+/// More than most of what is kept; a proof of many pairs is some MiB.
+const ROOM: u64 = 1 << 20;
+
+/// Tries whether [`write_whole`] to `path` would find room for a MiB; nothing is left of it, and what
+/// is at `path` is not touched.
+///
+/// # Errors
+/// When it would not.
+///
+/// # Source
+/// fallocate(2): reserves blocks, so that a full disk or quota shows itself without anything written.
+pub fn room(path: &Path) -> Result<(), Error> {
+    let aside = aside(path);
+    let done = (|| {
+        let file = create(&aside)?;
+        match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, ROOM) {
+            // A file system that cannot reserve.
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+                (&file).write_all(&vec![0; ROOM as usize])?;
+                file.sync_all()
+            }
+            other => Ok(other?),
+        }
+    })();
+    let _ = std::fs::remove_file(&aside);
+    done.map_err(|e| Error::io("write", path, e))
+}
+
 /// Writes a directory with these files, all or nothing.
 pub(crate) fn directory(path: &Path, files: &[(&str, &[u8])]) -> Result<(), Error> {
     let aside = aside(path);
@@ -80,6 +108,12 @@ fn aside(path: &Path) -> PathBuf {
 }
 
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+fn create(path: &Path) -> io::Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = || rustix::fs::open(path, flags, Mode::from_raw_mode(0o644));
     let fd = open().or_else(|error| {
@@ -90,9 +124,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
         rustix::fs::unlink(path)?;
         open()
     })?;
-    let mut file = File::from(fd);
-    file.write_all(bytes)?;
-    file.sync_all()
+    Ok(File::from(fd))
 }
 
 fn put(from: &Path, to: &Path, replace: Replace) -> io::Result<()> {

@@ -4,6 +4,7 @@ use crate::{
     CpuSet, Finding, Nanos,
     compared::Compared,
     history::Line,
+    lot,
     machine::Policy,
     run::{Idle, Probe, Spec},
 };
@@ -91,6 +92,15 @@ pub struct Cell {
     /// A hash of everything that the file says about this cell: one that says something else is
     /// another cell.
     pub key: String,
+    /// What the order of the settings was drawn from; `None` where it was fixed, as before 0.2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lot: Option<u32>,
+    /// Its place in the drawn order of its round, from 0.
+    #[serde(default)]
+    pub place: u32,
+    /// The place of its setting in the file, from 0: the others are compared with the first.
+    #[serde(default)]
+    pub rank: u32,
 }
 
 /// One cell that is to be measured, with what it is made of.
@@ -115,19 +125,21 @@ impl Task<'_> {
 
 impl Campaign {
     /// Every cell, in the order in which they are measured: round by round, so that settings stand
-    /// beside each other in time, and every second round backwards, so that none is always first.
-    pub fn tasks(&self) -> Vec<Task<'_>> {
+    /// beside each other in time, their order in each round drawn by lot from `seed`, so that what
+    /// drifts within a round favours none.
+    pub fn tasks(&self, seed: u32) -> Vec<Task<'_>> {
         let mut tasks = Vec::new();
         for round in 1..=self.rounds {
-            for probe in &self.probes {
-                for stress in &self.stresses {
-                    let at = tasks.len();
-                    for setting in &self.settings {
-                        let cell = self.cell(round, probe, stress, setting);
+            for (p, probe) in self.probes.iter().enumerate() {
+                for (s, stress) in self.stresses.iter().enumerate() {
+                    let block = (p * self.stresses.len() + s) as u64 + (u64::from(round) << 24);
+                    let order = lot::order(seed, block, self.settings.len());
+                    for (place, setting) in order.into_iter().enumerate() {
+                        let rank = setting as u32;
+                        let setting = &self.settings[setting];
+                        let mut cell = self.cell(round, probe, stress, setting);
+                        (cell.lot, cell.place, cell.rank) = (Some(seed), place as u32, rank);
                         tasks.push(Task { cell, probe, stress, setting });
-                    }
-                    if round % 2 == 0 {
-                        tasks[at..].reverse();
                     }
                 }
             }
@@ -189,6 +201,9 @@ impl Campaign {
             setting: setting.name.clone(),
             round,
             key: format!("{hash:016x}"),
+            lot: None,
+            place: 0,
+            rank: 0,
         }
     }
 }
@@ -291,6 +306,7 @@ pub struct Versus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     fn setting(name: &str) -> Setting {
         Setting {
@@ -327,36 +343,50 @@ mod tests {
     }
 
     #[test]
-    fn settings_stand_beside_each_other_in_time_and_turn_about() {
+    fn settings_stand_beside_each_other_in_time_in_an_order_drawn_by_lot() {
         let campaign = campaign();
-        let order: Vec<String> = campaign
-            .tasks()
-            .iter()
-            .map(|task| {
-                format!("{}{}{}", task.cell.round, &task.cell.stress[..1], task.cell.setting)
+        let tasks = campaign.tasks(7);
+        let blocks: Vec<String> = tasks
+            .chunks(3)
+            .map(|block| {
+                let cell = &block[0].cell;
+                let names: String = block.iter().map(|task| task.cell.setting.as_str()).collect();
+                let mut sorted: Vec<char> = names.chars().collect();
+                sorted.sort_unstable();
+                assert_eq!(sorted, ['a', 'b', 'c']);
+                assert!(block.iter().all(|task| task.cell.stress == cell.stress));
+                format!("{}{}", cell.round, &cell.stress[..1])
             })
             .collect();
-        assert_eq!(
-            order.join(" "),
-            "1na 1nb 1nc 1ka 1kb 1kc 2nc 2nb 2na 2kc 2kb 2ka 3na 3nb 3nc 3ka 3kb 3kc"
-        );
-        let keys: std::collections::BTreeSet<String> =
-            campaign.tasks().into_iter().map(|task| task.cell.key).collect();
+        assert_eq!(blocks, ["1n", "1k", "2n", "2k", "3n", "3k"]);
+        let keys: BTreeSet<&str> = tasks.iter().map(|task| task.cell.key.as_str()).collect();
         assert_eq!(keys.len(), 18);
+        // The same seed, the same order; of any two settings each is first about as often.
+        assert_eq!(tasks, campaign.tasks(7));
+        let first = (0..1000)
+            .filter(|seed| {
+                let at = |name: &str| {
+                    campaign.tasks(*seed).iter().position(|task| task.cell.setting == name)
+                };
+                at("a") < at("c")
+            })
+            .count();
+        assert!((420..580).contains(&first), "{first}");
     }
 
     #[test]
     fn more_rounds_leave_earlier_cells_as_they_are_and_another_length_makes_others() {
-        let keys = |campaign: &Campaign| -> Vec<String> {
-            campaign.tasks().into_iter().take(18).map(|task| task.cell.key).collect()
+        let keys = |campaign: &Campaign| -> BTreeSet<String> {
+            campaign.tasks(1).into_iter().take(18).map(|task| task.cell.key).collect()
         };
         let (one, mut more, mut longer) = (campaign(), campaign(), campaign());
         more.rounds = 5;
         assert_eq!(keys(&one), keys(&more));
         longer.probes[0].spec.length = Nanos::from_secs(2);
-        assert!(keys(&one).iter().all(|key| !keys(&longer).contains(key)));
+        assert!(keys(&one).is_disjoint(&keys(&longer)));
         // Kept with runs on disks: it must not change from version to version.
-        assert_eq!(keys(&one)[0], "06c007aa305699ed");
+        let first = "06c007aa305699ed".to_owned();
+        assert!(keys(&one).contains(&first));
     }
 
     #[test]

@@ -25,9 +25,11 @@ pub struct Chain {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Choice {
-    /// The plan does.
+    /// The plan does: as many cores as the links need.
     #[default]
     Auto,
+    /// The plan chooses so many cores.
+    Cores(u32),
     /// The owner did.
     These(CpuSet),
 }
@@ -55,9 +57,46 @@ pub enum Target {
     Process {
         /// Name of its first thread (`comm`), at most 15 characters.
         comm: String,
-        /// Names of the threads that are placed; empty for all.
+        /// Names of the threads that are placed; empty for all. `decoder` is also `decoder:flac`; `*` stands for any
+        /// characters, `?` for one.
         threads: Vec<String>,
+        /// Whose it is: a name alone is anybody's to take.
+        #[serde(default)]
+        owner: Owner,
     },
+}
+
+/// Whose the processes of a link are. All that is said must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Owner {
+    /// It runs as one of these users. Empty: as root; with a `unit`, as whom that runs it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<User>,
+    /// Path of its executable file, as the kernel tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exe: Option<String>,
+    /// The unit of systemd that it belongs to: one of the system, or, where `users` are named, of the manager of one of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+}
+
+/// A user, by number or by a name that is in `/etc/passwd`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum User {
+    /// By number.
+    Uid(u32),
+    /// By name.
+    Name(String),
+}
+
+impl std::fmt::Display for User {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            User::Uid(uid) => write!(f, "{uid}"),
+            User::Name(name) => f.write_str(&crate::printable(name, 60)),
+        }
+    }
 }
 
 /// How a chain names interrupts.

@@ -2,7 +2,7 @@
 
 use crate::{
     Finding, Nanos,
-    proof::{Estimate, Ratio, Role, Unit, Verdict},
+    proof::{Estimate, OrderEffect, Ratio, Role, Unit, Verdict},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,10 +21,22 @@ pub struct Compared {
     pub b: Side,
     /// How: `pairs` of neighbours in time, or the `sets` as they are.
     pub method: Method,
+    /// Whether the order within each pair was drawn by lot.
+    #[serde(default)]
+    pub drawn: bool,
+    /// What the order within a pair did; `None` for sets, and where all pairs had the same order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<OrderEffect>,
     /// The judged figures, most important first.
     pub figures: Vec<ComparedFigure>,
     /// The verdict on the whole: B against A.
     pub verdict: Verdict,
+    /// Of the whole: the largest of the primary figures where all are better, else of the one that is worse.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p_value: Option<f64>,
+    /// The same among all comparisons that were made with it, as in a campaign: the verdict needs 0.05 or less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p_family: Option<f64>,
     /// The verdict in one sentence.
     pub sentence: String,
     /// What else is not the same in both: kernel, settings, stress.
@@ -84,6 +96,9 @@ pub struct ComparedFigure {
     pub verdict: Verdict,
     /// Two-sided: how often chance alone gives as much.
     pub p_value: f64,
+    /// The same with all figures of the table taken together: what the verdict needs at 0.05 or less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p_family: Option<f64>,
     /// Why it is not shown, or what else to know.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,

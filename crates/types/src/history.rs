@@ -4,6 +4,7 @@ use crate::{
     Nanos,
     head::Head,
     proof::{Ratio, Unit, Verdict},
+    run::Host,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,9 @@ pub struct History {
     pub total: u64,
     /// The runs, oldest first.
     pub runs: Vec<Line>,
+    /// The proofs, oldest first. Only where no condition asks for runs.
+    #[serde(default)]
+    pub proofs: Vec<Proven>,
     /// What was measured by sound, oldest first: round trips and tables of buffers. Only where no
     /// condition asks for runs.
     #[serde(default)]
@@ -28,6 +32,28 @@ pub struct History {
     pub changes: Vec<Change>,
     /// Files that are no run any more, each with the reason and where it was put.
     pub aside: Vec<Aside>,
+}
+
+/// A proof in a line: what stands in its file beside the arms.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Proven {
+    /// Its id.
+    pub id: String,
+    /// Start, UTC, RFC 3339.
+    pub started: String,
+    /// How long it took.
+    pub lasted: Nanos,
+    /// Ended by a signal before its time.
+    #[serde(default)]
+    pub interrupted: bool,
+    /// Where.
+    pub host: Host,
+    /// What was compared, in words.
+    pub question: String,
+    /// The verdict on the whole.
+    pub verdict: Verdict,
+    /// The verdict in one sentence.
+    pub sentence: String,
 }
 
 /// A measurement by sound in a line.
@@ -92,7 +118,7 @@ pub struct Line {
     pub p99_9: Option<Nanos>,
     /// The largest.
     pub max: Option<Nanos>,
-    /// Share beyond the threshold; of gap, share of time stolen.
+    /// Share beyond the threshold; of gap, the gap time as a share.
     pub beyond: f64,
 }
 

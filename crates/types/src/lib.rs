@@ -40,6 +40,8 @@ pub mod head;
 #[cfg(feature = "std")]
 pub mod history;
 #[cfg(feature = "std")]
+pub mod lot;
+#[cfg(feature = "std")]
 pub mod machine;
 #[cfg(feature = "std")]
 pub mod plan;

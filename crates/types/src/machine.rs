@@ -53,6 +53,9 @@ pub struct Machine {
     pub network_cards: Vec<Device>,
     /// Every thread, by TID.
     pub tasks: Vec<Task>,
+    /// Users whose threads these are, by their names in `/etc/passwd`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub users: BTreeMap<String, u32>,
     /// How CPUs can be given to groups of tasks.
     pub cgroups: Cgroups,
     /// Masks of the unbound workqueues.
@@ -309,6 +312,12 @@ pub struct Task {
     /// budgets (`RT_GROUP_SCHED`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_group: Option<String>,
+    /// Its group in the hierarchy in which systemd keeps its units, where that is another one than that of `cgroup`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit_group: Option<String>,
+    /// The executable file of its process, where the kernel tells it to the caller; of first threads only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exe: Option<String>,
     /// Real user.
     pub uid: u32,
 }

@@ -1,6 +1,6 @@
 //! A plan: ordered, reversible steps from a machine to a shield; and what became of them.
 
-use crate::{CpuId, CpuSet, Finding, boot::Mode, machine::Scheduling, shield::Shield};
+use crate::{CpuId, CpuSet, Finding, boot::Mode, chain::Link, machine::Scheduling, shield::Shield};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,9 @@ pub struct Plan {
     pub mode: Mode,
     /// The shield that the steps lead to.
     pub shield: Shield,
+    /// The links of the chain, each with the CPUs that it gets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<Link>,
     /// Why these CPUs and this mechanism, in sentences.
     pub reasons: Vec<String>,
     /// In the order in which they are done; undone in reverse.
@@ -303,6 +306,9 @@ pub struct Applied {
     pub steps: Vec<Taken>,
     /// What may still run on the shielded CPUs, by a fresh look.
     pub residents: Vec<Resident>,
+    /// What of the chain is not where it should be, by a fresh look.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chain: Vec<Finding>,
     /// What to know.
     pub findings: Vec<Finding>,
 }
@@ -431,6 +437,12 @@ pub struct Status {
     /// Where this boot is not what `persist` asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub boot: Vec<Finding>,
+    /// The links of the chain that the shield was put up for, each with the CPUs that it was given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<Link>,
+    /// What of the chain is not where it should be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chain: Vec<Finding>,
     /// Threads of an EVL core (Xenomai 4), shielded or not; none where the kernel has no such core.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evl: Vec<EvlThread>,
@@ -494,7 +506,7 @@ pub struct Drift {
 }
 
 impl Status {
-    /// Whether a shield is up and as it was made, with nothing on it that should not be there, or
+    /// Whether a shield is up and as it was made, with its chain where it should be and nothing on it that should not be there, or
     /// none is; and this boot is what `persist` asked for.
     pub fn is_good(&self) -> bool {
         let as_booted = self.boot.is_empty();
@@ -502,6 +514,7 @@ impl Status {
             || (as_booted
                 && self.state == Standing::Up
                 && self.drift.is_empty()
+                && self.chain.is_empty()
                 && self.confirm.is_none_or(|awaited| awaited.guard.is_some())
                 && !self.residents.iter().any(|r| r.kind.is_intruder()))
     }

@@ -2,6 +2,7 @@
 
 use crate::{
     CpuSet, Finding, Machine, Nanos, Run,
+    lot::Lot,
     run::{Host, Spec},
     shield::Mechanism,
 };
@@ -33,8 +34,14 @@ pub struct Proof {
     pub question: String,
     /// What was asked of the wakeup probe in every arm.
     pub spec: Spec,
+    /// The order of the arms of each pair, drawn by lot; `None` where it was fixed, as before 0.2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lot: Option<Lot>,
     /// Every arm in the order in which it was measured.
     pub arms: Vec<Arm>,
+    /// What the order did; `None` where all pairs had the same one, or too few are valid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<OrderEffect>,
     /// The judged figures, most important first.
     pub figures: Vec<Figure>,
     /// The verdict on the whole.
@@ -138,6 +145,9 @@ pub struct Figure {
     pub verdict: Verdict,
     /// Two-sided, of the exact paired sign-flip test: how often chance alone gives as much.
     pub p_value: f64,
+    /// The same with all figures of the table taken together: what the verdict needs at 0.05 or less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p_family: Option<f64>,
     /// Why it is not shown, or what else to know. Empty when there is nothing to say.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
@@ -188,6 +198,21 @@ pub struct Ratio {
     pub low: f64,
     /// Its upper end.
     pub high: f64,
+}
+
+/// What the order within a pair did to the first of the primary figures, whichever setting came first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OrderEffect {
+    /// The figure: `wakeup.p99`.
+    pub figure: String,
+    /// Pairs in which the first setting came first.
+    pub base_first: u32,
+    /// Pairs in which the other one did.
+    pub other_first: u32,
+    /// The second run of a pair by the first.
+    pub ratio: f64,
+    /// Two-sided, of the exact rank test between the pairs of either order: how often chance alone gives as much.
+    pub p_value: f64,
 }
 
 /// What was done to the machine for the shielded arms.

@@ -20,6 +20,9 @@ pub struct Reach {
     pub cpus: CpuSet,
     /// CPUs on which the acts were done.
     pub from: CpuSet,
+    /// Ended by a signal: acts are missing, or the last one was done for a shorter time.
+    #[serde(default)]
+    pub interrupted: bool,
     /// The first one is doing nothing.
     pub acts: Vec<Act>,
     /// What to know about this.

@@ -209,7 +209,7 @@ pub struct Thread {
     pub max_at: Nanos,
     /// Readings beyond the threshold.
     pub beyond: u64,
-    /// Their sum: for gap, the time that was stolen from the thread.
+    /// Their sum: for gap, the gap time, that was taken from the thread.
     pub stolen: Nanos,
     /// The largest readings, largest first, at most 64.
     pub worst: Vec<Reading>,

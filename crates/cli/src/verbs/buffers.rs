@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{face, keep};
 use anyhow::bail;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use quiet_engine::{
     Setup, Wait,
     trial::{Calibrated, Wanted, calibrate, trial},
@@ -99,8 +99,8 @@ struct Campaign<'a> {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     check(&args)?;
-    args.html.as_deref().map(keep::may_replace).transpose()?;
-    let store = keep::store(args.store.as_deref())?;
+    let html = args.html.as_deref().map(keep::Target::page).transpose()?;
+    let store = keep::ready(args.store.as_deref(), "buffers")?;
     let stop = face::interrupt()?;
     let mut setup = args.on.setup()?;
     let online: CpuSet = super::measure::online()?;
@@ -159,7 +159,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         device: String::new(),
         findings: Vec::new(),
         stop: &stop,
-        bar: bar(all as u64 * args.length.0 / 1_000_000),
+        bar: face::bar(all as u64 * args.length.0 / 1_000_000),
         args: &args,
     };
     let mut ward = Ward::new(&System, wish, &args.on.state, &stop);
@@ -194,6 +194,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if cells.is_empty() {
         bail!("interrupted before anything was measured");
     }
+    if let [first, ..] = cells.as_slice()
+        && cells.iter().all(|cell| cell.trials.is_empty())
+    {
+        bail!("no buffer could be tried, so nothing is kept: {}", first.refused);
+    }
     let rate = args.on.rate;
     let mut buffers = Buffers {
         head: begun.head(SCHEMA, &args.label, face::raised(&stop)),
@@ -209,24 +214,23 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         findings,
     };
     buffers.findings.extend(quiet_report::judge_buffers(&buffers));
-    let kept = store.save_other("buffers", &buffers.head.id, &buffers);
-    if let Some(html) = &args.html {
-        let page = quiet_report::buffers_page(&buffers);
-        quiet_store::write_whole(html, page.as_bytes(), quiet_store::Replace::Always)?;
+    let mut losses = keep::Losses::default();
+    let kept = losses.of("the table", store.save_other("buffers", &buffers.head.id, &buffers));
+    if let Some(target) = &html {
+        losses.of("the page", target.write(&quiet_report::buffers_page(&buffers)));
     }
     if args.json {
         face::print_json(&buffers)?;
     } else {
-        face::print(&quiet_report::buffers_text(&buffers, face::width().max(110)))?;
+        face::print(&quiet_report::buffers_text(&buffers, face::width()))?;
     }
-    match kept {
-        Ok(path) => face::say(&format!("kept as {}", path.display())),
-        // The figures are there: a full or read-only disk does not take them back.
-        Err(error) => face::say(&format!("quietcores: the table is not kept: {error:#}")),
+    if let Some(path) = kept {
+        face::say(&format!("kept as {}", path.display()));
     }
     let holds = buffers.least.iter().all(|least| least.safe.is_some());
     let problem = buffers.findings.iter().any(|finding| finding.severity == Severity::Problem);
-    Ok(if holds && !problem { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) })
+    let good = holds && !problem;
+    Ok(losses.end(if good { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) }))
 }
 
 fn check(args: &Args) -> anyhow::Result<()> {
@@ -351,12 +355,4 @@ impl Campaign<'_> {
         }
         Ok(())
     }
-}
-
-fn bar(milliseconds: u64) -> ProgressBar {
-    let target = ProgressDrawTarget::stderr_with_hz(5);
-    let bar = ProgressBar::with_draw_target(Some(milliseconds), target);
-    let style = ProgressStyle::with_template("{bar:20} {eta_precise} left  {wide_msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quiet_linux::{Root, System};
 use quiet_probe::{Request, Stress};
-use quiet_store::{Filter, Replace, Store};
+use quiet_store::{Filter, Store};
 use quiet_types::{
     CpuSet, Nanos, Run,
     campaign::{Campaign, CellState, Shielding, Standing, Task, glob},
@@ -88,14 +88,16 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let root = Root::system()?;
     let (campaign, dir) = read(&args.file, &root)?;
-    for path in [&args.html, &args.markdown].into_iter().flatten() {
-        keep::may_replace(path)?;
-    }
-    let store = keep::store(args.store.as_deref())?;
+    let html = args.html.as_deref().map(keep::Target::page).transpose()?;
+    let markdown = args.markdown.as_deref().map(keep::Target::page).transpose()?;
+    let store = match args.status {
+        true => keep::store(args.store.as_deref())?,
+        false => keep::ready(args.store.as_deref(), "runs")?,
+    };
     let stop = face::interrupt()?;
     let kernel = root.read("/proc/sys/kernel/osrelease")?;
     let lock = if args.status { None } else { Some(Lock::take(&store, &args.state)?) };
-    let tasks = campaign.tasks();
+    let tasks = campaign.tasks(seed(&store, &campaign.name)?);
     let mut cells = cells(&tasks, &store, &campaign.name, kernel.trim())?;
     let mut pace = Pace::default();
     if let Some(lock) = lock {
@@ -111,13 +113,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .map(|line| store.run(&line.id))
         .collect::<Result<Vec<Run>, _>>()?;
     let it = quiet_report::campaigned(&campaign.name, cells, &runs, Nanos(needs));
-    if let Some(path) = &args.html {
-        let page = quiet_report::campaign_page(&it, &runs);
-        quiet_store::write_whole(path, page.as_bytes(), Replace::Always)?;
+    let mut losses = keep::Losses::default();
+    if let Some(target) = &html {
+        losses.of("the page", target.write(&quiet_report::campaign_page(&it, &runs)));
     }
-    if let Some(path) = &args.markdown {
+    if let Some(target) = &markdown {
         let text = super::report::marked(&quiet_report::campaign_markdown(&it));
-        quiet_store::write_whole(path, text.as_bytes(), Replace::Always)?;
+        losses.of("the Markdown", target.write(&text));
     }
     if args.json {
         face::print_json(&it)?;
@@ -125,7 +127,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         face::print(&quiet_report::campaign_text(&it, face::width()))?;
     }
     let whole = it.left + it.waiting + it.failed == 0;
-    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) })
+    Ok(losses.end(if whole { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) }))
 }
 
 /// Campaign files are small.
@@ -152,6 +154,16 @@ fn read(path: &Path, root: &Root) -> anyhow::Result<(Campaign, PathBuf)> {
 fn online(root: &Root) -> anyhow::Result<CpuSet> {
     let path = "/sys/devices/system/cpu/online";
     root.read(path)?.parse().with_context(|| format!("cannot understand {path}"))
+}
+
+/// What the orders of this campaign are drawn from: what its runs say, so that it goes on as it began.
+fn seed(store: &Store, name: &str) -> anyhow::Result<u32> {
+    for line in store.index()?.lines(&Filter::campaign(name), usize::MAX)? {
+        if let Some(seed) = store.run(&line.id)?.cell.and_then(|cell| cell.lot) {
+            return Ok(seed);
+        }
+    }
+    keep::seed()
 }
 
 /// How each cell stands before anything is measured.
@@ -221,17 +233,14 @@ struct Lock {
 
 impl Lock {
     fn take(store: &Store, state: &Path) -> anyhow::Result<Lock> {
-        std::fs::create_dir_all(store.dir())
-            .with_context(|| format!("cannot make the directory {}", store.dir().display()))?;
         let path = store.dir().join("campaign.lock");
         let shown = path.display().to_string();
-        let file = std::fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .with_context(|| format!("cannot open {shown}"))?;
+        let open = || {
+            let mut options = std::fs::OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false).open(&path)
+        };
+        let file =
+            keep::as_owner(store.owner(), open)?.with_context(|| format!("cannot open {shown}"))?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
             rustix::io::Errno::WOULDBLOCK => anyhow::anyhow!(
                 "another campaign is measuring (it holds {shown}); two would disturb each other. \

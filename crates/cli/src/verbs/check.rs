@@ -66,7 +66,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         face::print_json(&checked)?;
     } else {
         let style = Style {
-            width: face::width(),
+            width: face::page_width(),
             colour: if face::colour() { Colour::Ansi } else { Colour::Plain },
         };
         face::print(&check_text(&checked, style))?;

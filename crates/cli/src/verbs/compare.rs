@@ -1,7 +1,7 @@
 //! `compare`: two sets of runs.
 
 use crate::{face, keep};
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::ValueEnum;
 use quiet_types::proof::Verdict;
 use std::{path::PathBuf, process::ExitCode};
@@ -61,9 +61,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let compared = quiet_report::compare_runs((&args.a, &a), (&args.b, &b));
     if let Some(path) = &args.junit {
-        let shown = path.display().to_string();
-        std::fs::write(path, quiet_report::compared_junit(&compared))
-            .with_context(|| format!("cannot write {shown}"))?;
+        keep::Target::data(path)?.write(&quiet_report::compared_junit(&compared))?;
     }
     match if args.json { Form::Json } else { args.format } {
         Form::Text => face::print(&quiet_report::compared_text(&compared, face::width()))?,

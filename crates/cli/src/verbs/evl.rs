@@ -1,10 +1,10 @@
 //! `measure wakeup --core evl`: EVL's own latmus measures, and what it writes is kept as a run.
 
-use super::measure::{Common, last_online, write};
+use super::measure::{self, Common, last_online};
 use crate::{face, keep};
 use anyhow::Context;
 use quiet_report::foreign::{self, Format};
-use quiet_types::{CpuId, CpuSet, Nanos, Run};
+use quiet_types::{CpuId, CpuSet, Nanos};
 use std::{
     io::{self, Read},
     path::Path,
@@ -27,6 +27,8 @@ pub fn run(interval: Nanos, common: &Common) -> anyhow::Result<ExitCode> {
     }
     let cpu = cpu(common)?;
     fits(interval, common)?;
+    let store = keep::ready(common.store.as_deref(), "runs")?;
+    let output = common.output.as_deref().map(keep::Target::data).transpose()?;
     let dir = tempdir()?;
     let plot = dir.join("histogram");
     let told = latmus(interval, common, cpu, &plot);
@@ -43,21 +45,7 @@ pub fn run(interval: Nanos, common: &Common) -> anyhow::Result<ExitCode> {
         );
     }
     run.label.clone_from(&common.label);
-    keep(&run, common)
-}
-
-fn keep(run: &Run, common: &Common) -> anyhow::Result<ExitCode> {
-    if let Some(path) = &common.output {
-        write(run, path)?;
-    }
-    let kept = keep::store(common.store.as_deref())?.save_run(run)?;
-    if common.json {
-        face::print_json(run)?;
-    } else {
-        face::print(&quiet_report::run_text(run, face::width()))?;
-    }
-    face::say(&format!("kept as {}", kept.display()));
-    Ok(ExitCode::SUCCESS)
+    measure::keep_run(&run, &store, output.as_ref(), common.json)
 }
 
 /// One CPU, and one on which the core runs threads: latmus would quietly take another.

@@ -269,12 +269,15 @@ fn read(path: &Path, shown: &str) -> anyhow::Result<String> {
         .map_err(|_| anyhow::anyhow!("cannot import {shown}: it is not UTF-8 text"))
 }
 
-/// Writes a file that does not exist yet, and gives its name as it may be shown.
+/// Writes a file that does not exist yet, whole or not at all, and gives its name as it may be shown.
 pub fn write_new(path: &Path, text: &str) -> anyhow::Result<String> {
-    use std::io::Write;
-    let shown = quiet_types::printable(&path.display().to_string(), 300);
-    let mut file = File::create_new(path)
-        .with_context(|| format!("cannot write {shown}: name a file that does not exist yet"))?;
-    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {shown}"))?;
-    Ok(shown)
+    let write = || quiet_store::write_whole(path, text.as_bytes(), quiet_store::Replace::Never);
+    keep::as_owner(crate::user::owner(path), write)?.map_err(|error| {
+        if error.is_taken() {
+            anyhow::anyhow!("{error}: name a file that does not exist yet")
+        } else {
+            error.into()
+        }
+    })?;
+    Ok(quiet_types::printable(&path.display().to_string(), 300))
 }

@@ -57,7 +57,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         face::print_json(&machine)?;
     } else if args.capture.is_none() {
         let style = Style {
-            width: face::width(),
+            width: face::page_width(),
             colour: if face::colour() { Colour::Ansi } else { Colour::Plain },
             tasks: if args.tasks { Tasks::Every } else { Tasks::Summary },
         };

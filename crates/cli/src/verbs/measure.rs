@@ -1,11 +1,15 @@
 //! `measure`
 
-use crate::{face, keep};
+use crate::{
+    face,
+    keep::{self, Losses, Target},
+};
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use quiet_linux::System;
 use quiet_probe::{Progress, Request, Strictness};
+use quiet_store::Store;
 use quiet_types::{
     CpuSet, Nanos, Run,
     machine::Policy,
@@ -175,6 +179,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
     }
     let request = request(probe, &common)?;
+    let store = keep::ready(common.store.as_deref(), "runs")?;
+    let output = common.output.as_deref().map(Target::data).transpose()?;
     let stop = face::interrupt()?;
     let bar = bar(&request);
     let mut told = |progress: &Progress| show(&bar, progress);
@@ -189,21 +195,30 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if common.explain {
         run.explained = Some(Box::new(super::explain::explained(&run, &seen)));
     }
-    if let Some(path) = &common.output {
-        write(&run, path)?;
+    keep_run(&run, &store, output.as_ref(), common.json)
+}
+
+/// Keeps a run, in a file too where one is named, and shows it whatever comes of that.
+pub fn keep_run(
+    run: &Run,
+    store: &Store,
+    output: Option<&Target>,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let mut losses = Losses::default();
+    let kept = losses.of("the run", store.save_run(run));
+    if let Some(target) = output {
+        losses.of("the file", write(run, target));
     }
-    let kept = keep::store(common.store.as_deref()).and_then(|store| Ok(store.save_run(&run)?));
-    if common.json {
-        face::print_json(&run)?;
+    if json {
+        face::print_json(run)?;
     } else {
-        face::print(&quiet_report::run_text(&run, face::width()))?;
+        face::print(&quiet_report::run_text(run, face::width()))?;
     }
-    match kept {
-        Ok(path) => face::say(&format!("kept as {}", path.display())),
-        // The figures are there: a full or read-only disk does not take them back.
-        Err(error) => face::say(&format!("quietcores: the run is not kept: {error:#}")),
+    if let Some(path) = kept {
+        face::say(&format!("kept as {}", path.display()));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(losses.end(ExitCode::SUCCESS))
 }
 
 /// Adds what the report sees in the run to what the probe knows, each kind once.
@@ -271,19 +286,15 @@ pub fn online() -> anyhow::Result<CpuSet> {
     text.parse().with_context(|| format!("cannot understand {path}"))
 }
 
-pub fn write(run: &Run, path: &Path) -> anyhow::Result<()> {
+fn write(run: &Run, target: &Target) -> anyhow::Result<()> {
     let mut text = serde_json::to_string_pretty(run).context("cannot write the run as JSON")?;
     text.push('\n');
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    target.write(&text)
 }
 
-/// Drawn on a terminal only.
+/// A bar over the length of a request.
 pub fn bar(request: &Request) -> ProgressBar {
-    let target = ProgressDrawTarget::stderr_with_hz(10);
-    let bar = ProgressBar::with_draw_target(Some(request.spec.length.0 / 1_000_000), target);
-    let style = ProgressStyle::with_template("{bar:20} {eta_precise} left  {wide_msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
+    face::bar(request.spec.length.0 / 1_000_000)
 }
 
 pub fn show(bar: &ProgressBar, now: &Progress) {

@@ -24,13 +24,14 @@ Examples:
 A chain file, from input to output:
   [chain]
   name = \"living room\"
-  cpus = \"auto\"                 # or a list: \"2-3\"
+  cpus = \"auto\"                 # as many cores as the links need; or \"auto:3\", or a list: \"2-3\"
   mode = \"sleep\"                # or \"never-sleep\": one thread a CPU that spins
   smt = \"as-is\"                 # or \"off\": siblings of shielded CPUs are switched off
   [[link]]
   name = \"player\"
   process = \"mpd\"
-  threads = [\"output\"]         # all where left out
+  user = \"mpd\"                 # whose it is, by name or number; root's where left out. Also exe, unit
+  threads = [\"output\"]         # all where left out; output:usb as well, * for any characters
   priority = 75                 # SCHED_FIFO, rising down the chain
   [[link]]
   name = \"output\"

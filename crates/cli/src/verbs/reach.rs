@@ -62,11 +62,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let stop = face::interrupt()?;
     let also: Vec<Special> = args.also.iter().map(|also| also.special()).collect();
-    let bar = face::spinner();
+    let bar = face::bar(0);
     let each = Duration::from_nanos(args.each.0);
-    let done = quiet_probe::reach(&args.cpus, each, &args.only, &also, &stop, &mut |act| {
-        bar.set_message(act.to_owned());
-        bar.tick();
+    let done = quiet_probe::reach(&args.cpus, each, &args.only, &also, &stop, &mut |now| {
+        bar.set_length((each * now.acts as u32).as_millis() as u64);
+        bar.set_position((each * now.done as u32 + now.elapsed.min(each)).as_millis() as u64);
+        bar.set_message(format!("{}, act {} of {}", now.act, now.done + 1, now.acts));
     });
     bar.finish_and_clear();
     let reach = done?;
@@ -89,7 +90,8 @@ fn text(reach: &Reach, width: usize) -> String {
         Column::Right("sent"),
         Column::Right("others a second"),
         Column::Left("what it sent"),
-    ]);
+    ])
+    .yields(&["others a second"]);
     for act in &reach.acts {
         if !act.refused.is_empty() {
             let why = format!("not done: {}", printable(&act.refused, 60));
@@ -107,6 +109,11 @@ fn text(reach: &Reach, width: usize) -> String {
             printable(&sent.join("; "), 70),
         ]);
     }
-    text.push_str(&table.text(width.max(120)));
+    text.push_str(&table.text(width));
+    if reach.interrupted {
+        text.push_str(
+            "\ninterrupted: the last act was cut short, and those after it were not done\n",
+        );
+    }
     text
 }

@@ -2,7 +2,7 @@
 
 use crate::{face, keep};
 use anyhow::bail;
-use quiet_store::{Filter, Kept, Replace, Store};
+use quiet_store::{Filter, Kept, Store};
 use quiet_types::{
     Nanos, Proof, Run,
     campaign::{CellState, Standing},
@@ -68,11 +68,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(path) => path,
         None => file_name(ids.first().map_or("", String::as_str), args.markdown)?,
     };
-    if !args.force {
-        keep::may_replace(&path)?;
-    }
+    let target = if args.force { keep::Target::data(&path)? } else { keep::Target::page(&path)? };
     let text = if args.markdown { marked(&text) } else { text };
-    quiet_store::write_whole(&path, text.as_bytes(), Replace::Always)?;
+    target.write(&text)?;
     if args.json {
         let schema = "quietcores.report/1";
         face::print_json(&Written { schema, path: &path, ids, bytes: text.len() })?;
@@ -177,6 +175,7 @@ fn history(store: &Store, conditions: &[String]) -> anyhow::Result<Shown> {
         total: runs.len() as u64,
         changes: quiet_report::changes_over_time(&runs),
         runs,
+        proofs: Vec::new(),
         by_sound: Vec::new(),
         aside: index.aside().to_vec(),
     };

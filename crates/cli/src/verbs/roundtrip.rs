@@ -86,6 +86,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     {
         ports.connect = quiet_engine::host::jack::Connect::Own;
     }
+    let store = keep::ready(args.store.as_deref(), "roundtrips")?;
     let begun = keep::begin("roundtrip")?;
     let bar = bar(args.cycles);
     let cables = Cables {
@@ -118,24 +119,23 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         findings: placed.findings.into_iter().filter(|f| f.id != "play.asleep").collect(),
     };
     trip.findings.extend(quiet_report::judge_trip(&trip));
-    let kept = keep::store(args.store.as_deref())
-        .and_then(|store| Ok(store.save_other("roundtrips", &trip.head.id, &trip)?));
+    let mut losses = keep::Losses::default();
+    let kept = losses.of("the round trip", store.save_other("roundtrips", &trip.head.id, &trip));
     if args.json {
         face::print_json(&trip)?;
     } else {
         face::print(&quiet_report::trip_text(&trip, face::width()))?;
     }
-    match kept {
-        Ok(path) => face::say(&format!("kept as {}", path.display())),
-        // The figures are there: a full or read-only disk does not take them back.
-        Err(error) => face::say(&format!("quietcores: the round trip is not kept: {error:#}")),
+    if let Some(path) = kept {
+        face::say(&format!("kept as {}", path.display()));
     }
     if trip.spread.is_none() {
         let why = trip.cycles.iter().map(|cycle| cycle.wrong.as_str()).next_back();
+        losses.end(ExitCode::SUCCESS);
         bail!("no round trip can be told: {}", why.unwrap_or_default());
     }
     let problem = trip.findings.iter().any(|finding| finding.severity == Severity::Problem);
-    Ok(if problem { ExitCode::from(face::FINDINGS) } else { ExitCode::SUCCESS })
+    Ok(losses.end(if problem { ExitCode::from(face::FINDINGS) } else { ExitCode::SUCCESS }))
 }
 
 /// What is known of the way beside the measurement.

@@ -1,11 +1,11 @@
 //! `runs`: the history.
 
 use crate::{face, keep};
-use quiet_store::{Filter, Kept, Kind, Store};
-use quiet_types::history::{BySound, History, SCHEMA};
+use quiet_store::{Entry, Filter, Kept, Kind, Store};
+use quiet_types::history::{BySound, History, Proven, SCHEMA};
 use std::{path::PathBuf, process::ExitCode};
 
-/// List the runs (and what was measured by sound) that are kept, and name what changed between kernels or settings
+/// List what is kept (runs, proofs, what was measured by sound), and name what changed between kernels or settings
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -15,7 +15,8 @@ Examples:
   quietcores runs --rebuild                    the index anew, from the runs' own files
 
 Conditions: id, host, kernel, processor, probe, policy, cpus, stress, label, tool, settings, interval,
-since, until. Words may hold * and ?; all conditions hold.")]
+since, until. Words may hold * and ?; all conditions hold.
+Where an id is asked for, one of this list will do, or the beginning of one.")]
 pub struct Args {
     /// Which runs: NAME=VALUE, several joined by commas or as further words
     #[arg(value_name = "CONDITION")]
@@ -50,18 +51,22 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         Vec::new()
     };
+    let entries = store.list()?;
+    let all = args.filters.is_empty();
     let history = History {
         schema: SCHEMA.to_owned(),
         total: index.count(&filter)?,
         runs: index.lines(&filter, most)?,
-        by_sound: if args.filters.is_empty() { by_sound(&store, most)? } else { Vec::new() },
+        proofs: if all { proofs(&store, &entries, most)? } else { Vec::new() },
+        by_sound: if all { by_sound(&store, &entries, most)? } else { Vec::new() },
         changes,
         aside: index.aside().to_vec(),
     };
     if args.json {
         face::print_json(&history)?;
     } else {
-        face::print(&quiet_report::history_text(&history, face::width()))?;
+        let short = quiet_store::short_ids(&entries);
+        face::print(&quiet_report::history_text(&history, &short, face::width()))?;
         if args.trend && history.changes.is_empty() {
             face::say("no change of a series is shown");
         }
@@ -71,10 +76,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The newest `most` of what was measured by sound; what cannot be read is said and left out.
-fn by_sound(store: &Store, most: usize) -> anyhow::Result<Vec<BySound>> {
-    let mut entries = store.list()?;
-    entries.retain(|entry| matches!(entry.kind, Kind::Buffers | Kind::RoundTrip));
-    let lines = entries.iter().skip(entries.len().saturating_sub(most));
+fn by_sound(store: &Store, entries: &[Entry], most: usize) -> anyhow::Result<Vec<BySound>> {
+    let lines = newest(entries, most, |kind| matches!(kind, Kind::Buffers | Kind::RoundTrip));
     let line = |kept| match kept {
         Ok(Kept::Buffers(it)) => Some(quiet_report::buffers_line(&it)),
         Ok(Kept::RoundTrip(it)) => Some(quiet_report::trip_line(&it)),
@@ -84,5 +87,21 @@ fn by_sound(store: &Store, most: usize) -> anyhow::Result<Vec<BySound>> {
             None
         }
     };
-    Ok(lines.filter_map(|entry| line(quiet_store::load(&entry.path))).collect())
+    let read = || lines.iter().filter_map(|entry| line(quiet_store::load(&entry.path))).collect();
+    keep::as_owner(store.owner(), read)
+}
+
+/// The newest `most` proofs.
+fn proofs(store: &Store, entries: &[Entry], most: usize) -> anyhow::Result<Vec<Proven>> {
+    let lines = newest(entries, most, |kind| kind == Kind::Proof);
+    let one = |entry: &&Entry| {
+        let proven = quiet_store::proven(&entry.path);
+        proven.map_err(|error| face::say(&format!("quietcores: {error}"))).ok()
+    };
+    keep::as_owner(store.owner(), || lines.iter().filter_map(one).collect())
+}
+
+fn newest(entries: &[Entry], most: usize, of: impl Fn(Kind) -> bool) -> Vec<&Entry> {
+    let of: Vec<&Entry> = entries.iter().filter(|entry| of(entry.kind)).collect();
+    of[of.len().saturating_sub(most)..].to_vec()
 }

@@ -2,9 +2,11 @@
 
 use super::plan::machine;
 use crate::face;
-use quiet_linux::{Root, System};
+use anyhow::Context;
+use quiet_linux::{CommandLines, Options, Root, System, glance};
 use quiet_report::{findings_text, plan::status_text};
 use quiet_shield::DEFAULT_STATE;
+use quiet_types::{Finding, chain::Link, plan::Standing, shield::Shield};
 use std::{path::PathBuf, process::ExitCode};
 
 /// Show the shield as it is
@@ -13,8 +15,8 @@ use std::{path::PathBuf, process::ExitCode};
 Examples:
   quietcores status                       drift, and what still runs on the shield and why
   quietcores status --json                for programs
-Exit status: 0 a shield is up and as it was made, or there is none; 1 drift or leftovers, or this boot
-is not what `persist` asked for.")]
+Exit status: 0 a shield is up and as it was made, with its chain in it, or there is none; 1 drift or
+leftovers, a link that is not where it should be, or this boot is not what `persist` asked for.")]
 pub struct Args {
     /// Print the result as JSON on standard output
     #[arg(long)]
@@ -24,10 +26,22 @@ pub struct Args {
     state: PathBuf,
 }
 
+/// What of a chain is not where it should be, by a look that disturbs no CPU.
+pub fn chain(links: &[Link], shield: &Shield) -> anyhow::Result<Vec<Finding>> {
+    let options = Options { command_lines: CommandLines::None };
+    let machine = glance(&Root::system()?, options).context("cannot read where the chain is")?;
+    Ok(quiet_plan::astray(&machine, links, shield))
+}
+
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut status = quiet_shield::status(&System, &args.state)?;
     if let Some(record) = quiet_shield::persist::record(&args.state)? {
         status.boot = quiet_plan::boot::compare(&record.asked, &machine(&Root::system()?)?);
+    }
+    if let (Standing::Up, Some(shield)) = (status.state, &status.shield)
+        && !status.links.is_empty()
+    {
+        status.chain = chain(&status.links, shield)?;
     }
     if args.json {
         face::print_json(&status)?;

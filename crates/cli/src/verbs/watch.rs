@@ -6,13 +6,7 @@ use anyhow::bail;
 use quiet_linux::{CommandLines, Options, Root, System, glance};
 use quiet_report::watch::event_text;
 use quiet_shield::{DEFAULT_STATE, Planned, Watch};
-use quiet_types::{
-    Chain, CpuSet, Nanos,
-    boot::Mode,
-    chain::{Choice, Target},
-    shield::Shield,
-    watch::Event,
-};
+use quiet_types::{Chain, CpuSet, Nanos, boot::Mode, chain::Choice, shield::Shield, watch::Event};
 use std::{
     io::{self, Write},
     path::PathBuf,
@@ -76,12 +70,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         chain.mode = Mode::NeverSleepingCore;
     }
     chain.smt_off |= args.smt_off;
-    let names = names(&chain);
     let mut plan = |shield: &Shield| {
         let machine = glance(&root, options).map_err(|error| error.to_string())?;
         let chain = Chain { cpus: Choice::These(shield.cpus.clone()), ..chain.clone() };
         let plan = quiet_plan::plan(&machine, &chain).map_err(|error| error.to_string())?;
-        Ok(Planned { plan, names: names.clone() })
+        let names = quiet_plan::wanted(&machine, &chain);
+        let names = names.into_iter().map(|one| (one.comm, one.users)).collect();
+        Ok(Planned { plan, names })
     };
     let mut tell = |event: &Event| -> io::Result<()> {
         let mut text = match args.json {
@@ -106,13 +101,4 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         tell: &mut tell,
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What the kernel calls the processes of the links: the first 15 bytes.
-fn names(chain: &Chain) -> Vec<String> {
-    let processes = chain.links.iter().filter_map(|link| match &link.target {
-        Target::Process { comm, .. } => Some(comm.chars().take(15).collect()),
-        Target::Irq(_) => None,
-    });
-    processes.collect()
 }

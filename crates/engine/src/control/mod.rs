@@ -8,6 +8,8 @@ mod request;
 mod server;
 mod session;
 
+#[cfg(fuzzing)]
+pub use request::fuzzed;
 pub use request::{Request, Swap};
 pub use server::{CLIENTS, LINE, Server, private_dir};
 pub use session::Session;

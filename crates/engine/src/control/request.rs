@@ -138,6 +138,20 @@ pub(crate) fn typed(line: &str) -> Result<Request, String> {
     }
 }
 
+/// One line, for the fuzz targets.
+#[cfg(fuzzing)]
+pub fn fuzzed(bytes: &[u8]) {
+    let asked = parse(bytes);
+    if let Err(why) = asked.request {
+        assert!(!why.is_empty());
+    }
+    if let Ok(line) = std::str::from_utf8(bytes)
+        && let Err(why) = typed(line)
+    {
+        assert!(!why.is_empty());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,6 +20,8 @@ use quiet_types::{
     render::{Outcome, Rendered, Sound},
 };
 use read::Reader;
+#[cfg(fuzzing)]
+pub use read::fuzzed;
 use std::{
     path::PathBuf,
     sync::{

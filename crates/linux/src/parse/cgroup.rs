@@ -90,6 +90,19 @@ pub fn task_cpu_group(text: &str) -> Option<&str> {
     })
 }
 
+/// The group of the hierarchy in which systemd keeps its units: its own v1 hierarchy where there is one, else that of v2.
+pub fn task_unit_group(text: &str) -> Option<&str> {
+    let find = |wanted: fn(&str, &str) -> bool| {
+        text.lines().find_map(|line| {
+            let mut parts = line.splitn(3, ':');
+            let (id, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+            (wanted(id, controllers) && path.starts_with('/')).then_some(path)
+        })
+    };
+    find(|_, controllers| controllers == "name=systemd")
+        .or_else(|| find(|id, controllers| id == "0" && controllers.is_empty()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +131,13 @@ mod tests {
         assert_eq!(task_cgroup("8:pids:/p\n3:cpu,cpuset:/audio\n0::/user"), Some("/audio"));
         assert_eq!(task_cgroup("1:name=systemd:/x\n0::/user:a\n"), Some("/user:a"));
         assert_eq!(task_cgroup("nonsense\n"), None);
+        let hybrid = "3:cpuset:/quietcores\n1:name=systemd:/system.slice/mpd.service\n0::/x\n";
+        assert_eq!(task_unit_group(hybrid), Some("/system.slice/mpd.service"));
+        assert_eq!(
+            task_unit_group("0::/system.slice/a.service\n"),
+            Some("/system.slice/a.service")
+        );
+        assert_eq!(task_unit_group("3:cpuset:/quietcores\n"), None);
         assert_eq!(task_cpu_group("4:cpuset:/c\n3:cpuacct,cpu:/audio\n0::/x\n"), Some("/audio"));
         assert_eq!(task_cpu_group("4:cpuset:/c\n0::/user\n"), None);
     }

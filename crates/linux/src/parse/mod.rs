@@ -13,7 +13,9 @@ mod proc_stat;
 mod process;
 mod secret;
 
-pub use cgroup::{Mount, cgroup_mounts, only_cgroup_mounts, task_cgroup, task_cpu_group};
+pub use cgroup::{
+    Mount, cgroup_mounts, only_cgroup_mounts, task_cgroup, task_cpu_group, task_unit_group,
+};
 pub use cmdline::{boot_parameters, print_boot_parameters};
 pub use config::config;
 pub use cpu_info::{CpuInfo, cpu_info};
@@ -22,7 +24,7 @@ pub use pid::{PidStat, PidStatus, pid_stat, pid_status};
 pub use proc_stat::steal;
 pub use process::{
     CAP_IPC_LOCK, CAP_SYS_NICE, Credentials, Limits, Used, audio_groups, credentials, limits,
-    mounts, status_kib, used,
+    mounts, status_kib, used, users,
 };
 pub use secret::{mask_arguments, mask_parameter};
 

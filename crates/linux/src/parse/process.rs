@@ -1,6 +1,10 @@
 //! What a process may do, what it used, and how file systems are mounted.
 
 use quiet_types::surroundings::Mount;
+use std::collections::BTreeMap;
+
+/// Linux's useradd allows 32 bytes for the name of a user.
+const LONGEST_NAME: usize = 256;
 
 /// `CAP_IPC_LOCK` of capabilities(7).
 pub const CAP_IPC_LOCK: u32 = 14;
@@ -95,6 +99,21 @@ pub fn audio_groups(text: &str) -> Vec<(String, u32)> {
     text.lines().filter_map(group).collect()
 }
 
+/// Users of `/etc/passwd` by name; of a name that stands there twice the first one counts, as for getpwnam(3). Lines that make no
+/// sense are left out.
+pub fn users(text: &str) -> BTreeMap<String, u32> {
+    let mut found = BTreeMap::new();
+    for line in text.lines() {
+        let mut fields = line.split(':');
+        let name = fields.next().filter(|name| !name.is_empty() && name.len() <= LONGEST_NAME);
+        let uid = fields.nth(1).and_then(|uid| uid.parse::<u32>().ok());
+        if let (Some(name), Some(uid)) = (name, uid) {
+            found.entry(name.to_owned()).or_insert(uid);
+        }
+    }
+    found
+}
+
 /// Reads `/proc/self/mounts`. Lines that make no sense are left out.
 pub fn mounts(text: &str) -> Vec<Mount> {
     let mount = |line: &str| {
@@ -143,6 +162,13 @@ Max realtime timeout      unlimited            unlimited            us
     }
 
     #[test]
+    fn a_user_has_the_number_of_its_first_line() {
+        let text = "root:x:0:0:root:/root:/bin/sh\nmpd:x:107:29::/var/lib/mpd:\nmpd:x:0:0:::\n+nis::\n:x:5:\na:b\n";
+        let wanted = [("mpd".to_owned(), 107), ("root".to_owned(), 0)];
+        assert_eq!(users(text), BTreeMap::from(wanted));
+    }
+
+    #[test]
     fn audio_groups_and_mounts_are_read() {
         let groups = "root:x:0:\naudio:x:29:pulse\nmyaudio:x:1001:\naudio:x:30:\n";
         assert_eq!(audio_groups(groups), [("audio".to_owned(), 29), ("audio".to_owned(), 30)]);
@@ -158,6 +184,7 @@ Max realtime timeout      unlimited            unlimited            us
             credentials(&text);
             used(&text);
             audio_groups(&text);
+            users(&text);
             mounts(&text);
             status_kib(&text, "VmLck");
         }

@@ -276,13 +276,22 @@ impl<'r> Reader<'r> {
 
     /// The last part of what the link at `path` points to: the driver of a device.
     pub(crate) fn link_name(&self, path: &str) -> Option<String> {
+        let target = self.link(path)?;
+        target.rsplit('/').next().filter(|last| !last.is_empty()).map(str::to_owned)
+    }
+
+    /// What the link at `path` points to.
+    pub(crate) fn link(&self, path: &str) -> Option<String> {
         let (parent, name) = path.rsplit_once('/')?;
         if self.record.is_some() {
             let parent = self.resolve(parent)?;
-            self.note_entry(&format!("{parent}/{name}"));
+            // As it was when it was first seen.
+            return match self.note_entry(&format!("{parent}/{name}"))? {
+                Seen::Link(target) => Some(target),
+                _ => None,
+            };
         }
-        let target = self.root.link(path)?;
-        target.rsplit('/').next().filter(|last| !last.is_empty()).map(str::to_owned)
+        self.root.link(path)
     }
 
     /// Whether the file is there and nobody may write it.

@@ -3,6 +3,7 @@
 use super::{CommandLines, Reader};
 use crate::parse;
 use quiet_types::{Machine, machine::Task};
+use std::collections::BTreeSet;
 
 pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine, lines: CommandLines) {
     let me = rustix::process::getuid().as_raw();
@@ -27,6 +28,20 @@ pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine, lines: CommandLin
         }
     }
     machine.tasks.sort_by_key(|task| task.tid);
+    users(reader, machine);
+}
+
+/// Of `/etc/passwd` only the names and numbers of those whose threads run.
+fn users(reader: &Reader<'_>, machine: &mut Machine) {
+    let uids: BTreeSet<u32> = machine.tasks.iter().map(|task| task.uid).collect();
+    let ours = |bytes: Vec<u8>| {
+        let mut users = parse::users(&String::from_utf8_lossy(&bytes));
+        users.retain(|_, uid| uids.contains(uid));
+        let lines = users.iter().map(|(name, uid)| format!("{name}:x:{uid}:\n"));
+        lines.collect::<String>().into_bytes()
+    };
+    let bytes = reader.bytes_if_allowed("/etc/passwd", ours).unwrap_or_default();
+    machine.users = parse::users(&String::from_utf8_lossy(&bytes));
 }
 
 /// `None` where it ended meanwhile, or its files make no sense (which is noted).
@@ -40,6 +55,9 @@ fn task(reader: &Reader<'_>, process: &str, pid: u32, tid: u32) -> Option<Task> 
         .map_err(|wrong| reader.complain(&status_file, &wrong))
         .ok()?;
     let cgroup = reader.whole_text(&file("cgroup"));
+    let group = cgroup.as_deref().and_then(parse::task_cgroup);
+    let unit_group = cgroup.as_deref().and_then(parse::task_unit_group);
+    let exe = (stat.kernel.is_none() && tid == pid).then(|| reader.link(&format!("{process}/exe")));
     Some(Task {
         pid,
         tid,
@@ -51,8 +69,10 @@ fn task(reader: &Reader<'_>, process: &str, pid: u32, tid: u32) -> Option<Task> 
         allowed: status.allowed,
         scheduling: stat.scheduling,
         kernel: stat.kernel,
-        cgroup: cgroup.as_deref().and_then(parse::task_cgroup).map(str::to_owned),
+        cgroup: group.map(str::to_owned),
         cpu_group: cgroup.as_deref().and_then(parse::task_cpu_group).map(str::to_owned),
+        unit_group: unit_group.filter(|path| Some(*path) != group).map(str::to_owned),
+        exe: exe.flatten(),
         uid: status.uid,
     })
 }

@@ -4,7 +4,7 @@ use super::verdict::{NO_QUIET, Verdict, moot};
 use crate::links;
 use quiet_types::{
     Chain, CpuId, CpuSet, Machine,
-    chain::{Choice, IrqSource, Link, Target},
+    chain::{Choice, IrqSource, Link, Owner, Target},
     machine::{Device, Irq, Policy, Preemption, Task},
     printable,
     surroundings::Surroundings,
@@ -218,30 +218,43 @@ impl<'a> Facts<'a> {
             Target::Irq(_) => {
                 self.link_irqs(link).iter().flat_map(|irq| self.irq_threads(irq.number)).collect()
             }
-            Target::Process { comm, threads } => links::process(self.machine, comm, threads),
+            Target::Process { comm, threads, owner } => {
+                links::process(self.machine, comm, threads, owner)
+            }
         }
     }
 
     /// The kernel's threads that handle an interrupt.
     pub fn irq_threads(&self, number: u32) -> Vec<&'a Task> {
-        let prefix = format!("irq/{number}-");
-        let tasks = self.machine.tasks.iter();
-        tasks.filter(|t| t.kernel.is_some() && t.comm.starts_with(&prefix)).collect()
+        self.machine.tasks.iter().filter(|task| links::serves(task, number)).collect()
     }
 
     /// Threads of programs that carry sound: of the chain's processes, else of known programs.
     pub fn audio_tasks(&self) -> Vec<&'a Task> {
-        let named: Vec<&str> = self
+        let processes: Vec<(&str, &Owner)> = self
             .links()
             .iter()
             .filter_map(|link| match &link.target {
-                Target::Process { comm, .. } => Some(comm.as_str()),
+                Target::Process { comm, owner, .. } => Some((comm.as_str(), owner)),
                 Target::Irq(_) => None,
             })
             .collect();
-        let names = if named.is_empty() { AUDIO_PROGRAMS.to_vec() } else { named };
-        let mut tasks: Vec<&Task> =
-            names.iter().flat_map(|name| links::process(self.machine, name, &[])).collect();
+        let threads = |of: &dyn Fn(&Task) -> bool| -> Vec<&'a Task> {
+            let users = self.machine.tasks.iter().filter(|task| task.kernel.is_none());
+            let firsts: Vec<u32> =
+                users.clone().filter(|task| of(task)).map(|task| task.pid).collect();
+            users.filter(|task| firsts.contains(&task.pid)).collect()
+        };
+        // Without a chain nobody says whose they are: they are looked at, not changed.
+        let known =
+            |task: &Task| task.pid == task.tid && AUDIO_PROGRAMS.contains(&task.comm.as_str());
+        let mut tasks: Vec<&Task> = match processes.as_slice() {
+            [] => threads(&known),
+            named => named
+                .iter()
+                .flat_map(|(comm, owner)| links::process(self.machine, comm, &[], owner))
+                .collect(),
+        };
         tasks.sort_by_key(|task| task.tid);
         tasks.dedup_by_key(|task| task.tid);
         tasks
@@ -274,7 +287,7 @@ fn quiet(machine: &Machine, chain: Option<&Chain>) -> (CpuSet, String) {
         let of_links = of_links.fold(CpuSet::new(), |all, cpus| all.union(cpus));
         let cpus = match &chain.cpus {
             Choice::These(cpus) => cpus.union(&of_links),
-            Choice::Auto => of_links,
+            Choice::Auto | Choice::Cores(_) => of_links,
         };
         if !cpus.is_empty() {
             return (cpus.intersection(&machine.online), "the chain".into());

@@ -4,6 +4,7 @@ use super::{
     facts::{Facts, count, cpus, is_real_time, only, some, task_name},
     verdict::{NO_AUDIO, NO_QUIET, Verdict, fine, moot, note, problem, warning},
 };
+use crate::owner;
 use quiet_types::{
     CpuId,
     chain::{Link, Target},
@@ -41,10 +42,18 @@ pub(super) fn links_absent(f: &Facts) -> Verdict {
                     "no interrupt of this machine is it",
                     "name it as `quietcores inspect` does, or plug the device in",
                 ),
-                Target::Process { .. } if f.link_tasks(link).is_empty() => (
-                    "no such program or thread is running",
-                    "start the program; names are those of `ps -eTo comm`",
-                ),
+                Target::Process { comm, owner, .. } if f.link_tasks(link).is_empty() => {
+                    let others = owner::processes(f.machine, comm, owner).1;
+                    if !others.is_empty() {
+                        let told: Vec<String> =
+                            others.iter().map(|first| owner::who(f.machine, first)).collect();
+                        return Some(not_its_own(f, link, &told, &others));
+                    }
+                    (
+                        "no such program or thread is running",
+                        "start the program; names are those of `ps -eTo comm`",
+                    )
+                }
                 _ => return None,
             };
             Some(
@@ -57,6 +66,20 @@ pub(super) fn links_absent(f: &Facts) -> Verdict {
         })
         .collect();
     Verdict::of(found, "every link of the chain is on this machine")
+}
+
+fn not_its_own(f: &Facts, link: &Link, told: &[String], others: &[&Task]) -> Finding {
+    problem(format!(
+        "link `{}` was not found: programs of its name are not those that the chain means",
+        printable(&link.name, 40)
+    ))
+    .evidence(format!("{}; Uid in /proc/PID/status", some(told, 4)))
+    .effect("this part of the chain gets no CPU and no priority")
+    .remedy(format!(
+        "where one of them is the link, say whose it is: {}",
+        owner::line(f.machine, others)
+    ))
+    .when(When::RunTime)
 }
 
 /// One element of the path of the sound, with the lowest priority among its threads.

@@ -21,6 +21,7 @@ struct Set<'a> {
 /// A row of `cset proc -l`: `root 1082 1 Sr75 [mpd]`.
 struct Row<'a> {
     set: String,
+    user: &'a str,
     pid: u32,
     parent: u32,
     priority: Option<u8>,
@@ -109,6 +110,7 @@ fn links(rows: &[Row<'_>], cpus_of: impl Fn(&str) -> Option<CpuSet>, page: &mut 
         let alike = |group: &&mut Vec<&Row>| {
             let first = group[0];
             first.set == row.set
+                && first.user == row.user
                 && first.priority == row.priority
                 && first.parent == row.parent
                 && irq(first.name).is_none()
@@ -162,7 +164,15 @@ fn process_target(group: &[&Row<'_>]) -> (Target, Vec<String>) {
     } else {
         threads.clear();
     }
-    (Target::Process { comm, threads }, comments)
+    // What no user can be called is for people to correct.
+    let user = group[0].user;
+    let is_user =
+        user.len() <= 32 && user.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    if !is_user {
+        comments.push(format!("its user was {user}: write whose it is, by name or number"));
+    }
+    let user = if is_user { user } else { "root" }.to_owned();
+    (Target::Process { comm, user, threads }, comments)
 }
 
 /// Number and handler of `irq/127-eth0`.
@@ -258,13 +268,14 @@ fn row<'a>(words: &[&'a str], set: &str) -> Result<Row<'a>, String> {
         text.parse::<u32>()
             .map_err(|_| format!("`{}` is no {what}", quiet_types::printable(text, 40)))
     };
-    let [_, pid, parent, state, name, ..] = words else {
+    let [user, pid, parent, state, name, ..] = words else {
         return Err("a row has five columns".into());
     };
     let digits = state.trim_start_matches(|c: char| !c.is_ascii_digit());
     let priority = digits.parse::<u8>().ok().filter(|p| (1..=99).contains(p));
     Ok(Row {
         set: set.to_owned(),
+        user,
         pid: number(pid, "PID")?,
         parent: number(parent, "PPID")?,
         priority,

@@ -33,6 +33,8 @@ pub(super) enum Target {
     Action(String),
     Process {
         comm: String,
+        /// Whose it was.
+        user: String,
         threads: Vec<String>,
     },
 }
@@ -104,8 +106,8 @@ fn link_text(link: &Link) -> String {
         Target::Net(name) => text += &format!("irq = {{ net = {} }}\n", quoted(&short(name))),
         Target::Card(name) => text += &format!("irq = {{ card = {} }}\n", quoted(&short(name))),
         Target::Action(name) => text += &format!("irq = {{ action = {} }}\n", quoted(&short(name))),
-        Target::Process { comm, threads } => {
-            text += &format!("process = {}\n", quoted(&short(comm)));
+        Target::Process { comm, user, threads } => {
+            text += &format!("process = {}\nuser = {}\n", quoted(&short(comm)), quoted(user));
             if !threads.is_empty() {
                 let names: Vec<String> = threads.iter().map(|name| quoted(&short(name))).collect();
                 text += &format!("threads = [{}]\n", names.join(", "));

@@ -3,7 +3,7 @@ use crate::chain::parse;
 use proptest::prelude::*;
 use quiet_types::{
     Chain, CpuSet,
-    chain::{Choice, IrqSource, Target},
+    chain::{Choice, IrqSource, Target, User},
 };
 
 const NUC: &str = include_str!("../../../../fixtures/recipes/cset-nuc.txt");
@@ -58,9 +58,10 @@ fn the_sets_of_the_nuc_become_a_chain_with_rising_priorities() {
     assert_eq!(found, wanted, "{file}");
     assert_eq!(chain.links[0].target, Target::Irq(IrqSource::Net("eth0".into())));
     assert_eq!(chain.links[3].target, Target::Irq(IrqSource::Action("xhci_hcd".into())));
-    let Target::Process { comm, threads } = &chain.links[1].target else { panic!() };
+    let Target::Process { comm, threads, owner } = &chain.links[1].target else { panic!() };
     assert_eq!(comm, "mpd");
     assert_eq!(threads.join(" "), "mpd io rtio player decoder output");
+    assert_eq!(owner.users, [User::Name("root".into())]);
     let Target::Process { threads, .. } = &chain.links[2].target else { panic!() };
     assert_eq!(threads.join(" "), "camilladsp AlsaPlayback AlsaCapture");
     assert!(file.contains("Set system (CPUs 0, 31 tasks)"), "{file}");
@@ -69,7 +70,9 @@ fn the_sets_of_the_nuc_become_a_chain_with_rising_priorities() {
 #[test]
 fn the_imported_chain_can_be_planned_and_checked() {
     let (chain, _) = chain(NUC, Format::Cset);
-    let machine = crate::check::tests::good::machine();
+    let mut machine = crate::check::tests::good::machine();
+    machine.tasks.iter_mut().for_each(|task| task.uid = 0);
+    machine.users.insert("root".into(), 0);
     let plan = crate::plan(&machine, &chain).unwrap();
     assert_eq!(plan.shield.cpus, set("1-3"));
     assert_eq!(plan.shield.housekeeping, set("0"));

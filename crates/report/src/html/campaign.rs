@@ -124,7 +124,7 @@ fn table(it: &Campaigned, group: &Group<'_>, gap: bool) -> Markup {
             table {
                 thead { tr {
                     th { "setting" } th.n { "runs" } th.n { "p50" } th.n { "p99" } th.n { "p99.9" } th.n { "largest" }
-                    th.n { @if gap { "stolen" } @else { "beyond" } } th.n { "missed" }
+                    th.n { @if gap { "gap time" } @else { "beyond" } } th.n { "missed" }
                 } }
                 tbody {
                     @for (name, _) in &group.settings {

@@ -36,7 +36,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// to the machine and how it was left, the machine, and the data themselves.
 pub fn proof_page(proof: &Proof) -> String {
     let other = proof.other();
-    let word = proof.verdict.to_string();
+    let word = words::verdict(proof);
     let (_, rest) = proof.sentence.split_once(": ").unwrap_or(("", &proof.sentence));
     let body = html! {
         header {

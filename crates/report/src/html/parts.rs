@@ -145,7 +145,7 @@ pub(super) fn arms(proof: &Proof) -> Markup {
                 table {
                     thead { tr {
                         th.n { "pair" } th { "setting" } th.n { "p50" } th.n { "p99" } th.n { "p99.9" }
-                        th.n { "max" } th.n { "beyond" } th.n { "missed" } th.n { "stolen" } th {}
+                        th.n { "max" } th.n { "beyond" } th.n { "missed" } th.n { "gap time" } th {}
                     } }
                     tbody { @for arm in &proof.arms { (arm_row(arm)) } }
                 }

@@ -46,7 +46,7 @@ pub(super) fn run_hero(run: &Run) -> Markup {
             @if run.spec.probe == Probe::Gap {
                 @let stolen = run.threads.iter().map(|t| t.stolen.0).sum::<u64>();
                 @let whole = run.lasted.0 * run.threads.len() as u64;
-                div { dt { "stolen" } dd.now { (part(stolen, whole)) } }
+                div { dt { "gap time" } dd.now { (part(stolen, whole)) } }
             } @else {
                 div { dt { "beyond " (threshold) } dd.now { (beyond) } }
                 div { dt { "missed periods" } dd.now { (part(run.missed(), expected)) } }
@@ -62,10 +62,10 @@ pub(super) fn figures(proof: &Proof) -> Markup {
     html! {
         h2 { "Figures" }
         p.why {
-            "Medians over " (pairs) " pairs of runs, made in turn. The bar is the 95 % bootstrap interval of "
-            "the ratio; the upright line is x1, no change. A figure is better or worse only when "
-            "its interval excludes x1 and chance alone, by the exact sign-flip test, gives as "
-            "much in at most 5 of 100 cases. Lower is better. The verdict rests on the figures in bold."
+            "Medians over " (pairs) " pairs of runs, made in turn; " (text::lot(proof)) ". The bar is the 95 % "
+            "bootstrap interval of the ratio; the upright line is x1, no change. A figure is better or worse only "
+            "when its interval excludes x1 and chance alone, by the exact sign-flip test, gives as much in at most "
+            "5 of 100 cases, all figures taken together. Lower is better. The verdict rests on the figures in bold."
         }
         @if proof.figures.is_empty() { p { "No pair of runs is valid: there is no figure." } } @else {
             div.box tabindex="0" {
@@ -165,7 +165,7 @@ pub(super) fn pairs(proof: &Proof) -> Markup {
 /// The gap probe's histogram.
 pub(super) fn stolen(series: &[Series], threshold: Nanos) -> Markup {
     html! {
-        h2 { "Stolen time" }
+        h2 { "Gap time" }
         figure {
             (PreEscaped(charts::histogram(series, threshold, "gap")))
             p.read.screen {}
@@ -188,7 +188,7 @@ pub(super) fn threads(runs: &[&Run], names: &[String]) -> Markup {
                     @if runs.len() > 1 { th { "run" } }
                     th.n { "CPU" } th { "policy" } th.n { "min" } th.n { "p50" } th.n { "p99" }
                     th.n { "p99.9" } th.n { "max" } th.n { "beyond" }
-                    th.n { @if gap { "stolen" } @else { "missed" } }
+                    th.n { @if gap { "gap time" } @else { "missed" } }
                 } }
                 tbody {
                     @for (run, name) in runs.iter().zip(names) {

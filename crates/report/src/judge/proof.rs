@@ -1,13 +1,16 @@
 //! The figures of a proof, and the verdict on the whole.
 
-use super::judge_run;
+use super::{
+    figures::{self, Design, Taken},
+    judge_run,
+};
 use crate::{
-    stats::{self, FEWEST_PAIRS, Resolution, Value},
+    stats::{self, FEWEST_PAIRS, LEVEL},
     words,
 };
 use quiet_types::{
     Finding, Nanos, Proof, Run, Severity,
-    proof::{Arm, Figure, Role, Setting, Unit, Verdict},
+    proof::{Arm, Figure, OrderEffect, Role, Setting, Verdict},
 };
 use std::collections::BTreeMap;
 
@@ -22,10 +25,16 @@ pub struct Judgement {
     pub sentence: String,
     /// What weakens the figures, or is to be known beside them. Worst first.
     pub findings: Vec<Finding>,
+    /// What the order within a pair did.
+    pub order: Option<OrderEffect>,
 }
 
 /// The findings that the judge itself makes, beside `SETTING.run.*`.
-const OURS: [&str; 5] = [
+const OURS: [&str; 9] = [
+    "proof.interrupted",
+    "proof.no_lot",
+    "proof.lot_broken",
+    "proof.order",
     "proof.void",
     "proof.not_restored",
     "proof.steps_refused",
@@ -39,6 +48,7 @@ impl Judgement {
     pub fn into_proof(self, proof: &mut Proof) {
         (proof.figures, proof.verdict, proof.sentence) =
             (self.figures, self.verdict, self.sentence);
+        proof.order = self.order;
         let ours = |id: &str| OURS.contains(&id) || id.contains(".run.");
         proof.findings.retain(|old| !ours(&old.id));
         proof.findings.extend(self.findings);
@@ -46,157 +56,60 @@ impl Judgement {
     }
 }
 
-/// How a figure is taken from the runs of one arm.
-struct Rule {
-    id: &'static str,
-    unit: Unit,
-    role: Role,
-    take: fn(&Arm) -> Option<Value>,
-}
-
-/// Width of a bucket of [`quiet_types::histogram::layout`], as a part of its value.
-const BUCKET: f64 = 1.0 / 64.0;
-
-/// The figures, declared before anything is measured. Maxima are not among them: the largest of
-/// 20 000 readings is one event, most often the host's, and its ratio is the ratio of two
-/// accidents. They are shown by arm.
-const RULES: [Rule; 6] = [
-    Rule {
-        id: "wakeup.p99",
-        unit: Unit::Nanoseconds,
-        role: Role::Primary,
-        take: |arm| percentile(&arm.wakeup, 0.99),
-    },
-    Rule { id: "wakeup.beyond", unit: Unit::Share, role: Role::Primary, take: beyond },
-    Rule {
-        id: "wakeup.p99.9",
-        unit: Unit::Nanoseconds,
-        role: Role::Guard,
-        take: |arm| percentile(&arm.wakeup, 0.999),
-    },
-    Rule { id: "wakeup.missed", unit: Unit::Share, role: Role::Guard, take: missed },
-    Rule { id: "gap.stolen", unit: Unit::Share, role: Role::Guard, take: stolen },
-    Rule {
-        id: "wakeup.p50",
-        unit: Unit::Nanoseconds,
-        role: Role::Context,
-        take: |arm| percentile(&arm.wakeup, 0.5),
-    },
-];
-
-/// Judges a proof by its arms alone.
+/// Judges a proof by its arms alone, as [`crate::compare_runs`] judges the same runs.
 ///
-/// Each figure is compared over the valid pairs ([`stats::compare`]). The whole is **better** when
-/// both primary figures (p99, share beyond the threshold) are better and no guard (p99.9, missed
-/// periods, stolen time) is worse; **worse** when a primary figure is worse and none is better;
-/// else **not shown**. p50 is context: a shielded CPU may sleep deeper and wake a little later,
-/// which costs no deadline; the sentence says so where it is shown.
+/// p50 is context: a shielded CPU may sleep deeper and wake a little later, which costs no deadline;
+/// the sentence says so where it is shown. A proof that was ended before its time has figures and
+/// no verdict: who may stop when it looks good finds what chance gave him.
 pub fn judge_proof(proof: &Proof) -> Judgement {
-    let pairs = proof.pairs();
-    let floor = pairs.iter().flat_map(|(a, b)| [a.wakeup.clock.floor, b.wakeup.clock.floor]).max();
-    let figures: Vec<Figure> = RULES
-        .iter()
-        .filter_map(|rule| figure(rule, &pairs, proof, floor.unwrap_or_default()))
-        .collect();
-    let verdict = overall(&figures);
-    let sentence = sentence(proof, &figures, verdict, pairs.len());
-    let findings = findings(proof, pairs.len());
-    Judgement { figures, verdict, sentence, findings }
+    let (pairs, drawn) = in_order(proof);
+    let count = pairs.len();
+    let stopped = stopped(proof);
+    let threshold = proof.spec.threshold;
+    let found =
+        figures::judge(&Design::Pairs { pairs, drawn }, threshold, stopped.then_some(INTERRUPTED));
+    let figures: Vec<Figure> =
+        found.figures.into_iter().map(|one| figure(one, threshold)).collect();
+    let sentence = sentence(proof, &figures, found.verdict, count);
+    let findings = findings(proof, count, drawn, found.order.as_ref());
+    Judgement { figures, verdict: found.verdict, sentence, findings, order: found.order }
 }
 
-fn figure(rule: &Rule, pairs: &[(&Arm, &Arm)], proof: &Proof, floor: Nanos) -> Option<Figure> {
-    let values: Vec<(Value, Value)> =
-        pairs.iter().filter_map(|(a, b)| Some(((rule.take)(a)?, (rule.take)(b)?))).collect();
-    if values.is_empty() {
-        return None;
-    }
-    let smallest = values.iter().flat_map(|(a, b)| [a.half, b.half]).fold(0.0, f64::max) * 2.0;
-    let resolution = match rule.unit {
-        Unit::Nanoseconds => {
-            Resolution { absolute: smallest.max(floor.0 as f64), relative: BUCKET }
-        }
-        Unit::Share => Resolution { absolute: smallest, relative: 0.0 },
-    };
-    let mut found = stats::compare(&values, resolution);
-    let below = found.base.median.min(found.other.median) < floor.0 as f64;
-    if rule.unit == Unit::Nanoseconds && below {
-        found.verdict = Verdict::NotShown;
-        found.note = format!("below the instrument's own noise of {floor}");
-    }
-    if rule.unit == Unit::Share && found.base.median == 0.0 && found.other.median == 0.0 {
-        found.note = "none in most runs of either setting".to_owned();
-    }
-    Some(Figure {
-        id: rule.id.to_owned(),
-        title: title(rule.id, proof),
-        unit: rule.unit,
-        role: rule.role,
-        shared: found.base,
-        shielded: found.other,
-        ratio: found.ratio,
-        verdict: found.verdict,
-        p_value: found.p_value,
-        note: found.note,
-    })
+/// Why no figure of an interrupted proof is judged.
+const INTERRUPTED: &str = "interrupted: none is given";
+
+/// Whether the proof was ended before all of its pairs were measured.
+fn stopped(proof: &Proof) -> bool {
+    let whole = proof.lot.is_some_and(|lot| proof.arms.len() as u64 >= 2 * u64::from(lot.pairs));
+    proof.interrupted && !whole
 }
 
-fn title(id: &str, proof: &Proof) -> String {
-    match id {
-        "wakeup.beyond" => format!("beyond {}", proof.spec.threshold),
-        "wakeup.missed" => "missed periods".to_owned(),
-        "gap.stolen" => "stolen time".to_owned(),
-        other => other.strip_prefix("wakeup.").unwrap_or(other).to_owned(),
-    }
+/// The pairs that count, each with whether its shared arm was measured first, and whether a lot decided that.
+fn in_order(proof: &Proof) -> (Vec<(Taken<'_>, Taken<'_>, bool)>, bool) {
+    let at = |arm: &Arm| proof.arms.iter().position(|one| std::ptr::eq(one, arm));
+    let mut drawn = proof.lot.is_some();
+    let pairs = proof.pairs().into_iter().map(|(a, b)| {
+        let first = at(a) < at(b);
+        drawn &= proof.lot.is_some_and(|lot| lot.shared_first(a.pair) == first);
+        (Taken::of(a), Taken::of(b), first)
+    });
+    let pairs = pairs.collect();
+    (pairs, drawn)
 }
 
-fn percentile(run: &Run, q: f64) -> Option<Value> {
-    let value = run.readings().percentile(q)?.0 as f64;
-    Some(Value { value, half: 0.5 })
-}
-
-fn expected(run: &Run) -> u64 {
-    run.threads.iter().map(|thread| thread.expected).sum()
-}
-
-fn of_expected(run: &Run, count: u64) -> Option<Value> {
-    let expected = expected(run);
-    (expected > 0)
-        .then(|| Value { value: count as f64 / expected as f64, half: 0.5 / expected as f64 })
-}
-
-/// Counted in the corrected histogram: a missed period is beyond the threshold as well.
-fn beyond(arm: &Arm) -> Option<Value> {
-    of_expected(&arm.wakeup, arm.wakeup.readings().above(arm.wakeup.spec.threshold))
-}
-
-fn missed(arm: &Arm) -> Option<Value> {
-    of_expected(&arm.wakeup, arm.wakeup.missed())
-}
-
-/// The smallest step is one gap of just the threshold: shorter ones are not counted as stolen.
-fn stolen(arm: &Arm) -> Option<Value> {
-    let gap = arm.gap.as_ref()?;
-    let whole = gap.lasted.0 as f64 * gap.threads.len() as f64;
-    let stolen: u64 = gap.threads.iter().map(|thread| thread.stolen.0).sum();
-    (whole > 0.0).then(|| Value {
-        value: stolen as f64 / whole,
-        half: gap.spec.threshold.0.max(1) as f64 / 2.0 / whole,
-    })
-}
-
-fn overall(figures: &[Figure]) -> Verdict {
-    let count = |role: Role, verdict: Verdict| {
-        figures.iter().filter(|f| f.role == role && f.verdict == verdict).count()
-    };
-    let primary = figures.iter().filter(|f| f.role == Role::Primary).count();
-    let better = count(Role::Primary, Verdict::Better);
-    let worse = count(Role::Primary, Verdict::Worse);
-    if primary > 0 && better == primary && count(Role::Guard, Verdict::Worse) == 0 {
-        Verdict::Better
-    } else if worse > 0 && better == 0 {
-        Verdict::Worse
-    } else {
-        Verdict::NotShown
+fn figure(one: figures::Judged, threshold: Nanos) -> Figure {
+    Figure {
+        id: one.id.to_owned(),
+        title: figures::title(one.id, threshold),
+        unit: one.unit,
+        role: one.role,
+        shared: one.base,
+        shielded: one.other,
+        ratio: one.ratio,
+        verdict: one.verdict,
+        p_value: one.p_value,
+        p_family: (one.alone != Verdict::NotShown).then_some(one.p_family),
+        note: one.note,
     }
 }
 
@@ -209,6 +122,23 @@ fn sentence(proof: &Proof, figures: &[Figure], verdict: Verdict, pairs: usize) -
         1 => format!("CPU {}", proof.spec.cpus),
         _ => format!("CPUs {}", proof.spec.cpus),
     };
+    let so_far = || -> String {
+        let primary = figures.iter().filter(|f| f.role == Role::Primary);
+        let each = primary
+            .map(|f| format!("{} {} ({})", f.title, words::change(f), words::ratio(f.ratio.value)));
+        each.collect::<Vec<_>>().join(", and readings ")
+    };
+    if stopped(proof) {
+        let of = proof.lot.map_or(String::new(), |lot| format!(" of {}", lot.pairs));
+        let so_far = match so_far() {
+            none if none.is_empty() => none,
+            some => format!(" So far {doing} {cpus} takes {some}."),
+        };
+        return format!(
+            "Interrupted: none is given. The proof was ended after {pairs}{of} pairs, and who may stop when it \
+             looks good finds what chance gave.{so_far}"
+        );
+    }
     if pairs < FEWEST_PAIRS {
         return format!(
             "Not shown: {pairs} valid pairs of runs; at least {FEWEST_PAIRS} are needed to show \
@@ -216,12 +146,7 @@ fn sentence(proof: &Proof, figures: &[Figure], verdict: Verdict, pairs: usize) -
             FEWEST_PAIRS - pairs
         );
     }
-    let primary: Vec<String> = figures
-        .iter()
-        .filter(|f| f.role == Role::Primary)
-        .map(|f| format!("{} {} ({})", f.title, words::change(f), words::ratio(f.ratio.value)))
-        .collect();
-    let primary = primary.join(", and readings ");
+    let primary = so_far();
     let named = |verdict: Verdict| {
         let names: Vec<&str> =
             figures.iter().filter(|f| f.verdict == verdict).map(|f| f.title.as_str()).collect();
@@ -242,8 +167,14 @@ fn sentence(proof: &Proof, figures: &[Figure], verdict: Verdict, pairs: usize) -
         Verdict::NotShown => {
             let (better, worse) = (named(Verdict::Better), named(Verdict::Worse));
             let but = match (better.is_empty(), worse.is_empty()) {
-                (true, true) => "no figure changed by more than chance does".to_owned(),
-                (false, true) => format!("only {better} got better"),
+                (true, true) => match spoiler(figures) {
+                    Some(guard) => format!("the change is clear, but {guard} may be worse"),
+                    None => "no figure changed by more than chance does".to_owned(),
+                },
+                (false, true) => match spoiler(figures) {
+                    Some(guard) => format!("{better} got better, but {guard} may be worse"),
+                    None => format!("only {better} got better"),
+                },
                 (true, false) => format!("{worse} got worse"),
                 (false, false) => format!("{better} got better, but {worse} worse"),
             };
@@ -252,8 +183,23 @@ fn sentence(proof: &Proof, figures: &[Figure], verdict: Verdict, pairs: usize) -
     }
 }
 
-fn findings(proof: &Proof, pairs: usize) -> Vec<Finding> {
+/// A guard that would be worse if it stood alone: enough to take a verdict away.
+fn spoiler(figures: &[Figure]) -> Option<String> {
+    let lone = |f: &&Figure| {
+        f.role == Role::Guard
+            && f.verdict == Verdict::NotShown
+            && f.p_family.is_some()
+            && f.ratio.value > 1.0
+    };
+    let names: Vec<&str> = figures.iter().filter(lone).map(|f| f.title.as_str()).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+fn findings(proof: &Proof, pairs: usize, drawn: bool, order: Option<&OrderEffect>) -> Vec<Finding> {
     let mut findings = Vec::new();
+    findings.extend(interrupted(proof));
+    findings.extend(lot(proof, drawn, pairs));
+    findings.extend(order.and_then(|order| order_effect(order, drawn)));
     findings.extend(void_arms(proof));
     findings.extend(not_restored(proof));
     findings.extend(steps_refused(proof));
@@ -275,6 +221,59 @@ fn findings(proof: &Proof, pairs: usize) -> Vec<Finding> {
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
+}
+
+fn interrupted(proof: &Proof) -> Option<Finding> {
+    stopped(proof).then(|| {
+        Finding::new(
+            Severity::Warning,
+            "proof.interrupted",
+            "the proof was ended before its time: it has figures and no verdict",
+        )
+        .effect("figures are shown while it runs: stopping when they look good would make chance a verdict")
+        .remedy("let it run to its end; fewer pairs take less time (--pairs)")
+    })
+}
+
+/// Whether the order of each pair was drawn, and is as it was drawn.
+fn lot(proof: &Proof, drawn: bool, pairs: usize) -> Option<Finding> {
+    if drawn || pairs == 0 {
+        return None;
+    }
+    let (id, title) = match proof.lot {
+        None => ("proof.no_lot", "the order within each pair was not drawn by lot"),
+        Some(_) => ("proof.lot_broken", "the order within some pair is not the one that was drawn"),
+    };
+    Some(
+        Finding::new(Severity::Warning, id, title)
+            .effect("what drifts while a pair is measured may be taken for the setting")
+            .remedy("prove it again: from 0.2 on `quietcores prove` draws each pair's order"),
+    )
+}
+
+fn order_effect(order: &OrderEffect, drawn: bool) -> Option<Finding> {
+    (order.p_value <= LEVEL).then(|| {
+        let effect = if drawn {
+            "the lot decided which setting that was: it widens the figures, and favours neither"
+        } else {
+            "no lot decided which setting that was: it may favour one"
+        };
+        Finding::new(
+            Severity::Note,
+            "proof.order",
+            format!(
+                "the second run of a pair had {} the p99 of the first, whichever setting it had",
+                words::ratio(order.ratio)
+            ),
+        )
+        .evidence(format!(
+            "shared first in {} pairs, second in {}; p {}",
+            order.base_first,
+            order.other_first,
+            words::p_value(order.p_value)
+        ))
+        .effect(effect)
+    })
 }
 
 fn void_arms(proof: &Proof) -> Option<Finding> {
@@ -383,7 +382,7 @@ fn of_runs(proof: &Proof, setting: Setting) -> Vec<Finding> {
                 _ => format!("{first} (in {runs} of {of} {setting} runs)"),
             };
             if finding.id.ends_with(".run.missed") {
-                let share = |run: &Run| run.missed() as f64 / expected(run).max(1) as f64;
+                let share = |run: &Run| run.missed() as f64 / figures::expected(run).max(1) as f64;
                 let all: Vec<f64> = arms.iter().map(|arm| share(&arm.wakeup)).collect();
                 finding.evidence = format!("median {}", words::share(stats::median(&all)));
                 finding.severity = Severity::Note;
@@ -410,11 +409,10 @@ mod tests {
 
     /// Puts the shielded arms' runs into the shared arms and the reverse.
     fn swapped(proof: &mut Proof) {
-        for arm in &mut proof.arms {
-            arm.setting = match arm.setting {
-                Setting::Shared => Setting::Shielded,
-                _ => Setting::Shared,
-            };
+        for two in proof.arms.chunks_exact_mut(2) {
+            let [one, other] = two else { unreachable!() };
+            std::mem::swap(&mut one.wakeup, &mut other.wakeup);
+            std::mem::swap(&mut one.gap, &mut other.gap);
         }
     }
 
@@ -473,7 +471,7 @@ mod tests {
         });
         assert_eq!(figure(&judgement, "gap.stolen").verdict, Verdict::Worse);
         assert_eq!(judgement.verdict, Verdict::NotShown);
-        assert!(judgement.sentence.contains("but stolen time worse"), "{}", judgement.sentence);
+        assert!(judgement.sentence.contains("but gap time worse"), "{}", judgement.sentence);
     }
 
     #[test]
@@ -483,15 +481,103 @@ mod tests {
         });
         let p99 = figure(&judgement, "wakeup.p99");
         assert_eq!(p99.verdict, Verdict::NotShown);
-        assert_eq!(p99.note, "below the instrument's own noise of 1.00 ms");
+        assert_eq!(p99.note, "below the instrument's own step or noise of 1.00 ms");
     }
 
     #[test]
     fn missed_periods_count_as_beyond_the_threshold() {
-        let proof = example::proof();
-        let arm = &proof.arms[0];
-        let (missed, beyond) = (missed(arm).unwrap().value, beyond(arm).unwrap().value);
+        let judgement = judged(|_| {});
+        let of = |id: &str| figure(&judgement, id).shared.median;
+        let (missed, beyond) = (of("wakeup.missed"), of("wakeup.beyond"));
         assert!(missed > 0.0 && beyond >= missed, "{missed} {beyond}");
+    }
+
+    #[test]
+    fn an_interrupted_proof_has_figures_and_no_verdict() {
+        // Six good pairs of eight, then Ctrl-C.
+        let judgement = judged(|proof| {
+            proof.arms.retain(|arm| arm.pair < 6);
+            proof.interrupted = true;
+        });
+        assert_eq!(judgement.verdict, Verdict::NotShown);
+        assert!(judgement.figures.iter().all(|f| f.verdict == Verdict::NotShown));
+        assert!(judgement.figures.iter().all(|f| f.note == "interrupted: none is given"));
+        assert!(figure(&judgement, "wakeup.p99").ratio.high < 0.1);
+        let wanted = "Interrupted: none is given. The proof was ended after 6 of 8 pairs";
+        assert!(judgement.sentence.starts_with(wanted), "{}", judgement.sentence);
+        assert!(judgement.findings.iter().any(|f| f.id == "proof.interrupted"));
+        // The same six pairs, asked for from the beginning.
+        let asked = judged(|proof| {
+            proof.arms.retain(|arm| arm.pair < 6);
+            proof.lot = proof.lot.map(|lot| quiet_types::lot::Lot { pairs: 6, ..lot });
+        });
+        assert_eq!(asked.verdict, Verdict::Better, "{}", asked.sentence);
+        // A signal after the last arm ends nothing.
+        assert_eq!(judged(|proof| proof.interrupted = true).verdict, Verdict::Better);
+        // Nor does a worse one stand, or one that says nothing of its lot.
+        let worse = judged(|proof| {
+            swapped(proof);
+            (proof.lot, proof.interrupted) = (None, true);
+        });
+        assert_eq!(worse.verdict, Verdict::NotShown);
+    }
+
+    #[test]
+    fn an_order_that_was_not_drawn_or_not_kept_is_said() {
+        let has = |judgement: &Judgement, id: &str| judgement.findings.iter().any(|f| f.id == id);
+        assert!(!has(&judged(|_| {}), "proof.no_lot"));
+        // Shared first in every pair, as released 0.1.0 did it.
+        let fixed = judged(|proof| {
+            proof.lot = None;
+            proof.arms.sort_by_key(|arm| (arm.pair, arm.setting));
+        });
+        assert!(has(&fixed, "proof.no_lot") && fixed.verdict == Verdict::NotShown);
+        let note = &figure(&fixed, "wakeup.p99").note;
+        assert!(note.contains("one side was measured first in 8 of 8 pairs"), "{note}");
+        let broken = judged(|proof| proof.arms.sort_by_key(|arm| (arm.pair, arm.setting)));
+        assert!(has(&broken, "proof.lot_broken") && broken.verdict == Verdict::NotShown);
+    }
+
+    #[test]
+    fn an_order_effect_is_found_and_said() {
+        assert_eq!(judged(|_| {}).order.unwrap().figure, "wakeup.p99");
+        let judgement = judged(|proof| {
+            let lot = quiet_types::lot::Lot { seed: 3, pairs: 8 };
+            proof.lot = Some(lot);
+            for arm in &mut proof.arms {
+                let second = lot.shared_first(arm.pair) != (arm.setting == Setting::Shared);
+                let scale = if second { 3 } else { 1 };
+                let level = 40_000 + 300 * u64::from(arm.pair) + arm.setting as u64;
+                let all =
+                    quiet_types::Histogram::of((0..15_000u64).map(|n| Nanos(scale * (level + n))));
+                arm.wakeup.threads[0].corrected = Some(all);
+            }
+            proof.arms.sort_by_key(|arm| {
+                (arm.pair, lot.shared_first(arm.pair) != (arm.setting == Setting::Shared))
+            });
+        });
+        let order = judgement.order.unwrap();
+        assert!((2.9..3.1).contains(&order.ratio) && order.p_value <= 0.05, "{order:?}");
+        assert!(judgement.findings.iter().any(|f| f.id == "proof.order"));
+        assert_eq!(judgement.verdict, Verdict::NotShown, "{}", judgement.sentence);
+    }
+
+    #[test]
+    fn too_few_readings_beyond_a_percentile_are_no_figure_of_a_proof_either() {
+        let judgement = judged(|proof| {
+            for arm in &mut proof.arms {
+                let thread = &mut arm.wakeup.threads[0];
+                let slow = if arm.setting == Setting::Shared { 9 } else { 1 };
+                let few =
+                    quiet_types::Histogram::of((0..900u64).map(|n| Nanos(slow * (20_000 + n))));
+                (thread.expected, thread.obtained, thread.missed) = (900, 900, 0);
+                thread.corrected = Some(few);
+            }
+        });
+        let p99 = figure(&judgement, "wakeup.p99");
+        assert_eq!(p99.verdict, Verdict::NotShown);
+        assert_eq!(p99.note, "in some run 9 readings lie beyond it; it takes 10 to be judged");
+        assert_eq!(judgement.verdict, Verdict::NotShown);
     }
 
     #[test]

@@ -48,6 +48,8 @@ fn task(tid: u32, comm: &str, cpu: u32, kernel: Option<KernelThread>) -> Task {
         kernel,
         cgroup: None,
         cpu_group: None,
+        unit_group: None,
+        exe: None,
         uid: 0,
     }
 }

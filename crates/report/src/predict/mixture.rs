@@ -100,7 +100,8 @@ pub(super) fn text(it: &Prediction, width: usize) -> String {
         Column::Right("largest"),
         Column::Right("shape"),
         Column::Right("p"),
-    ]);
+    ])
+    .yields(&["p", "shape", "an hour"]);
     for one in &it.causes {
         let fit = one.fit.as_ref();
         table.row([

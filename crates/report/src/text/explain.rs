@@ -52,7 +52,8 @@ fn traced(text: &mut String, explained: &Explained, cpu: &Cpu, width: usize) {
         Column::Right("times"),
         Column::Right("longest"),
         Column::Left("who took it"),
-    ]);
+    ])
+    .yields(&["part", "longest"]);
     for share in cpu.causes.iter().take(ROWS) {
         let total = share.total.unwrap_or_default();
         table.row([

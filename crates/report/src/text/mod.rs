@@ -8,7 +8,7 @@ mod table;
 pub use explain::explained_text;
 pub(crate) use explain::part;
 pub use proof::proof_text;
-pub(crate) use proof::restored;
+pub(crate) use proof::{lot, restored};
 pub use run::run_text;
 pub(crate) use run::{asked, findings, policy};
 pub use table::{Column, Table, wrap};

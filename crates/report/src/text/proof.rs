@@ -26,8 +26,9 @@ pub fn proof_text(proof: &Proof, width: usize) -> String {
         }
         text.push_str(
             "medians over pairs, [95 % bootstrap interval]; a verdict also needs p <= 0.05 of\n\
-             the exact sign-flip test\n\n",
+             the exact sign-flip test, all figures of the table taken together\n",
         );
+        let _ = writeln!(text, "{}\n", wrap(&lot(proof), width, 2));
     }
     text.push_str(&settings(proof).text(width));
     text.push_str(&causes(proof, width));
@@ -36,6 +37,25 @@ pub fn proof_text(proof: &Proof, width: usize) -> String {
     if !proof.findings.is_empty() {
         text.push('\n');
         text.push_str(&findings_text(&proof.findings, width));
+    }
+    text
+}
+
+/// How the order within each pair came about, and what it did.
+pub(crate) fn lot(proof: &Proof) -> String {
+    let mut text = match proof.lot {
+        None => "the order within each pair was fixed, not drawn".to_owned(),
+        Some(lot) => format!("the order within each pair was drawn by lot (--seed {})", lot.seed),
+    };
+    if let Some(order) = &proof.order {
+        let _ = write!(
+            text,
+            ": shared first in {}, second in {}; second run by first {} in p99, p {}",
+            order.base_first,
+            order.other_first,
+            words::ratio(order.ratio),
+            words::p_value(order.p_value)
+        );
     }
     text
 }
@@ -52,7 +72,8 @@ fn figures(proof: &Proof) -> Table {
         Column::Left("ratio [interval]"),
         Column::Right("p"),
         Column::Left("verdict"),
-    ]);
+    ])
+    .yields(&["p"]);
     for figure in &proof.figures {
         let show = |value| words::value(figure.unit, value);
         table.row([

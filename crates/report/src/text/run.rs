@@ -90,9 +90,9 @@ fn threads(run: &Run) -> Table {
     columns.push(Column::Left(""));
     columns.push(Column::Right("beyond"));
     let wakeup = run.spec.probe != Probe::Gap;
-    columns.push(Column::Right(if wakeup { "missed" } else { "stolen" }));
+    columns.push(Column::Right(if wakeup { "missed" } else { "gap time" }));
     columns.push(Column::Left(if wakeup { "of expected" } else { "" }));
-    let mut table = Table::new(columns);
+    let mut table = Table::new(columns).yields(&["of expected", "policy", "min", "p50", "p99.9"]);
     for thread in &run.threads {
         // Earlier moments of the same wake-ups stand above what came of them.
         for station in &thread.stations {

@@ -19,15 +19,68 @@ use std::{
     io,
 };
 
-impl Hand<'_> {
-    /// The CPUs of a thread, also those that do not run: sched_getaffinity(2) leaves them out.
-    fn allowed(&self, tid: u32) -> io::Result<CpuSet> {
-        if self.off_line.is_empty() {
-            return self.kernel.affinity(tid);
+impl<'a> Hand<'a> {
+    /// Gives threads the CPUs that they had before one of our changes.
+    pub(super) fn affinities(&self, what: &str, threads: &'a [Confined]) -> Vec<PutBack> {
+        let mut tally = Tally::new(what);
+        // Within a group a thread has no more than the group has: what came of it is seen at the end, by what was remembered. What a
+        // watch noted may be what somebody else had given it meanwhile.
+        let give = |one: &'a Confined| match self.give(one.thread.tid, &one.old) {
+            Return::Refused { .. } => {
+                self.waiting.borrow_mut().push((&one.thread, &one.old));
+                Return::Untouched
+            }
+            other => other,
+        };
+        for one in threads {
+            if !tasks::lives(self.kernel, &one.thread) {
+                continue;
+            }
+            let outcome = match self.allowed(one.thread.tid) {
+                Ok(now) if now == one.old => Return::Untouched,
+                Ok(now) if now == one.new || self.is_shrunk(&now, &one.old) => give(one),
+                Ok(now) if self.had(&one.thread, &now) => Return::Untouched,
+                // The thread of an interrupt follows it on its own.
+                Ok(_) if one.thread.comm.starts_with("irq/") => give(one),
+                Ok(_) if tasks::became_bound(self.kernel, one.thread.tid) => Return::Gone,
+                Ok(now) => Return::Left { now: format!("CPU {now}") },
+                Err(_) => Return::Gone,
+            };
+            tally.add(&one.thread, outcome);
         }
-        let text = self.kernel.read(&format!("/proc/{tid}/status"))?;
-        let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-        list.unwrap_or_default().trim().parse().map_err(io::Error::other)
+        tally.items()
+    }
+
+    /// What was refused while the shield stood, of threads that were not there before it and still have what we gave them.
+    pub(super) fn waited(&self, remembered: &[(Thread, CpuSet)]) -> Vec<PutBack> {
+        let mut tally = Tally::new("CPUs that were refused within the shield");
+        let known: HashSet<(u32, u64)> =
+            remembered.iter().map(|(thread, _)| (thread.tid, thread.start)).collect();
+        // The last one that was refused was noted first.
+        let mut done = HashSet::new();
+        for (thread, old) in self.waiting.borrow().iter().rev() {
+            let who = (thread.tid, thread.start);
+            if known.contains(&who)
+                || !done.insert(who)
+                || !tasks::lives(self.kernel, thread)
+                || !self.allowed(thread.tid).is_ok_and(|now| self.was_given(thread, &now))
+            {
+                continue;
+            }
+            tally.add(thread, self.set_affinity(thread.tid, old));
+        }
+        tally.items()
+    }
+}
+
+impl Hand<'_> {
+    fn was_given(&self, thread: &Thread, cpus: &CpuSet) -> bool {
+        let life = self.lives.get(&(thread.tid, thread.start));
+        life.is_some_and(|life| life.given.contains(&cpus))
+    }
+
+    fn allowed(&self, tid: u32) -> io::Result<CpuSet> {
+        tasks::allowed(self.kernel, tid, &self.off_line)
     }
 
     /// Whether `thread` had `cpus` before one of our changes, or was given them by one; the kernel
@@ -60,29 +113,6 @@ impl Hand<'_> {
         }
     }
 
-    pub(super) fn affinities(&self, what: &str, threads: &[Confined]) -> Vec<PutBack> {
-        let mut tally = Tally::new(what);
-        // Within a group a thread has no more than the group has: what came of it is seen at the end, by what was remembered.
-        let give = |one: &Confined| self.give(one.thread.tid, &one.old);
-        for one in threads {
-            if !tasks::lives(self.kernel, &one.thread) {
-                continue;
-            }
-            let outcome = match self.allowed(one.thread.tid) {
-                Ok(now) if now == one.old => Return::Untouched,
-                Ok(now) if now == one.new || self.is_shrunk(&now, &one.old) => give(one),
-                Ok(now) if self.had(&one.thread, &now) => Return::Untouched,
-                // The thread of an interrupt follows it on its own.
-                Ok(_) if one.thread.comm.starts_with("irq/") => give(one),
-                Ok(_) if tasks::became_bound(self.kernel, one.thread.tid) => Return::Gone,
-                Ok(now) => Return::Left { now: format!("CPU {now}") },
-                Err(_) => Return::Gone,
-            };
-            tally.add(&one.thread, outcome);
-        }
-        tally.items()
-    }
-
     fn set_affinity(&self, tid: u32, cpus: &CpuSet) -> Return {
         match self.give(tid, cpus) {
             Return::Restored => self.as_far_as_online(tid, cpus),
@@ -102,7 +132,16 @@ impl Hand<'_> {
     /// Kernels before 6.2 forget those of a thread's CPUs that do not run when it is given them.
     fn as_far_as_online(&self, tid: u32, cpus: &CpuSet) -> Return {
         let off = cpus.intersection(&self.off_line);
+        let shielded = self.shield.housekeeping.union(&self.shield.cpus);
         match self.allowed(tid) {
+            // It may stay so for ever, as siblings that were switched off at boot do: no reason to wait for it.
+            Ok(now) if now != *cpus && !off.is_empty() && !off.intersects(&shielded) => {
+                Return::Left {
+                    now: format!(
+                        "CPU {now} is what is left: CPU {off}, off line since before the shield, is forgotten by this kernel"
+                    ),
+                }
+            }
             Ok(now) if !off.is_empty() && now != *cpus => Return::Refused {
                 reason: format!(
                     "CPU {off} is off line, and this kernel forgets it: CPU {now} is what is left; switch CPU {off} on \

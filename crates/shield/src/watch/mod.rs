@@ -17,6 +17,8 @@ use crate::{
     tasks,
 };
 use keep::{Look, Seen};
+#[cfg(fuzzing)]
+pub(crate) use netlink::message as netlink_message;
 use netlink::{Message, Socket};
 use quiet_types::{
     Finding, Plan,
@@ -59,8 +61,9 @@ const CONTESTED: usize = 1024;
 pub struct Planned {
     /// The plan for the shield that is up.
     pub plan: Plan,
-    /// Names of the processes of the links, as the kernel cuts them.
-    pub names: Vec<String>,
+    /// The processes that the links are: names as the kernel cuts them, and the users whose they may be; no user where anybody's is
+    /// worth a look.
+    pub names: Vec<(String, Vec<u32>)>,
 }
 
 /// A watch over a shield.
@@ -105,7 +108,7 @@ pub fn watch(watch: Watch<'_>) -> Result<()> {
     let mut sentry = Sentry {
         watch,
         shield,
-        names: HashSet::new(),
+        names: Vec::new(),
         processes: HashSet::new(),
         reported: BTreeSet::new(),
         findings: BTreeMap::new(),
@@ -207,8 +210,8 @@ struct Contest {
 struct Sentry<'a> {
     watch: Watch<'a>,
     shield: Shield,
-    /// Names of the links' processes.
-    names: HashSet<String>,
+    /// Names of the links' processes, and whose they may be.
+    names: Vec<(String, Vec<u32>)>,
     /// Numbers of the links' processes.
     processes: HashSet<u32>,
     /// What a watch that only reports has told and still is so.
@@ -323,19 +326,35 @@ impl Sentry<'_> {
                 let ours = self.processes.contains(parent) || self.processes.contains(process);
                 ours.then_some(Cause::Process)
             }
-            Message::Exec { process } => {
-                if self.names.is_empty() {
-                    return None;
-                }
-                let comm = self.watch.kernel.read(&format!("/proc/{process}/comm")).ok()?;
-                self.names.contains(comm.trim_end()).then_some(Cause::Process)
+            // A daemon may take its user after its name.
+            Message::Exec { process } | Message::User { process } => {
+                self.may_be_ours(*process).then_some(Cause::Process)
             }
             Message::Name { process, comm } => {
-                let ours = self.processes.contains(process) || self.names.contains(comm);
+                let ours = self.processes.contains(process)
+                    || (self.names.iter().any(|(name, _)| name == comm)
+                        && self.may_be_ours(*process));
                 ours.then_some(Cause::Process)
             }
             Message::Lost => Some(Cause::Regular),
         }
+    }
+
+    /// Whether a process has the name and the user of a link's: those of others are not worth a look, however they are called.
+    fn may_be_ours(&self, process: u32) -> bool {
+        if self.names.is_empty() {
+            return false;
+        }
+        let Ok(text) = self.watch.kernel.read(&format!("/proc/{process}/status")) else {
+            return false;
+        };
+        let line = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+        let uid = || line("Uid:")?.split_ascii_whitespace().next()?.parse::<u32>().ok();
+        let (comm, uid) = (line("Name:"), uid());
+        self.names.iter().any(|(name, users)| {
+            comm == Some(name.as_str())
+                && (users.is_empty() || uid.is_some_and(|uid| users.contains(&uid)))
+        })
     }
 
     /// One look; the reason to end, where there is one.
@@ -387,7 +406,7 @@ impl Sentry<'_> {
     }
 
     fn remember(&mut self, planned: &Planned) {
-        self.names = planned.names.iter().cloned().collect();
+        self.names.clone_from(&planned.names);
         self.processes.clear();
         for step in &planned.plan.steps {
             if let Action::Pin { thread, .. } | Action::Enter { thread, .. } = &step.action {

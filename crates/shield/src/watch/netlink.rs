@@ -22,6 +22,8 @@ pub(super) enum Message {
     Fork { parent: u32, process: u32 },
     /// A program was started.
     Exec { process: u32 },
+    /// A process became another user's.
+    User { process: u32 },
     /// A thread took a name.
     Name { process: u32, comm: String },
     /// Messages were lost: anything may have happened.
@@ -127,6 +129,8 @@ fn process(bytes: &[u8]) -> Option<Message> {
         0x1 => Some(Message::Fork { parent: word(20)?, process: word(28)? }),
         // process_pid, process_tgid
         0x2 => Some(Message::Exec { process: word(20)? }),
+        // process_pid, process_tgid, ruid, euid
+        0x4 => Some(Message::User { process: word(20)? }),
         // process_pid, process_tgid, comm[16]
         0x200 => {
             let comm = event.get(24..40)?;
@@ -136,6 +140,12 @@ fn process(bytes: &[u8]) -> Option<Message> {
         }
         _ => None,
     }
+}
+
+/// A message of either family, for the fuzz targets.
+#[cfg(fuzzing)]
+pub(crate) fn message(bytes: &[u8]) {
+    let _ = (device(bytes), process(bytes));
 }
 
 #[cfg(test)]
@@ -163,5 +173,7 @@ mod tests {
         for length in 0..bytes.len() {
             assert_eq!(process(&bytes[..length]), None, "{length}");
         }
+        bytes[36..40].copy_from_slice(&4u32.to_ne_bytes());
+        assert_eq!(process(&bytes), Some(Message::User { process: 70 }));
     }
 }

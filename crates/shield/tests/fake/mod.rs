@@ -67,6 +67,8 @@ pub struct Group {
     pub balance: bool,
     /// v2 only.
     pub partition: String,
+    /// v2 only: gives cpuset to groups of its own.
+    pub passes_on: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -361,6 +363,17 @@ impl World {
             "tasks" | "cgroup.procs" => return self.enter(path, value.parse().unwrap()),
             "cgroup.subtree_control" if path.is_empty() => {
                 self.cpuset_below_root = value == "+cpuset";
+                if value == "-cpuset" {
+                    if self.groups.values().any(|group| group.passes_on) {
+                        self.cpuset_below_root = true;
+                        return errno(EBUSY);
+                    }
+                    // With their settings.
+                    for (_, group) in self.groups.iter_mut().filter(|(path, _)| !path.is_empty()) {
+                        let partition = "member".into();
+                        *group = Group { balance: true, partition, ..Group::default() };
+                    }
+                }
                 return Ok(());
             }
             _ => {}
@@ -382,7 +395,7 @@ impl World {
         match name {
             "cpuset.cpus" => {
                 let cpus: CpuSet = value.parse().unwrap();
-                if cpus.is_empty() && inside {
+                if cpus.is_empty() && inside && v1 {
                     return errno(ENOSPC);
                 }
                 if v1 && !path.is_empty() {
@@ -508,7 +521,12 @@ impl World {
             "tasks" if v1 => self.inside(path),
             "cgroup.procs" | "cgroup.threads" if !v1 => self.inside(path),
             "cgroup.subtree_control" if !v1 => {
-                if self.cpuset_below_root { "cpu cpuset\n" } else { "cpu\n" }.into()
+                if path.is_empty() && self.cpuset_below_root || group.passes_on {
+                    "cpu cpuset\n"
+                } else {
+                    "cpu\n"
+                }
+                .into()
             }
             "cpuset.cpus" if cpuset => format!("{}\n", group.cpus),
             "cpuset.cpus.exclusive" if self.claims && !v1 && cpuset => format!("{}\n", group.cpus),
@@ -604,11 +622,14 @@ impl Kernel for Fake {
         if !world.groups.contains_key(group) || world.hierarchy == Hierarchy::None {
             return errno(ENOENT);
         }
-        let names = match world.hierarchy {
+        let mut names = match world.hierarchy {
             Hierarchy::V1 => vec!["cpuset.cpus", "cpuset.mems", "tasks"],
             _ if world.cpuset_below_root => vec!["cgroup.procs", "cpuset.cpus.partition"],
             _ => vec!["cgroup.procs"],
         };
+        let below =
+            world.groups.keys().filter_map(|path| path.strip_prefix(group)?.strip_prefix('/'));
+        names.extend(below.filter(|name| !name.contains('/') && !name.is_empty()));
         Ok(names.into_iter().map(str::to_owned).collect())
     }
 
@@ -719,7 +740,9 @@ impl Kernel for Fake {
             let mut world = self.world.borrow_mut();
             if !world.tasks.values().any(|task| task.group == group) {
                 world.groups.remove(&group);
-                world.cpuset_below_root = false;
+                let used =
+                    |(path, group): (&String, &Group)| !path.is_empty() && !group.cpus.is_empty();
+                world.cpuset_below_root = world.groups.iter().any(used);
             }
             drop(world);
             self.act()?;
@@ -779,11 +802,14 @@ pub fn world(hierarchy: Hierarchy, count: u32, tempers: &[Temper], masks: &[u32]
         .collect();
     let group = |cpus: &CpuSet| Group {
         cpus: cpus.clone(),
-        mems: "0".into(),
+        mems: if hierarchy == Hierarchy::V2 { String::new() } else { "0".into() },
         balance: true,
         partition: if hierarchy == Hierarchy::V2 { "member".into() } else { String::new() },
+        passes_on: false,
     };
-    let groups = [("", &all), ("/boxes", &all), ("/boxes/one", &all)];
+    let none = CpuSet::new();
+    let some = if hierarchy == Hierarchy::V2 { &none } else { &all };
+    let groups = [("", &all), ("/boxes", some), ("/boxes/one", some)];
     let files = [
         ("/proc/irq/default_smp_affinity", all.to_mask()),
         ("/sys/devices/virtual/workqueue/cpumask", all.to_mask()),

@@ -1,4 +1,4 @@
-//! The arms: A B A B ..., each measured whole, each void where its ground moved.
+//! The arms: pair by pair, the order within each drawn by lot; each measured whole, each void where its ground moved.
 
 use crate::face;
 use crate::verbs::ward::Ward;
@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quiet_probe::{Request, Stress};
 use quiet_types::{
     CpuSet, Finding, Nanos, Run,
+    lot::Lot,
     plan::{Applied, Outcome, Taken},
     proof::{self, Arm, Setting, StepTaken},
     run::{Probe, Spec},
@@ -27,7 +28,8 @@ pub struct Turns<'a> {
     pub housekeeping: CpuSet,
     /// What is compared with shared.
     pub other: Setting,
-    pub pairs: u32,
+    /// The order of each pair, and how many there are.
+    pub lot: Lot,
     /// Whether late readings are told by cause, in both settings alike.
     pub explain: bool,
     pub ward: Ward<'a>,
@@ -49,12 +51,16 @@ impl Turns<'_> {
         let mut done =
             Measured { arms: Vec::new(), applied: None, reverts_exact: true, findings: Vec::new() };
         let bar = self.bar();
-        'pairs: for pair in 0..self.pairs {
-            for setting in [Setting::Shared, self.other] {
+        'pairs: for pair in 0..self.lot.pairs {
+            let mut settings = [Setting::Shared, self.other];
+            if !self.lot.shared_first(pair) {
+                settings.reverse();
+            }
+            for setting in settings {
                 if face::raised(self.stop) {
                     break 'pairs;
                 }
-                bar.set_message(format!("pair {} of {}, {setting}", pair + 1, self.pairs));
+                bar.set_message(format!("pair {} of {}, {setting}", pair + 1, self.lot.pairs));
                 let Some(arm) = self.arm(pair, setting, &bar, &mut done)? else { break 'pairs };
                 done.arms.push(arm);
             }
@@ -151,7 +157,7 @@ impl Turns<'_> {
     fn bar(&self) -> ProgressBar {
         let arm = (self.spec.length.0 + self.gap.0) / 1_000_000;
         let bar = ProgressBar::with_draw_target(
-            Some(arm * 2 * u64::from(self.pairs)),
+            Some(arm * 2 * u64::from(self.lot.pairs)),
             if std::io::stderr().is_terminal() {
                 ProgressDrawTarget::stderr()
             } else {
@@ -186,7 +192,7 @@ impl Turns<'_> {
             );
         }
         let line = by.into_values().collect::<Vec<_>>().join("; ");
-        bar.suspend(|| face::say(&format!("pair {} of {}  {line}", pair + 1, self.pairs)));
+        bar.suspend(|| face::say(&format!("pair {} of {}  {line}", pair + 1, self.lot.pairs)));
     }
 }
 

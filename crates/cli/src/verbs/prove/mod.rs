@@ -10,6 +10,7 @@ use arms::{Measured, Turns};
 use quiet_linux::{Kernel, Root, System};
 use quiet_types::{
     CpuSet, Finding, Machine, Nanos, Plan, Proof, Severity,
+    lot::Lot,
     machine::Policy,
     plan::Standing,
     proof::{Restored, Setting, Verdict},
@@ -34,7 +35,8 @@ Exit status: 0 better, 1 worse or not shown, 2 an error.";
 
 /// Measure shared against shielded, in turn, under stress, with a verdict
 ///
-/// Each pair of arms measures the same CPUs twice: as the machine is, and with a shield around them.
+/// Each pair of arms measures the same CPUs twice: as the machine is, and with a shield around them, in an order drawn by lot.
+/// Ended early, it shows its figures and gives no verdict.
 /// The machine is put back after every shielded arm, and at the end whatever ends it. Without root
 /// no shield can be put up: then only the stress is kept off the measured CPUs, and said so.
 #[derive(clap::Args)]
@@ -45,6 +47,9 @@ pub struct Args {
     /// Pairs of arms; at least 6 for a verdict
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=200))]
     pairs: u32,
+    /// Draw the order within each pair from this number, as an earlier proof did [default: drawn anew]
+    #[arg(long, value_name = "N")]
+    seed: Option<u32>,
     /// Length of one wakeup measurement
     #[arg(long = "for", value_name = "LENGTH", default_value = "2500ms")]
     length: Nanos,
@@ -82,8 +87,8 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // What may fail for outside reasons fails before the first minute is spent.
-    let store = keep::store(args.store.as_deref())?;
-    args.html.as_deref().map(keep::may_replace).transpose()?;
+    let store = keep::ready(args.store.as_deref(), "proofs")?;
+    let html = args.html.as_deref().map(keep::Target::page).transpose()?;
     let stop = face::interrupt()?;
     let kernel = System;
     refuse_over_a_shield(&kernel, &args.state)?;
@@ -93,29 +98,36 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     quiet_report::judge_proof(&proof).into_proof(&mut proof);
 
     let page = quiet_report::proof_page(&proof);
-    let kept = store.save_proof(&proof, &page)?;
-    let mut shown = kept.join("report.html");
-    if let Some(html) = &args.html {
-        quiet_store::write_whole(html, page.as_bytes(), quiet_store::Replace::Always)?;
-        shown.clone_from(html);
+    let mut losses = keep::Losses::default();
+    let kept = losses.of("the proof", store.save_proof(&proof, &page));
+    let mut shown = kept.as_ref().map(|dir| dir.join("report.html"));
+    if let Some(target) = &html
+        && losses.of("the page", target.write(&page)).is_some()
+    {
+        shown = Some(target.path().to_owned());
     }
     if args.json {
         face::print_json(&proof)?;
     } else {
         face::print(&quiet_report::proof_text(&proof, face::width()))?;
     }
-    face::say(&format!("proof: {}", kept.join("proof.json").display()));
-    face::say(&format!("report: {}", shown.display()));
+    if let Some(dir) = kept {
+        face::say(&format!("proof: {}", dir.join("proof.json").display()));
+    }
+    if let Some(page) = shown {
+        face::say(&format!("report: {}", page.display()));
+    }
     if let Some(restored) = &proof.restored
         && !restored.exact
     {
+        losses.end(ExitCode::SUCCESS);
         bail!(
             "the machine is not as it was before: {}; `quietcores status` tells whether something of a shield is left",
             restored.differences.join("; ")
         );
     }
     let better = proof.verdict == Verdict::Better;
-    Ok(if better { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) })
+    Ok(losses.end(if better { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) }))
 }
 
 fn measure(
@@ -142,7 +154,7 @@ fn measure(
         online: before.online.clone(),
         housekeeping: before.online.difference(&plan.shield.cpus),
         other: if root { Setting::Shielded } else { Setting::Confined },
-        pairs: args.pairs,
+        lot: Lot { seed: args.seed.map_or_else(keep::seed, Ok)?, pairs: args.pairs },
         explain: args.explain,
         ward: Ward::new(kernel, wish, &args.state, stop),
         stop,
@@ -172,13 +184,15 @@ fn measure(
         host: arms[0].wakeup.host.clone(),
         question: question(&turns, plan),
         spec: turns.spec.clone(),
+        lot: Some(turns.lot),
         arms,
+        order: None,
         figures: Vec::new(),
         verdict: Verdict::NotShown,
         sentence: String::new(),
         shield: applied,
         restored,
-        commands: commands(args, &turns.spec, plan),
+        commands: commands(args, turns.lot.seed, &turns.spec, plan),
         findings,
         machine: Box::new(before.clone()),
     })
@@ -215,7 +229,7 @@ fn question(turns: &Turns<'_>, plan: &Plan) -> String {
 }
 
 /// What a person types to do the same again, whole or by hand.
-fn commands(args: &Args, spec: &Spec, plan: &Plan) -> Vec<String> {
+fn commands(args: &Args, seed: u32, spec: &Spec, plan: &Plan) -> Vec<String> {
     let text = |time: Nanos| format!("{}us", time.0 / 1000);
     let stress = args.stress.join(",");
     let measure = format!(
@@ -227,7 +241,7 @@ fn commands(args: &Args, spec: &Spec, plan: &Plan) -> Vec<String> {
     );
     vec![
         format!(
-            "quietcores prove --cpus {} --pairs {} --for {} --gap {} --interval {} --priority {} --threshold {} --stress {stress}",
+            "quietcores prove --cpus {} --pairs {} --seed {seed} --for {} --gap {} --interval {} --priority {} --threshold {} --stress {stress}",
             plan.shield.cpus,
             args.pairs,
             text(args.length),

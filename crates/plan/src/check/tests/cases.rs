@@ -85,6 +85,10 @@ pub const CASES: &[Case] = &[
     case("link.absent", Problem, "`player`", |m, _| {
         m.tasks.retain(|t| t.pid != 400);
     }),
+    case("link.absent", Problem, "programs of its name are not those", |m, _| {
+        m.tasks.iter_mut().filter(|t| t.pid == 400).for_each(|t| t.uid = 65534);
+    })
+    .and(&["shield.foreign_tasks", "sched.above_chain"]),
     case("link.absent", Problem, "no interrupt of this machine", |_, c| {
         c.as_mut().unwrap().links[0].target = Target::Irq(IrqSource::Net("wlan0".into()));
     })

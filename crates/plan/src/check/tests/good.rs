@@ -2,7 +2,7 @@
 
 use quiet_types::{
     Chain, CpuId, CpuSet, Machine,
-    chain::{Choice, IrqSource, Link, Target},
+    chain::{Choice, IrqSource, Link, Owner, Target, User},
     machine::{
         Cgroups, Cpu, Device, Group, IdleState, Irq, Kernel, KernelThread, Node, Policy,
         Preemption, Scheduling, Task, Vector, Workqueues,
@@ -15,7 +15,9 @@ pub fn set(list: &str) -> CpuSet {
 }
 
 pub fn chain() -> Chain {
-    let process = |comm: &str| Target::Process { comm: comm.into(), threads: vec![] };
+    let owner = Owner { users: vec![User::Uid(1000)], ..Owner::default() };
+    let process =
+        |comm: &str| Target::Process { comm: comm.into(), threads: vec![], owner: owner.clone() };
     let link = |name: &str, target, cpus: &str, priority| Link {
         name: name.into(),
         target,
@@ -51,6 +53,8 @@ pub fn task(tid: u32, comm: &str, cpus: &str, policy: Policy, priority: u8) -> T
         kernel: None,
         cgroup: Some("/".into()),
         cpu_group: None,
+        unit_group: None,
+        exe: None,
         uid: 1000,
     }
 }

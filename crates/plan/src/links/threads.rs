@@ -1,0 +1,182 @@
+//! Which threads of its processes a link places, and what is left of them.
+
+use super::Found;
+use crate::{note, owner::is_thread, warning};
+use quiet_types::{
+    Finding, Machine,
+    chain::Target,
+    machine::{Policy, Task},
+    printable,
+};
+use std::collections::HashMap;
+
+/// More threads are counted, not named.
+const TOLD: usize = 8;
+
+/// Gives each link its threads: those that its list names, or all that no other link's list names. One that runs under
+/// `SCHED_DEADLINE` is nobody's: the kernel would not give its budget back.
+pub(super) fn share_out<'a>(
+    machine: &'a Machine,
+    links: &mut [Found<'a>],
+    findings: &mut Vec<Finding>,
+) {
+    let mut taken: HashMap<u32, usize> = HashMap::new();
+    let list = |link: &Found<'a>| match link.target {
+        Target::Process { threads, .. } => threads.as_slice(),
+        Target::Irq(_) => &[],
+    };
+    for by_list in [true, false] {
+        for at in 0..links.len() {
+            let wanted = list(&links[at]);
+            if links[at].firsts.is_empty() || wanted.is_empty() == by_list {
+                continue;
+            }
+            let named = |task: &Task| wanted.iter().any(|name| is_thread(name, &task.comm));
+            let mut twice = Vec::new();
+            for task in of(machine, &links[at]).into_iter().filter(|task| !by_list || named(task)) {
+                match taken.get(&task.tid) {
+                    None => {
+                        taken.insert(task.tid, at);
+                        links[at].tasks.push(task);
+                    }
+                    Some(_) if by_list => twice.push(task),
+                    Some(_) => {}
+                }
+            }
+            if let Some(first) = twice.first() {
+                let other = taken.get(&first.tid).map(|at| links[*at].name).unwrap_or_default();
+                findings.push(
+                    warning(
+                        "plan.thread-twice",
+                        format!(
+                            "threads of link `{}` are another link's already",
+                            name(&links[at])
+                        ),
+                    )
+                    .evidence(format!("{}: of link `{}`", told(&twice), printable(other, 60)))
+                    .effect("they are placed as the first link says")
+                    .remedy("let each thread be named by one link"),
+                );
+            }
+        }
+    }
+    for link in links.iter_mut() {
+        let all = of(machine, link);
+        let left = all.iter().copied().filter(|task| !taken.contains_key(&task.tid)).collect();
+        link.unlisted = left;
+        let (deadline, others): (Vec<&Task>, Vec<&Task>) =
+            link.tasks.iter().partition(|task| task.scheduling.policy == Policy::Deadline);
+        link.tasks = others;
+        if !deadline.is_empty() {
+            findings.push(
+                warning("plan.link-deadline", format!("threads of link `{}` keep SCHED_DEADLINE", name(link)))
+                    .evidence(told(&deadline))
+                    .effect("they stand above every priority of the chain, on the CPUs that they have")
+                    .remedy("name the other threads of the link in `threads`, or have the program use SCHED_FIFO"),
+            );
+        }
+        absent(link, &all, findings);
+        unlisted(link, findings);
+    }
+    order(links, findings);
+}
+
+fn of<'a>(machine: &'a Machine, link: &Found<'a>) -> Vec<&'a Task> {
+    let ours = |task: &&Task| link.firsts.iter().any(|first| first.pid == task.pid);
+    if link.firsts.is_empty() { Vec::new() } else { machine.tasks.iter().filter(ours).collect() }
+}
+
+/// Names of a list that no thread has: one that is not born yet, or one that is spelt in another way.
+fn absent(link: &Found<'_>, all: &[&Task], findings: &mut Vec<Finding>) {
+    let Target::Process { threads, .. } = link.target else { return };
+    if link.firsts.is_empty() {
+        return;
+    }
+    let has = |wanted: &&String| !all.iter().any(|task| is_thread(wanted, &task.comm));
+    let absent: Vec<String> =
+        threads.iter().filter(has).map(|name| format!("`{}`", printable(name, 60))).collect();
+    if absent.is_empty() {
+        return;
+    }
+    let title = format!("no thread of link `{}` is called {}", name(link), absent.join(", "));
+    // Where all that are there have their place, the others are to come.
+    findings.push(if link.unlisted.is_empty() {
+        note("plan.thread-absent", title).effect("a watch places them once they are born")
+    } else {
+        warning("plan.thread-absent", title)
+            .evidence(format!("in no list: {}", told(&link.unlisted)))
+            .effect("if one of these is meant, it stays where it is")
+            .remedy("correct `threads` of the link, or start what it does (playing) and apply again; * stands for any characters")
+    });
+}
+
+fn unlisted(link: &Found<'_>, findings: &mut Vec<Finding>) {
+    if link.unlisted.is_empty() {
+        return;
+    }
+    findings.push(
+        note(
+            "plan.threads-unlisted",
+            format!(
+                "some threads of link `{}` are in no list, and keep what they have",
+                name(link)
+            ),
+        )
+        .evidence(told(&link.unlisted))
+        .effect("where the whole process enters the shield they may run on any of its CPUs")
+        .remedy("name them in `threads`, or leave it out to place all"),
+    );
+}
+
+/// Real-time threads of a link that the plan leaves as they are, and that do not stand between the links before and after it.
+fn order(links: &[Found<'_>], findings: &mut Vec<Finding>) {
+    for (at, link) in links.iter().enumerate() {
+        let before = links[..at].iter().filter_map(|link| Some((link.priority?, link.name))).max();
+        let after =
+            links[at + 1..].iter().filter_map(|link| Some((link.priority?, link.name))).min();
+        let left = link.tasks.iter().filter(|_| link.priority.is_none()).chain(&link.unlisted);
+        let wrong: Vec<&Task> = left
+            .copied()
+            .filter(|task| matches!(task.scheduling.policy, Policy::Fifo | Policy::Rr))
+            .filter(|task| {
+                let own = task.scheduling.priority;
+                before.is_some_and(|(p, _)| own <= p) || after.is_some_and(|(p, _)| own >= p)
+            })
+            .collect();
+        if wrong.is_empty() {
+            continue;
+        }
+        let beside: Vec<String> = [before, after]
+            .into_iter()
+            .flatten()
+            .map(|(priority, name)| format!("link `{}` has {priority}", printable(name, 60)))
+            .collect();
+        findings.push(
+            warning(
+                "plan.order-broken",
+                format!("threads of link `{}` break the order of priorities", name(link)),
+            )
+            .evidence(format!("{}; {}", told(&wrong), beside.join(", ")))
+            .effect("a link that comes later in the chain waits for one that comes before it")
+            .remedy("name them in `threads` of the link, so that they get its priority"),
+        );
+    }
+}
+
+fn name(link: &Found<'_>) -> String {
+    printable(link.name, 60)
+}
+
+pub(super) fn told(tasks: &[&Task]) -> String {
+    let mut names: Vec<String> = tasks
+        .iter()
+        .take(TOLD)
+        .map(|task| {
+            format!("thread {} ({}) {}", task.tid, printable(&task.comm, 32), task.scheduling)
+        })
+        .collect();
+    if tasks.len() > TOLD {
+        names.push(format!("and {} more", tasks.len() - TOLD));
+    }
+    names.join(", ")
+}
