@@ -53,7 +53,14 @@ pub trait Kernel {
     /// Has systemd make a unit of this text until the next boot, and start it; without a text, stop
     /// it and forget it. The error is what `systemctl` says.
     fn unit(&self, name: &str, text: Option<&str>) -> io::Result<()>;
+    /// The file whose lock is the sole right to change this machine; `None` for a kernel that is none of a machine.
+    fn lock_file(&self) -> Option<PathBuf> {
+        None
+    }
 }
+
+/// The lock of the running machine: gone with the boot, as are the changes that it guards.
+const LOCK: &str = "/run/quietcores.lock";
 
 /// Where [`Kernel::unit`] writes the text of a unit of that name.
 pub fn unit_file(name: &str) -> String {
@@ -68,6 +75,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct System;
 
 impl Kernel for System {
+    fn lock_file(&self) -> Option<PathBuf> {
+        Some(LOCK.into())
+    }
+
     fn read(&self, path: &str) -> io::Result<String> {
         let mut bytes = Vec::new();
         fs::File::open(path)?.take(8 << 20).read_to_end(&mut bytes)?;
