@@ -22,7 +22,6 @@ use std::{
     collections::HashMap,
     fs::File,
     io::{Read, Seek, Write},
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::atomic::AtomicBool,
