@@ -320,6 +320,7 @@ pub fn remove_settled(dir: BorrowedFd<'_>, name: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quiet_testing::{Why, is_root, skip};
     use std::{
         fs,
         path::{Path, PathBuf},
@@ -345,8 +346,7 @@ mod tests {
         fs::write(&path, "old").unwrap();
         let old = File::open(&path).unwrap();
         if rustix::fs::fsetxattr(&old, c"user.note", b"mine", XattrFlags::empty()).is_err() {
-            println!("skipped: this file system has no extended attributes");
-            return;
+            return skip(Why::Machine("this file system has no extended attributes".into()));
         }
         let shared = Command::new("setfacl").args(["-m", "u:1:r"]).arg(&path).status();
         Aside::write(dir(folder.path()), "a", b"new", owner()).unwrap().rename().unwrap();
@@ -390,23 +390,31 @@ mod tests {
             let image = disk.image();
             File::create(&image).unwrap().set_len(size).unwrap();
             fs::create_dir(disk.at()).unwrap();
-            let run = |program: &str, arguments: &[&str], paths: &[&Path]| {
-                let done = Command::new(program).args(arguments).args(paths).output();
-                done.is_ok_and(|done| done.status.success())
-            };
+            let run =
+                |program: &str, arguments: &[&str], paths: &[&Path]| match Command::new(program)
+                    .args(arguments)
+                    .args(paths)
+                    .output()
+                {
+                    Ok(done) if done.status.success() => Ok(()),
+                    Ok(done) => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
+                    Err(error) => Err(error.to_string()),
+                };
             let (program, arguments) = make.split_first().unwrap();
-            if !run("grub-fstest", &["--version"], &[]) {
-                println!("skipped: no grub-fstest here (package grub-common)");
-            } else if run(program, arguments, &[&image])
-                && run("mount", &["-o", "loop", "-t", kind], &[&image, &disk.at()])
-            {
-                return Some(disk);
-            } else {
-                println!(
-                    "skipped: no {kind} can be mounted from a file here ({program}, root and loop devices)"
-                );
+            if !is_root() {
+                return skip(Why::Root);
             }
-            None
+            if run("grub-fstest", &["--version"], &[]).is_err() {
+                return skip(Why::Program("grub-fstest", "grub-common"));
+            }
+            let mounted = run(program, arguments, &[&image])
+                .and_then(|()| run("mount", &["-o", "loop", "-t", kind], &[&image, &disk.at()]));
+            match mounted {
+                Ok(()) => Some(disk),
+                Err(why) => {
+                    skip(Why::Machine(format!("no {kind} on a file can be mounted: {why}")))
+                }
+            }
         }
 
         fn image(&self) -> PathBuf {

@@ -208,6 +208,7 @@ fn stand_apart(arguments: Option<(usize, usize)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quiet_testing::{Why, is_root, skip};
     use std::{
         fs,
         os::unix::process::CommandExt,
@@ -226,17 +227,19 @@ mod tests {
             let (image, at) = (dir.path().join("image"), dir.path().join("at"));
             fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
             fs::create_dir(&at).unwrap();
-            let made = Command::new("mke2fs").args(["-q", "-t", "ext4"]).arg(&image).output();
-            let mounted = Command::new("mount").args(["-o", "loop"]).args([&image, &at]).output();
-            let good =
-                |done: io::Result<std::process::Output>| done.is_ok_and(|o| o.status.success());
-            if good(made) && good(mounted) {
-                return Some(Disk(dir));
+            if !is_root() {
+                return skip(Why::Root);
             }
-            println!(
-                "skipped: no ext4 can be mounted from a file here (root and loop devices are needed)"
-            );
-            None
+            let run = |command: &mut Command| match command.output() {
+                Ok(done) if done.status.success() => Ok(()),
+                Ok(done) => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
+                Err(error) => Err(error.to_string()),
+            };
+            run(Command::new("mke2fs").args(["-q", "-t", "ext4"]).arg(&image)).unwrap();
+            match run(Command::new("mount").args(["-o", "loop"]).args([&image, &at])) {
+                Ok(()) => Some(Disk(dir)),
+                Err(why) => skip(Why::Machine(format!("no ext4 on a file can be mounted: {why}"))),
+            }
         }
 
         fn at(&self) -> PathBuf {
