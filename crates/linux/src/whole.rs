@@ -119,7 +119,20 @@ impl Aside {
     /// # Errors
     /// As of [`Aside::swap`].
     pub fn rename(mut self) -> io::Result<()> {
-        self.swap()
+        self.swap()?;
+        self.finish()
+    }
+
+    /// Removes the old text, for good when this returns.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn finish(mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.stands) {
+            rustix::fs::unlinkat(&self.dir, &self.aside, AtFlags::empty())?;
+            sync(self.dir.as_fd())?;
+        }
+        Ok(())
     }
 
     /// Its directory.

@@ -203,6 +203,9 @@ impl Place {
         // ... and its name before the old text goes, whose blocks others may then have.
         self.settle(&asides)?;
         fault::point();
+        for (path, aside) in asides {
+            aside.finish().map_err(|e| Error::io("write", &self.shown(path), &e))?;
+        }
         Ok(())
     }
 
