@@ -203,6 +203,7 @@ impl Hand<'_> {
     }
 
     fn generated(&self, command: &[String], path: &str, owner: Owner) -> Result<Outcome> {
+        self.place.sweep(path);
         let now = self.place.read(path)?.map(|found| found.bytes);
         let before = self.shelf.text(Side::Old, path)?;
         if now == before {
@@ -214,9 +215,13 @@ impl Hand<'_> {
             return Ok(Outcome::Restored);
         }
         // A new kernel since, or cut short while it ran: its own program knows what belongs there.
-        match generate(self.place, self.runner, command, path)? {
-            Some(text) if Some(&text) == before.as_ref() => Ok(Outcome::Restored),
-            Some(_) => Ok(Outcome::Regenerated),
+        match generate(self.place, self.shelf, self.runner, command, path)? {
+            Some(text) => {
+                let owner = self.place.read(path)?.map_or(owner, |found| found.owner);
+                self.place.write(path, &text, owner)?;
+                let same = Some(&text) == before.as_ref();
+                Ok(if same { Outcome::Restored } else { Outcome::Regenerated })
+            }
             None => Err(Error::new(format!("run {} on that machine", command.join(" ")))),
         }
     }
