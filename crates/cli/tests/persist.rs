@@ -273,7 +273,7 @@ fn a_dry_run_shows_the_change_and_writes_nothing() {
     assert!(!machine.path("var").exists());
     let output = machine.persist(&["--cpus", "3", "--dry-run", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(json["schema"], "quietcores.persist/1");
+    assert_eq!(json["schema"], "quietcores.persisted/1");
     assert_eq!(json["written"], false);
     assert_eq!(json["asked"]["cpus"], "3");
 }
