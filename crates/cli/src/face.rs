@@ -1,6 +1,7 @@
 //! What the program shows: results on standard output, everything else on standard error.
 
 use anyhow::Context;
+use quiet_types::Severity;
 use serde::Serialize;
 use std::{
     io::{self, IsTerminal, Write},
@@ -55,6 +56,22 @@ pub fn interrupt() -> anyhow::Result<Arc<AtomicBool>> {
         signal_hook::flag::register(signal, raised.clone()).context("cannot listen to signals")?;
     }
     Ok(raised)
+}
+
+/// How a finding of this severity begins.
+pub fn severity(severity: Severity) -> &'static str {
+    quiet_report::severity_word(severity)
+}
+
+/// What an ordinary user is told where the kernel refuses what only root may, with what to do.
+pub fn only_root(error: impl Into<anyhow::Error>, what: &str, verb: &str) -> anyhow::Error {
+    let error = error.into();
+    let said = format!("{error:#}");
+    let refused = ["Permission denied", "not permitted"].iter().any(|word| said.contains(word));
+    if is_root() || !refused {
+        return error;
+    }
+    anyhow::anyhow!("cannot {what} without root ({said}): sudo quietcores {verb}")
 }
 
 /// A bar over something that lasts so long; drawn on a terminal only.

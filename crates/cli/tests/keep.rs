@@ -297,3 +297,47 @@ fn a_failed_export_leaves_nothing() {
     };
     assert_eq!(String::from_utf8_lossy(&output.stdout), "2\n", "{}", errors(&output));
 }
+
+#[test]
+fn an_ordinary_user_is_told_what_to_do_where_only_root_may() {
+    if !is_root() {
+        return skip(Why::Root);
+    }
+    let dir = tempfile::Builder::new().prefix("quietcores-nobody").tempdir_in("/var/tmp").unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let program = dir.path().join("quietcores");
+    fs::copy(PROGRAM, &program).unwrap();
+    // As root's state directory is: closed.
+    let state = dir.path().join("state");
+    fs::create_dir(&state).unwrap();
+    fs::write(state.join("journal.jsonl"), "").unwrap();
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).unwrap();
+    let state = state.display().to_string();
+    let nobody = |args: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
+        command.arg(&program).args(args).current_dir(dir.path()).stdin(Stdio::null());
+        command.env("HOME", dir.path()).env("TMPDIR", dir.path()).output().unwrap()
+    };
+    for verb in ["status", "revert"] {
+        let output = nobody(&[verb, "--state", &state]);
+        let said = errors(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("without root"), "{said}");
+        assert!(said.ends_with(&format!("sudo quietcores {verb}\n")), "{said}");
+    }
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+    let cpus: quiet_types::CpuSet = online.trim().parse().unwrap();
+    let last = cpus.iter().last().unwrap().to_string();
+    if cpus.len() > 1 {
+        let output = nobody(&["reach", "--cpus", &last, "--each", "10ms"]);
+        let said = errors(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.ends_with("sudo quietcores reach\n"), "{said}");
+    }
+    let output = nobody(&["measure", "wakeup", "--for", "20ms", "--priority", "90"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(!said.contains("Fifo") && !said.contains("read back"), "{said}");
+    assert!(said.contains("Run as root, or allow real-time priorities"), "{said}");
+}

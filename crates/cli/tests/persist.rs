@@ -273,7 +273,7 @@ fn a_dry_run_shows_the_change_and_writes_nothing() {
     assert!(!machine.path("var").exists());
     let output = machine.persist(&["--cpus", "3", "--dry-run", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(json["schema"], "quietcores.persist/1");
+    assert_eq!(json["schema"], "quietcores.persisted/1");
     assert_eq!(json["written"], false);
     assert_eq!(json["asked"]["cpus"], "3");
 }
@@ -616,4 +616,39 @@ fn status_says_that_this_boot_is_not_the_one_that_was_asked_for() {
     assert!(ends(&status(&["--json"]), 1).contains("boot.not_booted"));
     ends(&machine.unpersist(), 0);
     ends(&status(&[]), 0);
+}
+
+#[test]
+fn what_a_released_version_made_to_last_is_taken_back_to_the_byte() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    let mut seen = 0;
+    for version in fs::read_dir(fixtures.join("released")).unwrap().flatten() {
+        let Ok(trees) = fs::read_dir(version.path().join("persist")) else { continue };
+        for tree in trees.flatten() {
+            let name = tree.file_name().into_string().unwrap();
+            let loader = name.strip_suffix("-trial").unwrap_or(&name);
+            let machine = Machine(tempfile::tempdir().unwrap());
+            copy(&tree.path(), machine.0.path());
+            let state = machine.path("var/lib/quietcores");
+            fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).unwrap();
+            // Written by root, and given to whoever tests.
+            let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+            for (from, to) in [("\"uid\": 0", uid.as_raw()), ("\"gid\": 0", gid.as_raw())] {
+                let text = machine.text("var/lib/quietcores/persist.json");
+                let to = format!("{} {to}", &from[..6]);
+                machine.put("var/lib/quietcores/persist.json", &text.replace(from, &to));
+            }
+            let said = ends(&machine.unpersist(), 0);
+            assert!(said.contains("as it was"), "{name}: {said}");
+            let before = Machine(tempfile::tempdir().unwrap());
+            copy(&fixtures.join("boot").join(loader), before.0.path());
+            let mut after = machine.tree();
+            // Made by hand for the record, and in no fixture.
+            after.retain(|path, _| path != "boot" || before.path("boot").exists());
+            same(&before.tree(), &after);
+            assert!(!state.join("persist.json").exists());
+            seen += 1;
+        }
+    }
+    assert!(seen >= 8, "only {seen}");
 }

@@ -1,18 +1,21 @@
 //! What changes things: the few acts that a shield is made of.
 
-use crate::sys;
+use crate::{
+    sys,
+    whole::{self, Aside, Owner},
+};
 use quiet_types::{CpuSet, machine::Scheduling};
 use std::{
     fs::{self, OpenOptions},
     io::{self, Read, Write},
     os::{
+        fd::{AsFd, OwnedFd},
         linux::net::SocketAddrExt,
         unix::{
-            fs::{MetadataExt, OpenOptionsExt, fchown},
+            fs::{MetadataExt, OpenOptionsExt},
             net::{SocketAddr, UnixStream},
         },
     },
-    path::{Path, PathBuf},
     process::{Command, Stdio},
     thread::sleep,
     time::{Duration, Instant},
@@ -42,8 +45,8 @@ pub trait Kernel {
     /// sched_setattr(2). `Deadline` is not set this way.
     fn set_scheduling(&self, tid: u32, to: Scheduling) -> io::Result<()>;
     /// Replaces an ordinary file whole: written aside, brought to the disk and renamed, so that
-    /// there is the old text or the new one at any instant. Owner and mode stay. Never follows a
-    /// link.
+    /// there is the old text or the new one at any instant. Owner, mode and extended attributes
+    /// stay. Never follows a link.
     fn replace(&self, path: &str, text: &str) -> io::Result<()>;
     /// Removes what a killed [`Kernel::replace`] has left beside the file.
     fn sweep(&self, path: &str);
@@ -53,7 +56,14 @@ pub trait Kernel {
     /// Has systemd make a unit of this text until the next boot, and start it; without a text, stop
     /// it and forget it. The error is what `systemctl` says.
     fn unit(&self, name: &str, text: Option<&str>) -> io::Result<()>;
+    /// The file whose lock is the sole right to change this machine; `None` for a kernel that is none of a machine.
+    fn lock_file(&self) -> Option<PathBuf> {
+        None
+    }
 }
+
+/// The lock of the running machine: gone with the boot, as are the changes that it guards.
+const LOCK: &str = "/run/quietcores.lock";
 
 /// Where [`Kernel::unit`] writes the text of a unit of that name.
 pub fn unit_file(name: &str) -> String {
@@ -68,6 +78,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct System;
 
 impl Kernel for System {
+    fn lock_file(&self) -> Option<PathBuf> {
+        Some(LOCK.into())
+    }
+
     fn read(&self, path: &str) -> io::Result<String> {
         let mut bytes = Vec::new();
         fs::File::open(path)?.take(8 << 20).read_to_end(&mut bytes)?;
@@ -122,30 +136,14 @@ impl Kernel for System {
         if !meta.is_file() {
             return Err(io::Error::other("it is a link or no ordinary file"));
         }
-        let (aside, dir) = beside(path)?;
-        self.sweep(path);
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(&aside)?;
-        let written = file
-            .write_all(text.as_bytes())
-            .and_then(|()| fchown(&file, Some(meta.uid()), Some(meta.gid())))
-            .and_then(|()| file.set_permissions(meta.permissions()))
-            .and_then(|()| file.sync_all())
-            .and_then(|()| fs::rename(&aside, path));
-        if let Err(error) = written {
-            self.sweep(path);
-            return Err(error);
-        }
-        fs::File::open(dir)?.sync_all()
+        let (dir, name) = parted(path)?;
+        let owner = Owner { mode: meta.mode() & 0o7777, uid: meta.uid(), gid: meta.gid() };
+        Aside::write(dir, name, text.as_bytes(), owner)?.rename()
     }
 
     fn sweep(&self, path: &str) {
-        if let Ok((aside, _)) = beside(path) {
-            let _ = fs::remove_file(aside);
+        if let Ok((dir, name)) = parted(path) {
+            let _ = whole::sweep(dir.as_fd(), name);
         }
     }
 
@@ -222,11 +220,12 @@ fn systemctl(words: &[&str]) -> io::Result<()> {
     Err(io::Error::other(format!("`systemctl {}`: {said}", words.join(" "))))
 }
 
-/// The name beside a file under which its next text is written, and the directory of both.
-fn beside(path: &str) -> io::Result<(PathBuf, &Path)> {
-    let path = Path::new(path);
-    match (path.parent(), path.file_name().and_then(|name| name.to_str())) {
-        (Some(dir), Some(name)) => Ok((dir.join(format!(".{name}.quietcores-new")), dir)),
+/// The directory of a file, opened, and its name.
+fn parted(path: &str) -> io::Result<(OwnedFd, &str)> {
+    match path.rsplit_once('/') {
+        Some((dir, name)) if !name.is_empty() => {
+            Ok((fs::File::open(if dir.is_empty() { "/" } else { dir })?.into(), name))
+        }
         _ => Err(io::Error::from_raw_os_error(libc::EINVAL)),
     }
 }

@@ -15,6 +15,7 @@ mod snapshot;
 pub mod state;
 pub mod sys;
 pub mod trace;
+pub mod whole;
 
 pub use capture::{Captured, capture};
 pub use error::{Error, Result};

@@ -181,7 +181,11 @@ impl Root {
         Some((FileType::from_raw_mode(stat.st_mode), Mode::from_raw_mode(stat.st_mode)))
     }
 
-    fn open_at(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+    /// Opens what is there, with links resolved as everywhere here.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub fn open_at(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC;
         let below = path.trim_start_matches('/');
         let below = if below.is_empty() { "." } else { below };

@@ -37,7 +37,9 @@ pub use html::{PAGE_MARK, campaign_page, history_page, proof_page, runs_page};
 pub use judge::{Judgement, judge_proof, judge_run};
 pub use markdown::{proof_markdown, runs_markdown};
 pub use predict::{Ask, predict, prediction_text};
-pub use text::{Column, Table, explained_text, findings_text, proof_text, run_text, wrap};
+pub use text::{
+    Column, Table, explained_text, findings_text, proof_text, run_text, severity_word, wrap,
+};
 pub use trend::{changes_over_time, history_text};
 pub use trip::{Way, budget, judge_trip, trip_line, trip_page, trip_text};
 

@@ -6,7 +6,7 @@ use crate::{
         same, unit_of,
     },
     error::{
-        Error, Kind, Result, file_reason, irq_reason, is_gone, partition_reason, plain,
+        Error, Kind, Result, errno, file_reason, irq_reason, is_gone, partition_reason, plain,
         schedule_reason, task_reason, write_reason,
     },
     fault, hold, irqbalance,
@@ -56,7 +56,7 @@ impl Hand<'_> {
                 return Err(Error::new(Kind::Interrupted, "stopped by a signal"));
             }
             let outcome = self.take(step)?;
-            self.journal.tell(&Record::Outcome { step: step.clone(), outcome: outcome.clone() })?;
+            self.journal.tell(Record::Outcome { step: step.clone(), outcome: outcome.clone() })?;
             if step.need == Need::Essential && !outcome.holds() {
                 return Err(Error::new(Kind::Step, failed(step, &outcome)));
             }
@@ -94,6 +94,7 @@ impl Hand<'_> {
         let off_line = tasks::off_line(self.kernel);
         let threads = all
             .into_iter()
+            .map(|member| member.is)
             .filter(|found| found.movable)
             .filter_map(|found| {
                 let allowed = tasks::allowed(self.kernel, found.thread.tid, &off_line).ok()?;
@@ -360,7 +361,7 @@ impl Hand<'_> {
                 threads: batch.clone(),
             })?;
             for (at, (thread, allowed)) in batch.iter().enumerate() {
-                match self.move_one(at, thread, allowed, to) {
+                match self.move_one(at, thread, allowed, &mount, to) {
                     Ok(()) => moved += 1,
                     Err(error) if is_gone(&error) => {}
                     Err(error) => {
@@ -392,14 +393,87 @@ impl Hand<'_> {
     }
 
     /// Kernels before 6.2 forget a thread's own narrower affinity when it enters a group.
-    fn move_one(&self, at: usize, thread: &Thread, allowed: &CpuSet, to: &str) -> io::Result<()> {
-        self.act_on_thread(at, |kernel| kernel.write(to, &thread.tid.to_string()))?;
+    fn move_one(
+        &self,
+        at: usize,
+        thread: &Thread,
+        allowed: &CpuSet,
+        mount: &str,
+        to: &str,
+    ) -> io::Result<()> {
+        self.move_to(at, thread, mount, to)?;
         let rest = &self.shield.housekeeping;
         let own = allowed.intersection(rest);
         if !own.is_empty() && own != *rest && self.kernel.affinity(thread.tid)? == *rest {
-            self.kernel.set_affinity(thread.tid, &own)?;
+            self.give(at, thread, &own)?;
         }
         Ok(())
+    }
+
+    /// Moves a noted thread into the group of `to`, in the hierarchy mounted at `mount`.
+    fn move_to(&self, at: usize, thread: &Thread, mount: &str, to: &str) -> io::Result<()> {
+        let name = to.rsplit('/').next().unwrap_or("tasks");
+        let group = |kernel: &dyn Kernel, tid| tasks::group_file(kernel, tid, mount, name);
+        self.on_thread(
+            at,
+            thread,
+            |kernel| kernel.write(to, &thread.tid.to_string()),
+            |kernel, parent| {
+                let home = group(kernel, parent).filter(|home| home != to);
+                if let (Some(home), Some(now)) = (home, group(kernel, thread.tid))
+                    && now == to
+                {
+                    let _ = kernel.write(&home, &thread.tid.to_string());
+                }
+            },
+        )
+    }
+
+    /// Gives a noted thread CPUs.
+    fn give(&self, at: usize, thread: &Thread, cpus: &CpuSet) -> io::Result<()> {
+        self.on_thread(
+            at,
+            thread,
+            |kernel| kernel.set_affinity(thread.tid, cpus),
+            |kernel, parent| {
+                if let (Ok(own), Ok(now)) = (kernel.affinity(parent), kernel.affinity(thread.tid))
+                    && now == *cpus
+                    && own != now
+                {
+                    let _ = kernel.set_affinity(thread.tid, &own);
+                }
+            },
+        )
+    }
+
+    /// Acts on a noted thread by its number, which may be another's by now: bringing the note to the disk takes its time. It is
+    /// looked at right before and right after. What has hit another one all the same, `undo` makes as its parent has it: a thread
+    /// that was born a moment ago is as its parent is.
+    ///
+    /// # Errors
+    /// As the act; `ESRCH` where the thread has ended.
+    fn on_thread(
+        &self,
+        at: usize,
+        thread: &Thread,
+        act: impl FnOnce(&dyn Kernel) -> io::Result<()>,
+        undo: impl FnOnce(&dyn Kernel, u32),
+    ) -> io::Result<()> {
+        let over = || io::Error::from_raw_os_error(errno::ESRCH);
+        if !tasks::lives(self.kernel, thread) {
+            return Err(over());
+        }
+        let done = self.act_on_thread(at, act);
+        match tasks::identity(self.kernel, thread.tid) {
+            Ok(now) if now.thread.start == thread.start => done,
+            Ok(another) => {
+                undo(self.kernel, another.parent);
+                Err(over())
+            }
+            // What cannot be looked at was acted upon, or has ended.
+            Err(error) if is_gone(&error) => Err(over()),
+            Err(_) => done,
+        }
     }
 
     fn confine(
@@ -422,7 +496,7 @@ impl Hand<'_> {
             self.journal.note(Change::Affinity { threads: batch.clone() })?;
             for (at, one) in batch.iter().enumerate() {
                 let tid = one.thread.tid;
-                let done = self.act_on_thread(at, |kernel| kernel.set_affinity(tid, &one.new));
+                let done = self.give(at, &one.thread, &one.new);
                 match done.and_then(|()| self.kernel.affinity(tid)) {
                     Ok(now) if now == one.new => confined += 1,
                     Ok(now) => {
@@ -448,20 +522,26 @@ impl Hand<'_> {
         spare: &[String],
         refused: &BTreeMap<u32, String>,
     ) -> io::Result<Vec<Confined>> {
-        Ok(tasks::all(self.kernel)?
-            .into_iter()
-            .filter(|found| found.movable && (found.kernel || who == Who::Everybody))
-            .filter(|found| !refused.contains_key(&found.thread.tid))
-            // The kernel's alone: any program may give a thread such a name.
-            .filter(|found| {
-                !found.kernel || !spare.iter().any(|begin| found.thread.comm.starts_with(begin))
-            })
-            .filter_map(|found| {
-                let old = self.kernel.affinity(found.thread.tid).ok()?;
+        let may_run = |tid| {
+            !refused.contains_key(&tid)
+                && self.kernel.affinity(tid).is_ok_and(|cpus| cpus.intersects(off))
+        };
+        let mut batch = Vec::new();
+        tasks::each(self.kernel, may_run, |_, found| {
+            let ours = found.movable && (found.kernel || who == Who::Everybody);
+            // The kernel's alone are spared: any program may give a thread such a name.
+            let is_spared =
+                found.kernel && spare.iter().any(|begin| found.thread.comm.starts_with(begin));
+            if !ours || is_spared {
+                return;
+            }
+            let Ok(old) = self.kernel.affinity(found.thread.tid) else { return };
+            if old.intersects(off) {
                 let new = outside(&old, off, to);
-                old.intersects(off).then_some(Confined { thread: found.thread, old, new })
-            })
-            .collect())
+                batch.push(Confined { thread: found.thread, old, new });
+            }
+        })?;
+        Ok(batch)
     }
 
     fn irq(&mut self, number: u32, cpus: &CpuSet) -> Result<Outcome> {
@@ -524,7 +604,7 @@ impl Hand<'_> {
             to: file.to_owned(),
             threads: vec![(thread.clone(), allowed)],
         })?;
-        match self.act(|kernel| kernel.write(file, &thread.tid.to_string())) {
+        match self.move_to(0, thread, mount, file) {
             Ok(()) => {}
             Err(error) if is_gone(&error) => return Ok(Outcome::Absent),
             Err(error) => return Ok(Outcome::Refused { reason: task_reason(&error) }),
@@ -546,7 +626,7 @@ impl Hand<'_> {
         }
         let one = Confined { thread: thread.clone(), old, new: cpus.clone() };
         self.journal.note(Change::Affinity { threads: vec![one] })?;
-        let done = self.act(|kernel| kernel.set_affinity(thread.tid, cpus));
+        let done = self.give(0, thread, cpus);
         Ok(match done.and_then(|()| self.kernel.affinity(thread.tid)) {
             Ok(now) if now == *cpus => Outcome::Done { seen: format!("CPU {now}") },
             Ok(now) => Outcome::Ignored { seen: format!("CPU {now}") },
@@ -578,7 +658,21 @@ impl Hand<'_> {
             return Ok(Outcome::Already);
         }
         self.journal.note(Change::Scheduling { thread: thread.clone(), old, new: to })?;
-        let done = self.act(|kernel| kernel.set_scheduling(thread.tid, to));
+        let done = self.on_thread(
+            0,
+            thread,
+            |kernel| kernel.set_scheduling(thread.tid, to),
+            |kernel, parent| {
+                let alike = |a: Scheduling| (a.policy, a.priority) == (to.policy, to.priority);
+                if let (Ok(own), Ok(now)) =
+                    (kernel.scheduling(parent), kernel.scheduling(thread.tid))
+                    && alike(now)
+                    && !alike(own)
+                {
+                    let _ = kernel.set_scheduling(thread.tid, own);
+                }
+            },
+        );
         Ok(match done.and_then(|()| self.kernel.scheduling(thread.tid)) {
             Ok(now) if now.policy == to.policy && now.priority == to.priority => {
                 Outcome::Done { seen: now.to_string() }

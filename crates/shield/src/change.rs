@@ -87,56 +87,27 @@ impl Change {
 }
 
 impl Change {
-    /// Whether undoing `noted` undoes this as well: the last word on the same thing is the same.
-    pub fn is_noted(&self, noted: &[Change]) -> bool {
-        let last = |about: &dyn Fn(&Change) -> Option<bool>| -> bool {
-            noted.iter().rev().find_map(about).unwrap_or(false)
-        };
+    /// The same change in parts of at most `many` threads.
+    pub fn parts(self, many: usize) -> Vec<Change> {
         match self {
-            Change::Remember { .. } => true,
-            Change::Write { path, new, form, .. } => last(&|change| match change {
-                Change::Write { path: p, new: n, .. } if p == path => Some(same(*form, n, new)),
-                _ => None,
-            }),
-            Change::File { path, new, .. } => last(&|change| match change {
-                Change::File { path: p, new: n, .. } if p == path => Some(n == new),
-                _ => None,
-            }),
-            Change::Ban { daemon, told, .. } => last(&|change| match change {
-                Change::Ban { daemon: d, told: t, .. } if d.is(daemon) => Some(t == told),
-                _ => None,
-            }),
-            Change::Make { path, .. } => noted
-                .iter()
-                .any(|change| matches!(change, Change::Make { path: p, .. } if p == path)),
-            Change::Move { to, threads, .. } => threads.iter().all(|(thread, _)| {
-                last(&|change| match change {
-                    Change::Move { to: t, threads, .. } => {
-                        threads.iter().any(|(one, _)| one.is(thread)).then_some(t == to)
-                    }
-                    _ => None,
-                })
-            }),
-            Change::Irq { number, name, new, .. } => last(&|change| match change {
-                Change::Irq { number: n, name: of, new: to, .. } if n == number => {
-                    Some(of == name && to == new)
-                }
-                _ => None,
-            }),
-            Change::Affinity { threads } => threads.iter().all(|one| {
-                last(&|change| match change {
-                    Change::Affinity { threads } => {
-                        let same = threads.iter().find(|other| other.thread.is(&one.thread));
-                        same.map(|other| other.new == one.new)
-                    }
-                    _ => None,
-                })
-            }),
-            Change::Scheduling { thread, new, .. } => last(&|change| match change {
-                Change::Scheduling { thread: t, new: to, .. } if t.is(thread) => Some(to == new),
-                _ => None,
-            }),
-            Change::Hold => noted.contains(&Change::Hold),
+            Change::Remember { threads } if threads.len() > many => {
+                let parts = threads.chunks(many);
+                parts.map(|part| Change::Remember { threads: part.to_vec() }).collect()
+            }
+            Change::Affinity { threads } if threads.len() > many => {
+                let parts = threads.chunks(many);
+                parts.map(|part| Change::Affinity { threads: part.to_vec() }).collect()
+            }
+            Change::Move { mount, from, to, threads } if threads.len() > many => {
+                let part = |part: &[(Thread, CpuSet)]| Change::Move {
+                    mount: mount.clone(),
+                    from: from.clone(),
+                    to: to.clone(),
+                    threads: part.to_vec(),
+                };
+                threads.chunks(many).map(part).collect()
+            }
+            one => vec![one],
         }
     }
 }

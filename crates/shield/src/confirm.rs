@@ -9,7 +9,7 @@ use crate::{
     Kernel, Result, boot_id,
     error::{Error, Kind, plain},
     hold,
-    journal::{self, Journal, Past, Record},
+    journal::{self, Journal, Past, Reader, Record},
     state::{State, stamp},
     status::standing,
 };
@@ -52,13 +52,14 @@ pub fn guard(kernel: &dyn Kernel, state: &Path) -> Result<()> {
         .map_err(|e| failed(format!("another guard stands: {}", plain(&e.into()))))?;
     leave_session();
     let mut since = None;
+    let mut reader = Reader::default();
     loop {
-        let Some(past) = journal::read(&opened)? else { return Ok(()) };
+        let Some(past) = reader.look(&opened)? else { return Ok(()) };
         let Some(seconds) = past.awaits.filter(|_| past.confirmed.is_none()) else {
             return Ok(());
         };
         // While somebody applies, it is not yet time; who ended before its end has left a part.
-        let at_work = past.up.is_none() && opened.lock().is_err();
+        let at_work = past.up.is_none() && opened.lock_machine(kernel).is_err();
         if at_work {
             since = None;
         } else if since.get_or_insert_with(Instant::now).elapsed() >= Duration::from_secs(seconds) {
@@ -100,9 +101,10 @@ fn leave_session() {
 pub fn confirm(kernel: &dyn Kernel, state: &Path) -> Result<bool> {
     let none = || Error::new(Kind::State, "no shield is up: there is nothing to confirm");
     let opened = State::open(state)?.ok_or_else(none)?;
-    let _lock = opened.lock_patiently()?;
-    let past = journal::read(&opened)?.ok_or_else(none)?;
-    if standing(&past, &boot_id(kernel)) != Standing::Up {
+    let _lock = opened.lock_patiently(kernel)?;
+    let mut reader = Reader::default();
+    let past = reader.look(&opened)?.ok_or_else(none)?;
+    if standing(past, &boot_id(kernel)) != Standing::Up {
         return Err(Error::new(
             Kind::Leftover,
             "no whole shield is up: `quietcores revert` puts the machine back",
@@ -111,7 +113,7 @@ pub fn confirm(kernel: &dyn Kernel, state: &Path) -> Result<bool> {
     if past.awaits.is_none() || past.confirmed.is_some() {
         return Ok(false);
     }
-    Journal::resume(&opened, &past)?.seal(&Record::Confirmed { at: stamp() })?;
+    Journal::resume(&opened, reader)?.seal(Record::Confirmed { at: stamp() })?;
     Ok(true)
 }
 
@@ -132,7 +134,7 @@ pub fn overdue(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
     let earlier = standing(&past, &boot_id(kernel)) == Standing::Rebooted;
     match awaited(&opened, &past) {
         // An apply that is at work may not have started its guard yet.
-        Some(Awaited { guard: None, .. }) if !earlier && opened.lock().is_ok() => {
+        Some(Awaited { guard: None, .. }) if !earlier && opened.lock_machine(kernel).is_ok() => {
             crate::revert(kernel, state)
         }
         _ => Ok(None),

@@ -6,6 +6,7 @@
 
 use crate::{
     error::{is_gone, plain},
+    journal,
     state::State,
 };
 use rustix::{
@@ -17,7 +18,6 @@ use rustix::{
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::MetadataExt,
     path::Path,
     process::{Command, Stdio},
     thread::sleep,
@@ -117,7 +117,7 @@ pub fn hold(state: &Path) -> crate::Result<()> {
     let failed = |why: String| crate::Error::new(crate::Kind::State, why);
     let state = State::open(state)?
         .ok_or_else(|| failed(format!("there is no shield in {}", state.display())))?;
-    let journal = identity(&state.journal())
+    let journal = journal::identity(&state)
         .map_err(|e| failed(format!("there is no journal to serve: {}", plain(&e))))?;
     let device = take().map_err(|e| failed(format!("cannot hold {DEVICE}: {}", plain(&e))))?;
     // A session of its own: the terminal's hang-up and Ctrl-C are not for it.
@@ -128,7 +128,7 @@ pub fn hold(state: &Path) -> crate::Result<()> {
     rustix::fs::fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive)
         .map_err(|e| failed(format!("another holder is there: {}", plain(&e.into()))))?;
     loop {
-        match identity(&state.journal()) {
+        match journal::identity(&state) {
             Ok(now) if now == journal => {}
             Err(error) if !is_gone(&error) => {}
             _ => break,
@@ -137,11 +137,6 @@ pub fn hold(state: &Path) -> crate::Result<()> {
     }
     drop((device, lock));
     Ok(())
-}
-
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    let meta = std::fs::symlink_metadata(path)?;
-    Ok((meta.dev(), meta.ino()))
 }
 
 /// Opens the device, asks for 0 us and reads the value in force.

@@ -18,6 +18,8 @@ mod hold;
 mod irqbalance;
 mod journal;
 mod lives;
+#[cfg(test)]
+mod nobody;
 pub mod persist;
 mod residents;
 mod revert;
@@ -40,7 +42,7 @@ use quiet_types::{
     Plan,
     plan::{APPLIED_SCHEMA, Applied, Reverted},
 };
-use state::{State, stamp};
+use state::{Lock, State, stamp};
 use std::{path::Path, sync::atomic::AtomicBool};
 
 /// What [`up`] needs beside the plan.
@@ -66,7 +68,8 @@ pub struct Setup<'a> {
 /// is put back; [`Error::rolled_back`] tells how that went.
 pub fn up(kernel: &dyn Kernel, plan: &Plan, setup: &Setup<'_>) -> Result<Applied> {
     let state = State::make(setup.state)?;
-    let _lock = state.lock()?;
+    let mut lock = state.lock_machine(kernel)?;
+    refuse_beside(kernel, &state, &lock)?;
     if let Some(past) = journal::read(&state)? {
         let boot = boot_id(kernel);
         // After a power cut: what is left of an earlier boot is cleared on the way.
@@ -76,9 +79,10 @@ pub fn up(kernel: &dyn Kernel, plan: &Plan, setup: &Setup<'_>) -> Result<Applied
             refuse_over(&state, &past, &boot)?;
         }
     }
+    state.enlist(&mut lock)?;
     let mut journal = Journal::begin(&state, &boot_id(kernel), &plan.shield, &plan.links)?;
     if let Some(seconds) = setup.confirm {
-        let guarded = journal.seal(&Record::Await { seconds }).and_then(|()| match setup.holder {
+        let guarded = journal.seal(Record::Await { seconds }).and_then(|()| match setup.holder {
             Some(program) => confirm::start(program, &state).map(|_| ()),
             None => Ok(()),
         });
@@ -99,7 +103,7 @@ pub fn up(kernel: &dyn Kernel, plan: &Plan, setup: &Setup<'_>) -> Result<Applied
         Err(error) => return Err(roll_back(kernel, &state, error)),
     };
     let irqs: Vec<(u32, u64)> = residents::counts(kernel, &plan.shield.cpus).into_iter().collect();
-    if let Err(error) = journal.seal(&Record::Up { at: stamp(), irqs }) {
+    if let Err(error) = journal.seal(Record::Up { at: stamp(), irqs }) {
         return Err(roll_back(kernel, &state, error));
     }
     let past = journal::read(&state)?.unwrap_or_default();
@@ -120,12 +124,19 @@ pub fn up(kernel: &dyn Kernel, plan: &Plan, setup: &Setup<'_>) -> Result<Applied
 /// error: they are named in [`Reverted::items`], and the journal is kept.
 pub fn revert(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
     let Some(state) = State::open(state)? else { return Ok(None) };
-    let _lock = state.lock_patiently()?;
+    let _lock = state.lock_patiently(kernel)?;
     let Some(past) = journal::read(&state)? else { return Ok(None) };
     if past.boot_id.as_ref().is_some_and(|boot| *boot != boot_id(kernel)) {
         return Ok(Some(revert::put_back_files(kernel, &state, &past)));
     }
     Ok(Some(revert::put_back(kernel, &state, &past)))
+}
+
+/// What stays the same for as long as a shield's journal stands, and is another one's in the next; `None` where there is none.
+pub fn identity(state: &Path) -> Option<String> {
+    let state = State::open(state).ok()??;
+    let line = journal::identity(&state).ok()?;
+    Some(String::from_utf8_lossy(&line).trim_end().to_owned())
 }
 
 fn roll_back(kernel: &dyn Kernel, state: &State, error: Error) -> Error {
@@ -135,9 +146,31 @@ fn roll_back(kernel: &dyn Kernel, state: &State, error: Error) -> Error {
     }
 }
 
+/// Two shields that were put up over each other come down in one order only.
+fn refuse_beside(kernel: &dyn Kernel, state: &State, lock: &Lock) -> Result<()> {
+    let Some(other) = state.other(lock) else { return Ok(()) };
+    // One that cannot be read is no reason to believe that it is over.
+    let is_over = State::open(&other).and_then(|other| match other {
+        Some(other) => journal::read(&other),
+        None => Ok(None),
+    });
+    match is_over {
+        Ok(None) => Ok(()),
+        Ok(Some(past)) if past.boot_id.as_ref().is_some_and(|id| *id != boot_id(kernel)) => Ok(()),
+        _ => Err(Error::new(
+            Kind::AlreadyUp,
+            format!(
+                "a shield of another state directory is up on this machine; run `quietcores revert --state {}` first",
+                other.display()
+            ),
+        )),
+    }
+}
+
 fn refuse_over(state: &State, past: &Past, boot: &str) -> Result<()> {
     let journal = state.journal().display().to_string();
     let (kind, sentence) = match (&past.boot_id, &past.up) {
+        _ if !past.unread.is_empty() => (Kind::Journal, past.stranger(&past.unread[0])),
         (Some(id), _) if id != boot => (
             Kind::Leftover,
             format!(
@@ -145,7 +178,7 @@ fn refuse_over(state: &State, past: &Past, boot: &str) -> Result<()> {
                  run-time changes went with the reboot)"
             ),
         ),
-        (_, Some(_)) if !past.reverting => (
+        (_, Some(_)) if past.reverting.is_none() => (
             Kind::AlreadyUp,
             format!("a shield is up already ({journal}); run `quietcores revert` first"),
         ),

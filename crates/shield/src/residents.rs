@@ -53,13 +53,11 @@ fn threads(
         None => HashSet::new(),
     };
     let placed = placed(shield, past);
+    let may_run = |tid| kernel.affinity(tid).is_ok_and(|cpus| cpus.intersects(&shield.cpus));
     let mut found = Vec::new();
-    for task in tasks::all(kernel).unwrap_or_default() {
-        let Ok(allowed) = kernel.affinity(task.thread.tid) else { continue };
+    let look = |_, task: tasks::Identity| {
+        let Ok(allowed) = kernel.affinity(task.thread.tid) else { return };
         let cpus = allowed.intersection(&shield.cpus);
-        if cpus.is_empty() {
-            continue;
-        }
         let (kind, why) = if inside.contains(&task.thread.tid)
             || placed.contains(&(task.thread.tid, task.thread.start))
         {
@@ -79,7 +77,9 @@ fn threads(
             why,
             since: None,
         });
-    }
+    };
+    // Without `/proc` there is nothing to be said.
+    let _ = tasks::each(kernel, may_run, look);
     found
 }
 

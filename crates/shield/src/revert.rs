@@ -60,14 +60,19 @@ pub(crate) fn put_back(kernel: &dyn Kernel, state: &State, past: &Past) -> Rever
     let hand = Hand::new(kernel, state, shield, past);
     // The next revert must know it: by then they may run again.
     if let (Some(journal), false) = (journal.as_mut(), hand.off_line.is_empty()) {
-        let _ = journal.seal(&Record::OffLine { cpus: hand.off_line.clone() });
+        let _ = journal.seal(Record::OffLine { cpus: hand.off_line.clone() });
     }
     // irqbalance first: what it planned under our ban it carries out at its next scan, over what is put back; told of the end
     // of the ban it plans anew before that.
     let is_ban = |change: &Change| matches!(change, Change::Ban { .. });
     let backwards = || past.changes.iter().rev();
-    let bans = backwards().filter(|(_, change)| is_ban(change));
-    for (seq, change) in bans.chain(backwards().filter(|(_, change)| !is_ban(change))) {
+    // Then priorities: what is forked while this is at work would inherit them.
+    let is_priority = |change: &Change| matches!(change, Change::Scheduling { .. });
+    let rank = |change: &Change| if is_ban(change) { 0 } else { 2 - u8::from(is_priority(change)) };
+    let ranked = |wanted: u8| backwards().filter(move |(_, change)| rank(change) == wanted);
+    // While those who gave them are where they were, it is seen best who has inherited from them.
+    let heirs = hand.heirs();
+    for (seq, change) in ranked(0).chain(ranked(1)).chain(ranked(2)) {
         // Without the controller the values below it cannot be put back any more.
         let waits = matches!(change, Change::Write { form: Form::Word, .. });
         let items = if waits && !done.is_complete() {
@@ -77,19 +82,29 @@ pub(crate) fn put_back(kernel: &dyn Kernel, state: &State, past: &Past) -> Rever
             hand.undo(change)
         };
         if let (Some(journal), Some(item)) = (journal.as_mut(), items.first()) {
-            let _ = journal.tell(&Record::Back { seq: *seq, outcome: item.outcome.clone() });
+            let _ = journal.tell(Record::Back { seq: *seq, outcome: item.outcome.clone() });
         }
         done.items.extend(items);
     }
+    done.items.extend(hand.newborn());
+    // Those forked meanwhile.
+    done.items.extend(heirs.and(hand.heirs()).items());
+    done.items.extend(hand.waited());
     hand.verify(&mut done);
-    done.items.extend(past.unread.iter().map(|line| PutBack {
-        what: state.journal().display().to_string(),
-        outcome: Return::Refused { reason: format!("not understood: {line}") },
-    }));
+    done.items.extend(strangers(state, past));
     if done.is_complete() {
         close(state, &mut done);
     }
     done
+}
+
+/// What is not understood of a journal: it is kept.
+fn strangers(state: &State, past: &Past) -> impl Iterator<Item = PutBack> {
+    let what = state.journal().display().to_string();
+    past.unread.iter().map(move |line| PutBack {
+        what: what.clone(),
+        outcome: Return::Refused { reason: past.stranger(line) },
+    })
 }
 
 /// Closes the journal.
@@ -119,6 +134,7 @@ pub(crate) fn put_back_files(kernel: &dyn Kernel, state: &State, past: &Past) ->
             done.items.extend(hand.undo(change));
         }
     }
+    done.items.extend(strangers(state, past));
     if done.is_complete() {
         close(state, &mut done);
     }
@@ -148,6 +164,10 @@ struct Hand<'a> {
     lives: HashMap<(u32, u64), Life<'a>>,
     /// Threads whose CPUs were refused while the shield stood, and those CPUs.
     waiting: RefCell<Vec<(&'a Thread, &'a CpuSet)>>,
+    /// Threads that were there before all: by number, their start times and CPUs.
+    then: HashMap<u32, (u64, &'a CpuSet)>,
+    /// What groups list, by their files.
+    groups: RefCell<HashMap<String, HashSet<u32>>>,
 }
 
 impl<'a> Hand<'a> {
@@ -158,8 +178,14 @@ impl<'a> Hand<'a> {
         let off_line = online.map_or_else(CpuSet::new, |online| all.difference(&online));
         let off_line = off_line.union(&tasks::off_line(kernel));
         let (off, lives) = (switched_off(past), lives::of(past));
-        let waiting = RefCell::default();
-        Hand { kernel, state, shield, past, off, off_line, lives, waiting }
+        let remembered = past.changes.iter().filter_map(|(_, change)| match change {
+            Change::Remember { threads } => Some(threads),
+            _ => None,
+        });
+        let then = remembered.flatten();
+        let then = then.map(|(thread, old)| (thread.tid, (thread.start, old))).collect();
+        let (waiting, groups) = (RefCell::default(), RefCell::default());
+        Hand { kernel, state, shield, past, off, off_line, lives, waiting, then, groups }
     }
 
     fn undo(&self, change: &'a Change) -> Vec<PutBack> {
@@ -188,13 +214,7 @@ impl<'a> Hand<'a> {
             }
             Change::Scheduling { thread, old, new } => one(self.scheduling(thread, *old, *new)),
             Change::Affinity { threads } => self.affinities(&what, threads),
-            Change::Remember { threads } => {
-                let mut items = self.remembered(&what, threads);
-                items.extend(self.newborn(threads));
-                items.extend(self.newborn_scheduling(threads));
-                items.extend(self.waited(threads));
-                items
-            }
+            Change::Remember { threads } => self.remembered(&what, threads),
             Change::Move { mount, from, to, threads } => {
                 self.moved(&what, mount, from, to, threads)
             }
@@ -346,15 +366,20 @@ impl Hand<'_> {
             return Vec::new();
         };
         let mut items = Vec::new();
+        let known: HashSet<u32> = self.past.irqs.iter().map(|(number, _)| *number).collect();
+        let mut served: HashMap<u32, HashSet<&str>> = HashMap::new();
+        for (_, change) in &self.past.changes {
+            if let Change::Irq { number, name, .. } = change {
+                served.entry(*number).or_default().insert(name);
+            }
+        }
         let numbers = self.kernel.list("/proc/irq").unwrap_or_default();
         for number in numbers.iter().filter_map(|name| name.parse::<u32>().ok()) {
             let file = irq_file(number);
+            let mut names = served.get(&number).into_iter().flatten();
             let was_there = self.past.up.is_none()
-                || self.past.irqs.iter().any(|(known, _)| *known == number)
-                    && !self.past.changes.iter().any(|(_, change)| {
-                        matches!(change, Change::Irq { number: n, name, .. }
-                            if *n == number && residents::serves_another(self.kernel, number, name))
-                    });
+                || known.contains(&number)
+                    && !names.any(|name| residents::serves_another(self.kernel, number, name));
             if was_there || !self.cpus(&file).is_ok_and(|now| now == new) {
                 continue;
             }
@@ -454,6 +479,7 @@ impl Hand<'_> {
                 return Return::Refused { reason: plain(&error) };
             }
         }
+        self.groups.borrow_mut().clear();
         for attempt in 0..REMOVALS {
             if let Err(reason) = self.empty(&format!("{path}/{file}"), &home) {
                 return Return::Refused { reason };
@@ -508,6 +534,11 @@ impl Hand<'_> {
     fn verify(&self, done: &mut Reverted) {
         // What was changed again, by a watch, was at first what counts.
         let mut known = HashSet::new();
+        let is_balanced = self.is_balanced();
+        let mut places: HashMap<String, Vec<usize>> = HashMap::new();
+        for (at, item) in done.items.iter().enumerate() {
+            places.entry(item.what.clone()).or_default().push(at);
+        }
         for (_, change) in &self.past.changes {
             let is_anothers = matches!(change, Change::Irq { number, name, .. }
                 if residents::serves_another(self.kernel, *number, name));
@@ -515,7 +546,7 @@ impl Hand<'_> {
                 continue;
             }
             if let Change::Irq { number, .. } = change
-                && done.items.iter().any(|item| item.what == came_since(*number))
+                && places.contains_key(&came_since(*number))
             {
                 continue;
             }
@@ -528,7 +559,7 @@ impl Hand<'_> {
                 }
                 Change::Irq { number, old, new, .. } => {
                     let Ok(now) = self.cpus(&irq_file(*number)) else { continue };
-                    anothers = now != *new || self.is_balanced();
+                    anothers = now != *new || is_balanced;
                     (format!("CPU {now}"), now == *old)
                 }
                 Change::Make { path, .. } => {
@@ -536,8 +567,11 @@ impl Hand<'_> {
                 }
                 _ => continue,
             };
-            let what = change.what();
-            for item in done.items.iter_mut().filter(|item| !fine && item.what == what) {
+            if fine {
+                continue;
+            }
+            for at in places.get(&change.what()).into_iter().flatten() {
+                let item = &mut done.items[*at];
                 if item.outcome == Return::Restored {
                     item.outcome = if anothers {
                         Return::Left { now: now.clone() }

@@ -1,10 +1,12 @@
 //! The state directory: who may use it, and who is using it now.
 
 use crate::error::{Error, Kind, Result, plain};
+use quiet_linux::Kernel;
 use rustix::fs::{FlockOperation, Mode, OFlags};
+use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File},
-    io,
+    io::{self, Read, Seek, Write},
     os::{fd::OwnedFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
     thread::sleep,
@@ -25,15 +27,50 @@ pub(crate) struct State {
     dir: OwnedFd,
 }
 
-/// The sole right to change the machine through this state directory; ends with the process.
+/// The sole right to change the machine, by this state directory or any other; ends with the process.
 #[derive(Debug)]
-pub(crate) struct Lock(#[expect(dead_code, reason = "held, not read")] OwnedFd);
+pub(crate) struct Lock {
+    #[expect(dead_code, reason = "held, not read")]
+    state: OwnedFd,
+    machine: Option<MachineLock>,
+}
+
+/// The lock of the whole machine, and what stands in its file.
+#[derive(Debug)]
+struct MachineLock {
+    file: File,
+    says: Says,
+}
+
+/// What the file of the machine's lock says.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Says {
+    /// Process that took it last.
+    pid: u32,
+    /// With which state directory.
+    state: PathBuf,
+    /// The state directory of the shield that was put up last.
+    shield: Option<PathBuf>,
+}
 
 impl State {
     /// Opens the directory, and makes it (0700) where it is not there.
     pub fn make(path: &Path) -> Result<State> {
+        State::make_synced(path, |above| File::open(above)?.sync_all())
+    }
+
+    /// As [`State::make`], where `sync` brings the entries of the directory above to the disk: a journal in a directory that a
+    /// power cut takes away is none.
+    fn make_synced(path: &Path, sync: impl FnOnce(&Path) -> io::Result<()>) -> Result<State> {
         match rustix::fs::mkdir(path, Mode::RWXU) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Ok(()) => {
+                let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+                sync(above.unwrap_or(Path::new("."))).map_err(|error| {
+                    let why = format!("the directory above cannot be synced: {}", plain(&error));
+                    unusable(path, &why, "name another one with --state DIR")
+                })?;
+            }
+            Err(rustix::io::Errno::EXIST) => {}
             Err(error) => {
                 let why = plain(&error.into());
                 return Err(unusable(path, &why, "name another one with --state DIR"));
@@ -82,13 +119,13 @@ impl State {
         Ok(Some(State { path: path.to_owned(), dir }))
     }
 
-    /// Takes the sole right to change the machine through this directory.
+    /// Takes the sole right to change what this directory records.
     pub fn lock(&self) -> Result<Lock> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.dir, "lock", flags, Mode::RUSR | Mode::WUSR)
             .map_err(|e| unusable(&self.path, &plain(&e.into()), "run this as root"))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Lock(file)),
+            Ok(()) => Ok(Lock { state: file, machine: None }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::new(
                 Kind::Busy,
                 format!(
@@ -101,18 +138,45 @@ impl State {
         }
     }
 
-    /// As [`State::lock`], but waits some seconds for whoever is at work: a watch looks often, and
+    /// Takes the sole right to change the machine of `kernel`, whichever state directory others use.
+    pub fn lock_machine(&self, kernel: &dyn Kernel) -> Result<Lock> {
+        let machine = match kernel.lock_file() {
+            Some(file) => MachineLock::take(&file, &self.known_as())?,
+            None => None,
+        };
+        Ok(Lock { machine, ..self.lock()? })
+    }
+
+    /// As [`State::lock_machine`], but waits some seconds for whoever is at work: a watch looks often, and
     /// is done soon.
-    pub fn lock_patiently(&self) -> Result<Lock> {
+    pub fn lock_patiently(&self, kernel: &dyn Kernel) -> Result<Lock> {
         let until = Instant::now() + PATIENCE;
         loop {
-            match self.lock() {
+            match self.lock_machine(kernel) {
                 Err(error) if error.kind() == Kind::Busy && Instant::now() < until => {
                     sleep(Duration::from_millis(20));
                 }
                 other => return other,
             }
         }
+    }
+
+    /// The one name of the directory.
+    fn known_as(&self) -> PathBuf {
+        fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone())
+    }
+
+    /// The state directory of another shield that was put up on this machine, if its journal is there still.
+    pub fn other(&self, lock: &Lock) -> Option<PathBuf> {
+        let shield = lock.machine.as_ref()?.says.shield.clone()?;
+        (shield != self.known_as() && shield.join("journal.jsonl").exists()).then_some(shield)
+    }
+
+    /// Says in the machine's lock that the shield of this directory is being put up.
+    pub fn enlist(&self, lock: &mut Lock) -> Result<()> {
+        let Some(machine) = &mut lock.machine else { return Ok(()) };
+        machine.says.shield = Some(self.known_as());
+        machine.say().map_err(|e| unusable(&self.path, &plain(&e), "make room in /run"))
     }
 
     pub fn path(&self) -> &Path {
@@ -135,6 +199,12 @@ impl State {
         Ok(rustix::fs::fsync(&self.dir)?)
     }
 
+    /// Gives a file of the directory another name, whose file it replaces; durable when this returns.
+    pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        rustix::fs::renameat(&self.dir, from, &self.dir, to)?;
+        self.sync()
+    }
+
     /// Closes the journal: renamed to history, of which the last 20 are kept.
     pub fn archive(&self) -> io::Result<PathBuf> {
         let mut name = format!("journal-{}.jsonl", stamp());
@@ -143,8 +213,7 @@ impl State {
             again += 1;
             name = format!("journal-{}-{again}.jsonl", stamp());
         }
-        rustix::fs::renameat(&self.dir, "journal.jsonl", &self.dir, name.as_str())?;
-        self.sync()?;
+        self.rename("journal.jsonl", &name)?;
         self.prune();
         Ok(self.path.join(name))
     }
@@ -172,6 +241,48 @@ impl State {
     }
 }
 
+impl MachineLock {
+    /// Takes it for the state directory `state`; `None` where this user, or this machine, has no place for it.
+    fn take(path: &Path, state: &Path) -> Result<Option<MachineLock>> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(file) = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) else {
+            return Ok(None);
+        };
+        let mut file = File::from(file);
+        let taken = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        let mut text = String::new();
+        let _ = (&mut file).take(1 << 16).read_to_string(&mut text);
+        let mut says: Says = serde_json::from_str(&text).unwrap_or_default();
+        match taken {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(Error::new(
+                    Kind::Busy,
+                    format!(
+                        "another quietcores (process {}, state directory {}) is changing this \
+                         machine just now; wait for it to end",
+                        says.pid,
+                        says.state.display()
+                    ),
+                ));
+            }
+            Err(error) => return Err(unusable(path, &plain(&error.into()), "try again")),
+        }
+        (says.pid, says.state) = (std::process::id(), state.to_owned());
+        let mut lock = MachineLock { file, says };
+        // Who holds it is for people: a full /run keeps nobody from reverting.
+        let _ = lock.say();
+        Ok(Some(lock))
+    }
+
+    fn say(&mut self) -> io::Result<()> {
+        let text = serde_json::to_vec(&self.says).map_err(io::Error::other)?;
+        self.file.rewind()?;
+        self.file.write_all(&text)?;
+        self.file.set_len(text.len() as u64)
+    }
+}
+
 fn unusable(path: &Path, why: &str, remedy: &str) -> Error {
     Error::new(
         Kind::State,
@@ -188,6 +299,7 @@ pub(crate) fn stamp() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nobody::Nobody;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
@@ -207,10 +319,61 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state");
         let state = State::make(&path).unwrap();
-        let lock = state.lock().unwrap();
-        assert_eq!(State::make(&path).unwrap().lock().unwrap_err().kind(), Kind::Busy);
+        let kernel = Nobody::default();
+        let lock = state.lock_machine(&kernel).unwrap();
+        assert_eq!(
+            State::make(&path).unwrap().lock_machine(&kernel).unwrap_err().kind(),
+            Kind::Busy
+        );
         drop(lock);
-        state.lock().unwrap();
+        state.lock_machine(&kernel).unwrap();
+    }
+
+    #[test]
+    fn by_two_state_directories_a_machine_is_changed_one_after_the_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let kernel = Nobody { lock: Some(dir.path().join("machine.lock")) };
+        let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+        let (one, two) = (State::make(&one).unwrap(), State::make(&two).unwrap());
+        let mut lock = one.lock_machine(&kernel).unwrap();
+        let busy = two.lock_machine(&kernel).unwrap_err();
+        assert_eq!(busy.kind(), Kind::Busy);
+        let who =
+            format!("process {}, state directory {}", std::process::id(), one.path().display());
+        assert!(busy.to_string().contains(&who), "{busy}");
+        one.enlist(&mut lock).unwrap();
+        drop(lock);
+        let lock = two.lock_machine(&kernel).unwrap();
+        // Nothing is noted there: nothing to be put back first.
+        assert_eq!(two.other(&lock), None);
+        fs::write(one.journal(), "x").unwrap();
+        assert_eq!(two.other(&lock).as_deref(), Some(one.path()));
+        drop(lock);
+        let lock = one.lock_machine(&kernel).unwrap();
+        assert_eq!(one.other(&lock), None);
+        drop(lock);
+        // What makes no sense is said of nobody.
+        fs::write(kernel.lock.as_ref().unwrap(), "{torn").unwrap();
+        two.lock_machine(&kernel).unwrap();
+    }
+
+    #[test]
+    fn the_directory_above_a_new_one_is_brought_to_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
+        let mut synced = Vec::new();
+        for _ in 0..2 {
+            State::make_synced(&path, |above| {
+                assert!(path.exists(), "before the directory is there");
+                synced.push(above.to_owned());
+                Ok(())
+            })
+            .unwrap();
+        }
+        assert_eq!(synced, [dir.path()]);
+        let failed = |_: &Path| Err(io::Error::other("broken"));
+        let said = State::make_synced(&dir.path().join("other"), failed).unwrap_err().to_string();
+        assert!(said.contains("cannot be synced: broken"), "{said}");
     }
 
     #[test]

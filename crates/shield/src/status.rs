@@ -16,7 +16,10 @@ use quiet_types::{
     printable,
     shield::Shield,
 };
-use std::{collections::HashSet, path::Path};
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+};
 
 /// The shield that is up, and nothing else; `None` where there is none, or only leftovers.
 ///
@@ -68,6 +71,7 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
     }
     status.holder = hold::find(&state);
     status.confirm = confirm::awaited(&state, &past);
+    status.refused.extend(past.unread.iter().map(|line| past.stranger(line)));
     if let Some(shield) = &past.shield {
         status.residents = residents(kernel, shield, &past);
     }
@@ -80,14 +84,14 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
 pub(crate) fn standing(past: &Past, boot: &str) -> Standing {
     match (&past.boot_id, &past.up) {
         (Some(id), _) if id != boot => Standing::Rebooted,
-        (_, Some(_)) if !past.reverting => Standing::Up,
+        (_, Some(_)) if past.reverting.is_none() => Standing::Up,
         _ => Standing::Leftover,
     }
 }
 
 fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
     let held = |step: &Step| step.action.what();
-    let done: Vec<String> =
+    let done: HashSet<String> =
         past.outcomes.iter().filter(|(_, o)| o.holds()).map(|(step, _)| held(step)).collect();
     let off = offline(kernel, past);
     let mut found: Vec<Drift> = off
@@ -100,6 +104,12 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
         .collect();
     found.extend(groups(kernel, past));
     let lives = lives::of(past);
+    // Where each interrupt was sent last, and what came of it.
+    let sent = past.outcomes.iter().filter_map(|(step, outcome)| match &step.action {
+        Action::Irq { number, cpus, .. } => Some((*number, (cpus, outcome))),
+        _ => None,
+    });
+    let asked: HashMap<u32, (&CpuSet, &Outcome)> = sent.collect();
     // What was changed again, by a watch, has its last word last.
     let mut told = HashSet::new();
     for (_, change) in past.changes.iter().rev() {
@@ -130,11 +140,7 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
             }
             Change::Irq { number, name, .. } if serves_another(kernel, *number, name) => None,
             Change::Irq { number, new, .. } => {
-                let last =
-                    past.outcomes.iter().rev().find_map(|(step, outcome)| match &step.action {
-                        Action::Irq { number: n, cpus, .. } if n == number => Some((cpus, outcome)),
-                        _ => None,
-                    });
+                let last = asked.get(number).copied();
                 let new = last.map_or(new, |(cpus, _)| cpus);
                 let now = kernel.read(&irq_file(*number)).ok();
                 if last.is_some_and(|(_, outcome)| !outcome.holds()) || now.is_none() {
@@ -157,13 +163,14 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
                     if last.is_some_and(|life| life.given.last() != Some(&&one.new)) {
                         return None;
                     }
-                    if !tasks::lives(kernel, &one.thread) || one.thread.comm.starts_with("irq/") {
+                    if one.thread.comm.starts_with("irq/") {
                         return None;
                     }
                     let now = kernel.affinity(one.thread.tid).ok()?;
                     // CPUs that do not run are left out there.
                     let is = |cpus: &CpuSet| now == *cpus || now == cpus.difference(&off);
-                    (!is(&one.new) && !is(&one.old)).then(|| Drift {
+                    let is_off = !is(&one.new) && !is(&one.old);
+                    (is_off && tasks::lives(kernel, &one.thread)).then(|| Drift {
                         what: format!("CPUs of {}", one.thread),
                         ours: format!("CPU {}", one.new),
                         now: Some(format!("CPU {now}")),
@@ -177,7 +184,7 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
                 .filter(|now| now != new && tasks::lives(kernel, thread))
                 .map(|now| (new.to_string(), Some(now.to_string()))),
             Change::Hold => {
-                let took = done.iter().any(|what| what == "/dev/cpu_dma_latency");
+                let took = done.contains("/dev/cpu_dma_latency");
                 (took && holder.is_none()).then(|| ("a process holds it".into(), None))
             }
             Change::File { path, old, new } => kernel

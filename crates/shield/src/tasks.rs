@@ -1,8 +1,9 @@
 //! Threads, as the kernel's files name them.
 
+use crate::error::is_gone;
 use quiet_linux::Kernel;
 use quiet_types::{CpuSet, plan::Thread};
-use std::{collections::HashSet, io, path::Path};
+use std::{io, path::Path};
 
 const PF_KTHREAD: u64 = 0x0020_0000;
 const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
@@ -11,6 +12,8 @@ const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub thread: Thread,
+    /// The process that started its process, or has taken it over since.
+    pub parent: u32,
     /// Belongs to the kernel.
     pub kernel: bool,
     /// Its affinity may be set.
@@ -24,23 +27,37 @@ pub(crate) struct Identity {
 /// # Errors
 /// `ENOENT` and `ESRCH` when it is gone.
 pub(crate) fn identity(kernel: &dyn Kernel, tid: u32) -> io::Result<Identity> {
-    let text = kernel.read(&format!("/proc/{tid}/stat"))?;
-    parse(tid, &text).ok_or_else(|| io::Error::other(format!("/proc/{tid}/stat makes no sense")))
+    identity_in(kernel, tid, tid)
 }
 
-/// `/proc/PID/stat`, of which the name may hold blanks and brackets.
+/// Who `tid` is now, a thread of the process that `process` is a thread of.
+///
+/// Never by `/proc/TID/stat`: for that file the kernel adds up the times of all threads of the process, so that reading
+/// it for each of n threads costs n^2.
 ///
 /// # Source
-/// proc_pid_stat(5): fields 3 (state), 9 (flags) and 22 (starttime).
+/// `do_task_stat` of the kernel (fs/proc/array.c), with and without `whole`.
+fn identity_in(kernel: &dyn Kernel, process: u32, tid: u32) -> io::Result<Identity> {
+    let file = format!("/proc/{process}/task/{tid}/stat");
+    let text = kernel.read(&file)?;
+    parse(tid, &text).ok_or_else(|| io::Error::other(format!("{file} makes no sense")))
+}
+
+/// `/proc/PID/task/TID/stat`, of which the name may hold blanks and brackets.
+///
+/// # Source
+/// proc_pid_stat(5): fields 3 (state), 4 (ppid), 9 (flags) and 22 (starttime).
 fn parse(tid: u32, text: &str) -> Option<Identity> {
     let (open, close) = (text.find('(')?, text.rfind(')')?);
     let comm = text.get(open + 1..close)?.to_owned();
     let mut fields = text.get(close + 1..)?.split_ascii_whitespace();
     let state = fields.next()?;
-    let flags: u64 = fields.nth(5)?.parse().ok()?;
+    let parent: u32 = fields.next()?.parse().ok()?;
+    let flags: u64 = fields.nth(4)?.parse().ok()?;
     let start: u64 = fields.nth(12)?.parse().ok()?;
     Some(Identity {
         thread: Thread { tid, start, comm },
+        parent,
         kernel: flags & PF_KTHREAD != 0,
         movable: flags & PF_NO_SETAFFINITY == 0,
         dead: matches!(state, "Z" | "X"),
@@ -52,30 +69,56 @@ pub(crate) fn lives(kernel: &dyn Kernel, thread: &Thread) -> bool {
     identity(kernel, thread.tid).is_ok_and(|now| now.thread.start == thread.start && !now.dead)
 }
 
+/// Whether the number of a noted thread is nobody's now, or another's. Whatever else keeps its file from being read is no sign of it.
+pub(crate) fn is_over(kernel: &dyn Kernel, thread: &Thread) -> bool {
+    match identity(kernel, thread.tid) {
+        Ok(now) => now.thread.start != thread.start,
+        Err(error) => is_gone(&error),
+    }
+}
+
+/// A living thread, and the process that it belongs to.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub process: u32,
+    pub is: Identity,
+}
+
 /// Every living thread. Those that end meanwhile are passed over.
 ///
 /// # Errors
 /// When `/proc` cannot be listed.
-pub(crate) fn all(kernel: &dyn Kernel) -> io::Result<Vec<Identity>> {
+pub(crate) fn all(kernel: &dyn Kernel) -> io::Result<Vec<Member>> {
     let mut found = Vec::new();
-    for pid in kernel.list("/proc")?.iter().filter_map(|name| name.parse::<u32>().ok()) {
-        let Ok(leader) = identity(kernel, pid) else { continue };
-        // A kernel thread is alone in its process.
-        if leader.kernel {
-            found.push(leader);
-            continue;
+    each(kernel, |_| true, |process, is| found.push(Member { process, is }))?;
+    Ok(found)
+}
+
+/// Looks at every living thread of which `wanted` says so by its number alone; the number is looked at first, because a
+/// file of `/proc` costs more than most questions about a thread.
+///
+/// # Errors
+/// When `/proc` cannot be listed.
+pub(crate) fn each(
+    kernel: &dyn Kernel,
+    wanted: impl Fn(u32) -> bool,
+    mut take: impl FnMut(u32, Identity),
+) -> io::Result<()> {
+    let mut take = |process, is: Identity| {
+        if !is.dead {
+            take(process, is);
         }
-        for tid in kernel.list(&format!("/proc/{pid}/task")).unwrap_or_default() {
-            let Ok(tid) = tid.parse::<u32>() else { continue };
-            if tid == pid {
-                found.push(leader.clone());
-            } else if let Ok(thread) = identity(kernel, tid) {
-                found.push(thread);
+    };
+    for pid in kernel.list("/proc")?.iter().filter_map(|name| name.parse::<u32>().ok()) {
+        let tids = kernel.list(&format!("/proc/{pid}/task")).unwrap_or_default();
+        for tid in tids.iter().filter_map(|tid| tid.parse::<u32>().ok()).filter(|tid| wanted(*tid))
+        {
+            if let Ok(is) = identity_in(kernel, pid, tid) {
+                take(pid, is);
             }
         }
     }
-    found.retain(|thread| !thread.dead);
-    Ok(found)
+    Ok(())
 }
 
 /// CPUs that are there and do not run: sched_getaffinity(2) leaves them out.
@@ -111,28 +154,6 @@ pub(crate) fn process(kernel: &dyn Kernel, tid: u32) -> Option<u32> {
     text.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
-/// The process of `tid`, its parent, and so on up to the first process; nearest first.
-pub(crate) fn parents(kernel: &dyn Kernel, tid: u32) -> Vec<u32> {
-    let mut chain = Vec::new();
-    let mut next = tid;
-    while chain.len() < 64 {
-        let Ok(text) = kernel.read(&format!("/proc/{next}/status")) else { break };
-        let number = |key: &str| -> Option<u32> {
-            text.lines().find_map(|line| line.strip_prefix(key))?.trim().parse().ok()
-        };
-        let (process, parent) = (number("Tgid:"), number("PPid:"));
-        if let Some(process) = process.filter(|p| *p != next) {
-            chain.push(process);
-        }
-        match parent {
-            Some(parent) if parent > 0 => chain.push(parent),
-            _ => break,
-        }
-        next = chain[chain.len() - 1];
-    }
-    chain
-}
-
 /// The numbers that a group's file lists.
 ///
 /// # Errors
@@ -144,24 +165,6 @@ pub(crate) fn listed(kernel: &dyn Kernel, file: &str) -> io::Result<Vec<u32>> {
 /// Whether the kernel has bound `tid` since: workers are born movable and bound a moment later.
 pub(crate) fn became_bound(kernel: &dyn Kernel, tid: u32) -> bool {
     identity(kernel, tid).is_ok_and(|now| now.kernel && !now.movable)
-}
-
-/// Which of `tids` are in the group of `file`, in the hierarchy mounted at `mount`.
-///
-/// The list alone is not enough: the v1 kernel cuts it short when tasks are born meanwhile
-/// (`pidlist_array_load`), so that any of them may be missing.
-pub(crate) fn members(
-    kernel: &dyn Kernel,
-    mount: &str,
-    file: &str,
-    tids: impl Iterator<Item = u32>,
-) -> HashSet<u32> {
-    let list: HashSet<u32> = listed(kernel, file).unwrap_or_default().into_iter().collect();
-    let name = file.rsplit('/').next().unwrap_or("tasks");
-    tids.filter(|tid| {
-        list.contains(tid) || group_file(kernel, *tid, mount, name).is_some_and(|now| now == file)
-    })
-    .collect()
 }
 
 /// The file of the group that `tid` is in now, in the hierarchy mounted at `mount`; `name` is
@@ -214,7 +217,7 @@ mod tests {
         let text = "77 (a) R (b) S 2 0 0 0 -1 69238880 0 0 0 0 0 0 0 0 20 0 1 0 4321 0 0";
         let found = parse(77, text).unwrap();
         assert_eq!(found.thread, Thread { tid: 77, start: 4321, comm: "a) R (b".into() });
-        assert!(found.kernel && !found.movable && !found.dead);
+        assert!(found.kernel && !found.movable && !found.dead && found.parent == 2);
     }
 
     #[test]

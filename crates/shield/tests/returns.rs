@@ -479,11 +479,12 @@ fn a_number_that_was_given_to_another_thread_is_left_alone() {
     let (before, shield) = small();
     let bench = Bench::new(&before, &shield);
     apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
-    // The player ends, and somebody else gets its number and is pinned as it was.
+    // The player ends, and somebody else gets its number and is pinned as it was; not by us, who would have put it into the group.
     let other = Scheduling { policy: Policy::Fifo, priority: 80, nice: 0 };
     bench.kernel.world.borrow_mut().tasks.entry(100).and_modify(|task| {
         task.start += 1;
         task.scheduling = other;
+        task.group = String::new();
     });
     revert(&bench.kernel, &bench.state()).unwrap();
     assert_eq!(bench.kernel.world.borrow().tasks[&100].scheduling, other);

@@ -58,6 +58,8 @@ pub mod render;
 #[cfg(feature = "std")]
 pub mod run;
 #[cfg(feature = "std")]
+pub mod said;
+#[cfg(feature = "std")]
 pub mod shield;
 #[cfg(feature = "std")]
 pub mod surroundings;

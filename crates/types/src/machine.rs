@@ -246,7 +246,7 @@ pub struct Scheduling {
 }
 
 /// A scheduling policy of sched(7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
     /// `SCHED_OTHER`, which ps shows as TS.

@@ -129,3 +129,18 @@ fn the_committed_roundtrip_schema_is_that_of_the_type() {
 fn the_committed_buffers_schema_is_that_of_the_type() {
     check::<quiet_types::buffers::Buffers>("buffers");
 }
+
+#[test]
+fn the_committed_schemas_of_what_verbs_say_are_those_of_the_types() {
+    use quiet_types::said;
+    check::<said::Exported>("export");
+    check::<said::Imported>("import");
+    check::<said::Reported>("report");
+    check::<said::Confirmed>("confirm");
+    check::<said::Generated>("generate");
+    check::<said::Persisted>("persisted");
+    check::<said::Undone>("unpersist");
+    check::<said::Devices>("devices");
+    check::<said::Stressed>("stress");
+    check::<said::Suites>("suites");
+}

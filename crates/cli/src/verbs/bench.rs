@@ -144,7 +144,7 @@ fn text(bench: &Bench) -> String {
         ""
     );
     for finding in &bench.findings {
-        let _ = write!(text, "\n{:?}: {}", finding.severity, finding.title);
+        let _ = write!(text, "\n{}: {}", face::severity(finding.severity), finding.title);
         if !finding.remedy.is_empty() {
             let _ = write!(text, "; {}", finding.remedy);
         }

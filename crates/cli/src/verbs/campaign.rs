@@ -22,7 +22,6 @@ use std::{
     collections::HashMap,
     fs::File,
     io::{Read, Seek, Write},
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::atomic::AtomicBool,
@@ -224,7 +223,7 @@ impl Pace {
 }
 
 /// Only one campaign measures at a time. While a shield of a campaign is up, the lock's file holds the
-/// boot, the state directory, and the inode of the journal: who comes after a kill takes that
+/// boot, the state directory, and what the journal is known by: who comes after a kill takes that
 /// shield down, and no other.
 struct Lock {
     file: File,
@@ -257,7 +256,7 @@ impl Lock {
     /// Takes down the shield of a campaign that was killed under it, in this boot.
     fn clear_up(&mut self, state: &Path) -> anyhow::Result<()> {
         let mut mark = String::new();
-        (&self.file).take(4096).read_to_string(&mut mark).unwrap_or_default();
+        (&self.file).take(1 << 16).read_to_string(&mut mark).unwrap_or_default();
         if !mark.is_empty() && face::is_root() {
             let ours = if mark == Lock::going_up(state)? {
                 // Killed before it stood: half a shield can be nobody else's.
@@ -283,8 +282,8 @@ impl Lock {
     }
 
     fn is_up(state: &Path) -> anyhow::Result<String> {
-        let inode = std::fs::metadata(state.join("journal.jsonl")).map_or(0, |meta| meta.ino());
-        Ok(format!("{} journal {inode}", Lock::going_up(state)?))
+        let journal = quiet_shield::identity(state).unwrap_or_default();
+        Ok(format!("{} journal {journal}", Lock::going_up(state)?))
     }
 
     fn note(&mut self, text: &str) -> anyhow::Result<()> {

@@ -5,6 +5,7 @@ use crate::face;
 use anyhow::bail;
 use quiet_linux::System;
 use quiet_shield::DEFAULT_STATE;
+use quiet_types::said::{CONFIRMED, Confirmed};
 use std::{path::PathBuf, process::ExitCode};
 
 /// Keep a shield that `apply --confirm` put up
@@ -15,6 +16,9 @@ Examples:
   quietcores confirm                      within 30 s; else the machine is put back by itself
 Exit status: 0 the shield stays, 2 none is up: it was put back already.")]
 pub struct Args {
+    /// Print the result as JSON on standard output
+    #[arg(long)]
+    json: bool,
     /// Directory of the journal
     #[arg(long, value_name = "DIR", default_value = DEFAULT_STATE)]
     state: PathBuf,
@@ -25,7 +29,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         bail!("cannot confirm a shield without root: sudo quietcores confirm");
     }
     put_back_overdue(&args.state)?;
-    face::print(match quiet_shield::confirm(&System, &args.state)? {
+    let waited = quiet_shield::confirm(&System, &args.state)?;
+    if args.json {
+        face::print_json(&Confirmed { schema: CONFIRMED.to_owned(), waited })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    face::print(match waited {
         true => "Confirmed: the shield stays until `quietcores revert`.\n",
         false => "The shield that is up does not wait for a confirmation: it stays.\n",
     })?;

@@ -5,6 +5,7 @@ use crate::{face, keep};
 use anyhow::bail;
 use quiet_report::foreign;
 use quiet_store::Kept;
+use quiet_types::said::{EXPORTED, Exported};
 use std::{path::PathBuf, process::ExitCode};
 
 /// Write a run in the form of another tool
@@ -69,10 +70,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(path) => {
             let to = write_new(path, &written.text)?;
             if args.json {
-                face::print_json(&serde_json::json!({
-                    "schema": "quietcores.export/1", "id": run.id, "format": format.name(),
-                    "path": to, "bytes": written.text.len(), "lost": written.lost,
-                }))?;
+                face::print_json(&Exported {
+                    schema: EXPORTED.to_owned(),
+                    id: run.id.clone(),
+                    format: format.name().to_owned(),
+                    path: to,
+                    bytes: written.text.len(),
+                    lost: written.lost,
+                })?;
             } else {
                 face::say(&format!("wrote {to}"));
             }

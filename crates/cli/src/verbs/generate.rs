@@ -4,6 +4,7 @@ use crate::face;
 use anyhow::Context;
 use clap::CommandFactory;
 use clap_complete::Shell;
+use quiet_types::said::{GENERATED, Generated};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -16,6 +17,9 @@ use std::{
 pub struct Args {
     /// Where: gets `man/man1` and `completions`
     dir: PathBuf,
+    /// Print the result as JSON on standard output
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run<C: CommandFactory>(args: Args) -> anyhow::Result<ExitCode> {
@@ -34,7 +38,15 @@ pub fn run<C: CommandFactory>(args: Args) -> anyhow::Result<ExitCode> {
         clap_complete::generate_to(shell, &mut command, "quietcores", &completions)
             .with_context(|| format!("cannot write into {}", completions.display()))?;
     }
-    face::say(&format!("wrote {} and {}", man.display(), completions.display()));
+    if args.json {
+        face::print_json(&Generated {
+            schema: GENERATED.to_owned(),
+            man: man.display().to_string(),
+            completions: completions.display().to_string(),
+        })?;
+    } else {
+        face::say(&format!("wrote {} and {}", man.display(), completions.display()));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,7 +6,10 @@ use clap::{ValueEnum, builder::PossibleValue};
 use quiet_engine::render::camilla;
 use quiet_plan::recipe;
 use quiet_report::foreign;
-use quiet_types::Run;
+use quiet_types::{
+    Run,
+    said::{IMPORTED, Imported},
+};
 use std::{
     fs::File,
     io::Read,
@@ -53,7 +56,7 @@ pub struct Args {
     /// Keep runs here [default: $XDG_DATA_HOME/quietcores]
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
-    /// Print the run as JSON on standard output
+    /// Print the run, or what became of a recipe, as JSON on standard output
     #[arg(long)]
     json: bool,
 }
@@ -183,6 +186,7 @@ fn chain(args: &Args, text: &str, shown: &str, format: recipe::Format) -> anyhow
     let chain = recipe::import(text, format, &name)
         .map_err(|error| anyhow::anyhow!("cannot import {shown}: {error}"))?;
     match &args.output {
+        _ if args.json => imported("chain", args, chain, Vec::new()),
         None => face::print(&chain),
         Some(path) => {
             let to = write_new(path, &chain)?;
@@ -199,6 +203,7 @@ fn strip(args: &Args, text: &str, shown: &str) -> anyhow::Result<()> {
         face::say(&format!("not carried over: {lost}"));
     }
     match &args.output {
+        _ if args.json => self::imported("strip", args, imported.strip, imported.lost),
         None => face::print(&imported.strip),
         Some(path) => {
             let to = write_new(path, &imported.strip)?;
@@ -206,6 +211,13 @@ fn strip(args: &Args, text: &str, shown: &str) -> anyhow::Result<()> {
             Ok(())
         }
     }
+}
+
+/// A recipe's file, written where one is named, as JSON.
+fn imported(what: &str, args: &Args, text: String, lost: Vec<String>) -> anyhow::Result<()> {
+    let path = args.output.as_ref().map(|path| write_new(path, &text)).transpose()?;
+    let (schema, what) = (IMPORTED.to_owned(), what.to_owned());
+    face::print_json(&Imported { schema, what, path, text, lost })
 }
 
 fn result(args: &Args, text: &str, shown: &str, format: foreign::Format) -> anyhow::Result<()> {

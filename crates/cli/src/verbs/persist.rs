@@ -12,7 +12,12 @@ use quiet_shield::{
         Stage, SystemRunner, Term,
     },
 };
-use quiet_types::{Finding, Machine, Severity, boot::Asked, printable};
+use quiet_types::{
+    Finding, Machine, Severity,
+    boot::Asked,
+    printable,
+    said::{PERSISTED, Persisted},
+};
 use std::{
     fmt::Write as _,
     io::{BufRead, IsTerminal, stdin},
@@ -136,7 +141,7 @@ impl Site {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let site = Site::of(args.root.as_deref(), args.state.as_deref())?;
     if !args.dry_run {
-        need_root(&site)?;
+        need_root(&site, ", or add --dry-run to only look")?;
     }
     if args.bless {
         return bless(&args, &site);
@@ -196,10 +201,10 @@ fn finish(
     Ok(if warned { ExitCode::from(face::FINDINGS) } else { ExitCode::SUCCESS })
 }
 
-/// Changes of boot files are root's, and dry runs everybody's.
-pub fn need_root(site: &Site) -> anyhow::Result<()> {
+/// Changes of boot files are root's, and dry runs everybody's; `or` says what else there is to do.
+pub fn need_root(site: &Site, or: &str) -> anyhow::Result<()> {
     if site.place.is_system() && !rustix::process::geteuid().is_root() {
-        bail!("boot files are root's: run this with sudo, or add --dry-run to only look");
+        bail!("boot files are root's: run this with sudo{or}");
     }
     Ok(())
 }
@@ -338,6 +343,10 @@ fn only_roots(program: &Path) -> anyhow::Result<()> {
 fn bless(args: &Args, site: &Site) -> anyhow::Result<ExitCode> {
     let record = match persist::record(&site.state)? {
         Some(record) if record.trial && record.stage == Stage::Done => record,
+        Some(record) if record.stage == Stage::Done && args.json => {
+            face::print_json(&as_before(&record, None))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         Some(record) if record.stage == Stage::Done => {
             face::print("It is kept already: nothing is on trial.\n")?;
             return Ok(ExitCode::SUCCESS);
@@ -346,11 +355,10 @@ fn bless(args: &Args, site: &Site) -> anyhow::Result<ExitCode> {
         None => bail!("nothing is on trial; `quietcores persist --trial` begins one"),
     };
     let findings = standing(site, &record)?;
-    if !findings.is_empty() && args.json {
-        face::print_json(&serde_json::json!({
-            "schema": persist::SCHEMA, "blessed": false, "asked": record.asked, "findings": findings
-        }))?;
-        return Ok(ExitCode::from(face::FINDINGS));
+    if args.json && (!findings.is_empty() || args.dry_run) {
+        let status = if findings.is_empty() { 0 } else { face::FINDINGS };
+        face::print_json(&Persisted { findings, ..as_before(&record, Some(false)) })?;
+        return Ok(ExitCode::from(status));
     }
     if !findings.is_empty() {
         face::print(&format!(
@@ -391,7 +399,9 @@ fn bless(args: &Args, site: &Site) -> anyhow::Result<ExitCode> {
     let proposal = persist::propose(&site.place, &request)?;
     let written = persist::write(&site.place, &site.state, &proposal, site.runner())?;
     if args.json {
-        face::print_json(&as_json(&proposal, &[], Some(&written.to_run)))?;
+        let blessed = Some(true);
+        let said = as_json(&proposal, &[], Some(&written.to_run));
+        face::print_json(&Persisted { blessed, ..said })?;
     } else {
         face::print("The trial is good: from now on every boot is like this one.\n")?;
     }
@@ -481,18 +491,36 @@ fn as_json(
     proposal: &Proposal,
     findings: &[Finding],
     written: Option<&Vec<Vec<String>>>,
-) -> serde_json::Value {
-    let files: Vec<String> = proposal.steps.iter().map(|step| step.change.what()).collect();
-    serde_json::json!({
-        "schema": persist::SCHEMA,
-        "loader": proposal.loader.name(),
-        "trial": proposal.term == Term::OneBoot,
-        "asked": proposal.asked,
-        "findings": findings,
-        "changes": files,
-        "diff": proposal.diff(),
-        "written": written.is_some(),
-        "to_run": written,
-        "start": persist::how_to_start(proposal.loader),
-    })
+) -> Persisted {
+    Persisted {
+        schema: PERSISTED.to_owned(),
+        loader: proposal.loader.name().to_owned(),
+        trial: proposal.term == Term::OneBoot,
+        blessed: None,
+        asked: proposal.asked.clone(),
+        findings: findings.to_vec(),
+        changes: proposal.steps.iter().map(|step| step.change.what()).collect(),
+        diff: proposal.diff(),
+        written: written.is_some(),
+        to_run: written.cloned(),
+        start: persist::how_to_start(proposal.loader).to_owned(),
+    }
+}
+
+/// What is kept already, where nothing is changed.
+fn as_before(record: &Record, blessed: Option<bool>) -> Persisted {
+    let start = loader_name(&record.loader).map(persist::how_to_start);
+    Persisted {
+        schema: PERSISTED.to_owned(),
+        loader: record.loader.clone(),
+        trial: record.trial,
+        blessed,
+        asked: record.asked.clone(),
+        findings: Vec::new(),
+        changes: Vec::new(),
+        diff: String::new(),
+        written: false,
+        to_run: None,
+        start: start.unwrap_or_default().to_owned(),
+    }
 }

@@ -123,5 +123,11 @@ pub fn read_chain(path: &Path, known: &CpuSet) -> anyhow::Result<Chain> {
     }
     let text = String::from_utf8(bytes)
         .map_err(|_| anyhow::anyhow!("cannot read the chain file {shown}: it is not UTF-8 text"))?;
+    if text.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with('#')) {
+        bail!(
+            "cannot use the chain file {shown}: nothing is in it; write a [chain] (see `quietcores plan \
+             --help`), or leave the file out"
+        );
+    }
     Ok(quiet_plan::chain::parse(&text, &shown, Some(known))?)
 }

@@ -519,12 +519,14 @@ fn bars(histogram: &[u64]) -> String {
 fn text(played: &Played) -> String {
     let status = &played.status;
     let mut text = format!(
-        "played {} for {:.1} s: {} blocks, {} xruns, {} periods missed\n",
+        "played {} for {:.1} s: {} blocks, {} xrun{}, {} period{} missed\n",
         played.strip,
         played.lasted.as_secs_f64(),
         status.blocks,
         status.xruns,
-        status.missed
+        if status.xruns == 1 { "" } else { "s" },
+        status.missed,
+        if status.missed == 1 { "" } else { "s" },
     );
     text.push_str(&format!(
         "DSP load: mean {:.1} %, p50 {} %, p99 {} %, worst block {} at {:.1} s of {}\n",
@@ -576,9 +578,24 @@ fn text(played: &Played) -> String {
 #[cfg(feature = "audio")]
 fn list(json: bool) -> anyhow::Result<ExitCode> {
     use quiet_engine::host::alsa::{Abilities, list};
+    use quiet_types::said;
     let found = list();
     if json {
-        face::print_json(&found)?;
+        let abilities = |a: Abilities| said::Abilities {
+            formats: a.formats.into_iter().map(str::to_owned).collect(),
+            channels: a.channels,
+            rates: a.rates,
+            periods: a.periods,
+            buffers: a.buffers,
+        };
+        let devices = found.into_iter().map(|device| said::Device {
+            name: device.name,
+            about: device.about,
+            playback: device.playback.map(abilities),
+            capture: device.capture.map(abilities),
+        });
+        let schema = said::DEVICES.to_owned();
+        face::print_json(&said::Devices { schema, devices: devices.collect() })?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = String::new();

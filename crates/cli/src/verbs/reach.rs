@@ -70,7 +70,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         bar.set_message(format!("{}, act {} of {}", now.act, now.done + 1, now.acts));
     });
     bar.finish_and_clear();
-    let reach = done?;
+    let reach =
+        done.map_err(|error| face::only_root(error, "watch what reaches a CPU", "reach"))?;
     if args.json {
         face::print_json(&reach)?;
     } else {

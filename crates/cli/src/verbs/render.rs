@@ -235,7 +235,7 @@ fn text(rendering: &Rendering) -> String {
         };
         let _ = writeln!(text, "{line}");
         for finding in &file.findings {
-            let _ = write!(text, "  {:?}: {}", finding.severity, finding.title);
+            let _ = write!(text, "  {}: {}", face::severity(finding.severity), finding.title);
             if !finding.remedy.is_empty() {
                 let _ = write!(text, "; {}", finding.remedy);
             }

@@ -7,8 +7,8 @@ use quiet_types::{
     Nanos, Proof, Run,
     campaign::{CellState, Standing},
     history::History,
+    said::{REPORTED, Reported},
 };
-use serde::Serialize;
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
@@ -51,15 +51,6 @@ pub struct Args {
     json: bool,
 }
 
-/// What `--json` prints.
-#[derive(Serialize)]
-struct Written<'a> {
-    schema: &'static str,
-    path: &'a Path,
-    ids: Vec<String>,
-    bytes: usize,
-}
-
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let store = keep::store(args.store.as_deref())?;
     let (ids, text) =
@@ -72,8 +63,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let text = if args.markdown { marked(&text) } else { text };
     target.write(&text)?;
     if args.json {
-        let schema = "quietcores.report/1";
-        face::print_json(&Written { schema, path: &path, ids, bytes: text.len() })?;
+        face::print_json(&Reported {
+            schema: REPORTED.to_owned(),
+            path: path.display().to_string(),
+            ids,
+            bytes: text.len(),
+        })?;
     } else {
         face::print(&format!("{}\n", path.display()))?;
     }

@@ -25,7 +25,9 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Stopped half-way it would have to be run again: it takes milliseconds, and ends first.
     let _interrupt = face::interrupt()?;
-    let Some(done) = quiet_shield::revert(&System, &args.state)? else {
+    let reverted = quiet_shield::revert(&System, &args.state)
+        .map_err(|error| face::only_root(error, "put the machine back", "revert"))?;
+    let Some(done) = reverted else {
         if args.json {
             face::print_json(&serde_json::json!({
                 "schema": quiet_types::plan::REVERTED_SCHEMA,

@@ -34,7 +34,8 @@ pub fn chain(links: &[Link], shield: &Shield) -> anyhow::Result<Vec<Finding>> {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let mut status = quiet_shield::status(&System, &args.state)?;
+    let only_root = |error| face::only_root(error, "tell whether a shield is up", "status");
+    let mut status = quiet_shield::status(&System, &args.state).map_err(only_root)?;
     if let Some(record) = quiet_shield::persist::record(&args.state)? {
         status.boot = quiet_plan::boot::compare(&record.asked, &machine(&Root::system()?)?);
     }

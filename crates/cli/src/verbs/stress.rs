@@ -2,7 +2,10 @@
 
 use crate::face;
 use quiet_probe::{Stress, stress};
-use quiet_types::{CpuSet, Nanos};
+use quiet_types::{
+    CpuSet, Nanos,
+    said::{STRESSED, SUITES, Stressed, Suite, Suites},
+};
 use std::{
     process::ExitCode,
     time::{Duration, Instant},
@@ -50,7 +53,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let done = stress.stop()?;
     if args.json {
-        face::print_json(&done)?;
+        face::print_json(&Stressed { schema: STRESSED.to_owned(), stress: done })?;
     } else {
         let mut text = format!("{}\n", done.command.join(" "));
         for one in &done.throughput {
@@ -68,14 +71,17 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let suites = stress::suites();
     if json {
-        let all: Vec<serde_json::Value> = suites
-            .iter()
-            .map(|suite| {
-                let stressors: Vec<_> = suite.stressors(cpus);
-                serde_json::json!({"name": suite.name, "about": suite.about, "stressors": stressors})
-            })
-            .collect();
-        face::print_json(&all)?;
+        let one = |suite: &stress::Suite| Suite {
+            name: suite.name.to_owned(),
+            about: suite.about.to_owned(),
+            stressors: suite
+                .stressors(cpus)
+                .into_iter()
+                .map(|(name, n)| (name.to_owned(), n as u64))
+                .collect(),
+        };
+        let suites = suites.iter().map(one).collect();
+        face::print_json(&Suites { schema: SUITES.to_owned(), suites })?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = String::new();

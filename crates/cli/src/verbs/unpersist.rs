@@ -3,7 +3,7 @@
 use super::persist::{Site, need_root};
 use crate::face;
 use quiet_shield::persist::{self, Outcome, Undone};
-use quiet_types::printable;
+use quiet_types::{printable, said::UNPERSISTED};
 use std::{path::PathBuf, process::ExitCode};
 
 /// Take back what `persist` wrote; the next boot is as before
@@ -34,14 +34,17 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let _ = args.yes;
     let site = Site::of(args.root.as_deref(), args.state.as_deref())?;
-    need_root(&site)?;
+    need_root(&site, "")?;
     // Stopped half-way it would have to be run again.
     let _interrupt = face::interrupt()?;
     let Some(undone) = persist::undo(&site.place, &site.state, site.runner())? else {
         if args.json {
-            face::print_json(&serde_json::json!({
-                "schema": "quietcores.unpersist/1", "loader": null, "leftover": false, "items": []
-            }))?;
+            face::print_json(&Undone {
+                schema: UNPERSISTED.to_owned(),
+                loader: None,
+                leftover: false,
+                items: Vec::new(),
+            })?;
         } else {
             face::print(
                 "Nothing is kept across reboots, and nothing is left of an earlier persist.\n",

@@ -100,11 +100,15 @@ fn settings(run: &Run, thread: &Thread) -> Vec<Finding> {
                 ),
             )
             .evidence(format!(
-                "asked {asked:?} {priority}, read back {:?} {}",
-                got.policy, got.priority
+                "asked for {}, and the kernel says that it is {}",
+                crate::text::policy(asked, priority),
+                crate::text::policy(got.policy, got.priority)
             ))
-            .effect("ordinary tasks delay it: the figures are of another policy")
-            .remedy("run as root, or allow real-time priorities (ulimit -r)"),
+            .effect("other tasks delay it: the figures are of another policy")
+            .remedy(
+                "run it as root, or allow real-time priorities to your user (`rtprio` in \
+                 /etc/security/limits.conf)",
+            ),
         );
     }
     if thread.allowed.len() != 1 || !thread.allowed.contains(thread.cpu) {

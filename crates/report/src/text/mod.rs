@@ -16,15 +16,20 @@ pub use table::{Column, Table, wrap};
 use quiet_types::{Finding, Severity, printable};
 use std::fmt::Write;
 
+/// How a finding of this severity begins.
+pub fn severity_word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Note => "note",
+        Severity::Warning => "warning",
+        Severity::Problem => "PROBLEM",
+    }
+}
+
 /// Findings as a list: a mark, the sentence, then evidence, effect and remedy indented.
 pub fn findings_text(findings: &[Finding], width: usize) -> String {
     let mut text = String::new();
     for finding in findings {
-        let mark = match finding.severity {
-            Severity::Note => "note",
-            Severity::Warning => "warning",
-            Severity::Problem => "PROBLEM",
-        };
+        let mark = severity_word(finding.severity);
         let _ = writeln!(
             text,
             "{}",

@@ -248,7 +248,7 @@ fn grub(place: &Place) -> Option<Loader> {
     if grub_bls(place).is_some() || !place.exists("/etc/default/grub") {
         return None;
     }
-    let (kind, files) = if grub::updater(place).is_some_and(|(_, debian)| debian) {
+    let (kind, files) = if grub::updater(place, &cfg).is_some_and(|(_, debian)| debian) {
         (Kind::Grub, vec![])
     } else {
         let form = Form::ShellAppend { variable: grub::VARIABLE.into() };

@@ -26,21 +26,47 @@ pub fn drop_in(words: &[String]) -> String {
     )
 }
 
-/// The program that makes the menu anew and its arguments, and whether it is Debian's.
-pub fn updater(place: &Place) -> Option<(Vec<String>, bool)> {
-    let found = |names: &[&str]| {
-        let paths = names
-            .iter()
-            .flat_map(|name| ["/usr/sbin", "/sbin", "/usr/bin"].map(|dir| format!("{dir}/{name}")));
-        paths.into_iter().find(|path| place.exists(path))
-    };
-    if let Some(path) = found(&["update-grub"]) {
+fn program(place: &Place, names: &[&str]) -> Option<String> {
+    let paths = names
+        .iter()
+        .flat_map(|name| ["/usr/sbin", "/sbin", "/usr/bin"].map(|dir| format!("{dir}/{name}")));
+    paths.into_iter().find(|path| place.exists(path))
+}
+
+/// GRUB's own maker of menus, as Fedora and SUSE, and as all others call it.
+const MAKERS: [&str; 2] = ["grub2-mkconfig", "grub-mkconfig"];
+
+/// The program that makes the menu `cfg` anew and its arguments, and whether it is Debian's.
+pub fn updater(place: &Place, cfg: &str) -> Option<(Vec<String>, bool)> {
+    if let Some(path) = program(place, &["update-grub"]) {
         return Some((vec![path], true));
     }
-    let path = found(&["grub2-mkconfig", "grub-mkconfig"])?;
-    let cfg =
-        ["/boot/grub2/grub.cfg", "/boot/grub/grub.cfg"].into_iter().find(|p| place.exists(p))?;
-    Some((vec![path, "-o".into(), cfg.into()], false))
+    Some((vec![program(place, &MAKERS)?, "-o".into(), cfg.into()], false))
+}
+
+/// The program that finds what GRUB would not understand in a menu.
+pub fn script_check(place: &Place) -> Option<String> {
+    program(place, &["grub2-script-check", "grub-script-check"])
+}
+
+/// The command of [`updater`] with `to` as the file that it makes. `text` is its program's own.
+///
+/// `update-grub` hands what it is given on to grub-mkconfig, behind an `-o` of its own; of two the later one
+/// holds. `None` where it hands nothing on.
+///
+/// # Source
+/// `/usr/sbin/update-grub` of Debian's grub2-common; `util/grub-mkconfig.in` of GRUB.
+pub fn aimed(command: &[String], text: Option<&str>, to: &str) -> Option<Vec<String>> {
+    let mut aimed = command.to_vec();
+    match command {
+        [_] if text.is_some_and(|text| !text.contains("$@") && !text.contains("$*")) => {
+            return None;
+        }
+        [_, option, _] if option == "-o" => aimed.truncate(1),
+        _ => {}
+    }
+    aimed.extend(["-o".into(), to.into()]);
+    Some(aimed)
 }
 
 /// One `menuentry` of the generated menu that starts Linux.
@@ -191,6 +217,20 @@ menuentry 'Firmware' {\n\
             ]
         );
         assert_eq!(words_of(&CFG[found[0].range.clone()]), ["root=UUID=1", "ro", "quiet"]);
+    }
+
+    #[test]
+    fn the_menu_is_made_in_a_file_of_ours() {
+        let words = |line: &str| -> Vec<String> { line.split(' ').map(Into::into).collect() };
+        let usual = "#!/bin/sh\nset -e\nexec grub-mkconfig -o /boot/grub/grub.cfg \"$@\"\n";
+        for (command, program, wanted) in [
+            ("/usr/sbin/update-grub", Some(usual), Some("/usr/sbin/update-grub -o /x")),
+            ("/usr/sbin/update-grub", None, Some("/usr/sbin/update-grub -o /x")),
+            ("/usr/sbin/update-grub", Some("grub-mkconfig -o /boot/grub/grub.cfg\n"), None),
+            ("/usr/bin/grub2-mkconfig -o /boot/a", None, Some("/usr/bin/grub2-mkconfig -o /x")),
+        ] {
+            assert_eq!(aimed(&words(command), program, "/x"), wanted.map(words), "{command}");
+        }
     }
 
     #[test]

@@ -1,20 +1,26 @@
 //! The files of a machine that outlive a reboot: read, and replaced whole.
 //!
-//! A new text is written aside in the same directory, with the old one's owner and mode, brought to
-//! the disk, and renamed over it: at every instant the old or the new text stands under the name.
+//! At every instant the old or the new text stands under a name, also for a boot loader that reads
+//! the file system without its journal: [`whole`] says how.
 
 use super::error::{Error, Result};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
+use crate::fault;
+use quiet_linux::{
+    Root,
+    whole::{self, Aside},
+};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::{
     fs::File,
-    io::{self, Read, Write},
-    os::fd::{AsFd, AsRawFd, OwnedFd},
+    io::{self, Read},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        unix::fs::MetadataExt,
+    },
     path::{Path, PathBuf},
 };
 
-/// `MSDOS_SUPER_MAGIC` of linux/magic.h.
-const FAT: rustix::fs::FsWord = 0x4d44;
 /// No file that a boot loader reads as text is larger.
 const LARGEST: u64 = 4 << 20;
 
@@ -29,6 +35,12 @@ pub struct Owner {
     pub gid: u32,
 }
 
+impl From<Owner> for whole::Owner {
+    fn from(owner: Owner) -> whole::Owner {
+        whole::Owner { mode: owner.mode, uid: owner.uid, gid: owner.gid }
+    }
+}
+
 /// A file as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
@@ -41,9 +53,10 @@ pub struct Found {
 /// A directory that stands for `/`: the running system's, or a tree of files.
 #[derive(Debug)]
 pub struct Place {
-    fd: OwnedFd,
+    root: Root,
     dir: PathBuf,
-    tree: bool,
+    /// The device that the tree's own folder is on; `None` for the running system.
+    folder: Option<u64>,
 }
 
 impl Place {
@@ -52,7 +65,8 @@ impl Place {
     /// # Errors
     /// When `/` cannot be opened.
     pub fn system() -> Result<Place> {
-        Place::open(Path::new("/"), false)
+        let root = Root::system().map_err(|e| Error::new(e.to_string()))?;
+        Ok(Place { root, dir: PathBuf::from("/"), folder: None })
     }
 
     /// A tree of files; links in it do not lead out of it.
@@ -60,38 +74,21 @@ impl Place {
     /// # Errors
     /// When `dir` is no directory that can be opened.
     pub fn at(dir: &Path) -> Result<Place> {
-        Place::open(dir, true)
-    }
-
-    fn open(dir: &Path, tree: bool) -> Result<Place> {
-        let shown = dir.display().to_string();
-        let dir = dir.canonicalize().map_err(|e| Error::io("open the root", &shown, &e))?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(&dir, flags, Mode::empty())
-            .map_err(|e| Error::io("open the root", &shown, &e.into()))?;
-        Ok(Place { fd, dir, tree })
+        let fail = |e: io::Error| Error::io("open the root", &dir.display().to_string(), &e);
+        let dir = dir.canonicalize().map_err(fail)?;
+        let folder = dir.join("..").metadata().map_err(fail)?.dev();
+        let root = Root::at(&dir).map_err(|e| Error::new(e.to_string()))?;
+        Ok(Place { root, dir, folder: Some(folder) })
     }
 
     /// Whether this is the running system.
     pub fn is_system(&self) -> bool {
-        !self.tree
+        self.folder.is_none()
     }
 
     /// The path as a person can open it.
     pub fn shown(&self, path: &str) -> String {
-        if self.tree { format!("{}{path}", self.dir.display()) } else { path.to_owned() }
-    }
-
-    fn open_at(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
-        let flags = flags | OFlags::CLOEXEC;
-        let below = path.trim_start_matches('/');
-        let below = if below.is_empty() { "." } else { below };
-        if self.tree {
-            let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-            Ok(rustix::fs::openat2(&self.fd, below, flags, Mode::empty(), within)?)
-        } else {
-            Ok(rustix::fs::openat(&self.fd, below, flags, Mode::empty())?)
-        }
+        if self.is_system() { path.to_owned() } else { format!("{}{path}", self.dir.display()) }
     }
 
     /// A file; `None` where there is none.
@@ -107,7 +104,7 @@ impl Place {
     }
 
     fn read_file(&self, path: &str) -> io::Result<Found> {
-        let fd = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+        let fd = self.root.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
         let stat = rustix::fs::fstat(&fd)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
@@ -129,39 +126,27 @@ impl Place {
 
     /// Whether something is there.
     pub fn exists(&self, path: &str) -> bool {
-        self.open_at(path, OFlags::PATH).is_ok()
+        self.root.exists(path)
     }
 
     /// Names in a directory, sorted; empty where it cannot be read.
     pub fn list(&self, path: &str) -> Vec<String> {
-        let Ok(dir) = self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY) else {
-            return Vec::new();
-        };
-        let Ok(entries) = rustix::fs::Dir::read_from(&dir) else { return Vec::new() };
-        let mut names: Vec<String> = entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned))
-            .filter(|name| name != "." && name != "..")
-            .collect();
-        names.sort_unstable();
-        names
+        self.root.list(path).unwrap_or_default()
     }
 
     /// Where a link points, as written; `None` where there is no link.
     pub fn link(&self, path: &str) -> Option<String> {
-        let fd = self.open_at(path, OFlags::PATH | OFlags::NOFOLLOW).ok()?;
-        let to = rustix::fs::readlinkat(fd.as_fd(), c"", Vec::new()).ok()?;
-        Some(to.to_string_lossy().into_owned())
+        self.root.link(path)
     }
 
     /// The path with every link resolved within the root; of a file that is not there, its
     /// directory's. `None` where that is not there either.
     pub fn real(&self, path: &str) -> Option<String> {
-        if let Ok(fd) = self.open_at(path, OFlags::PATH) {
+        if let Ok(fd) = self.root.open_at(path, OFlags::PATH) {
             return self.name_of(&fd);
         }
         let (parent, name) = split(path);
-        let fd = self.open_at(parent, OFlags::PATH | OFlags::DIRECTORY).ok()?;
+        let fd = self.root.open_at(parent, OFlags::PATH | OFlags::DIRECTORY).ok()?;
         let parent = self.name_of(&fd)?;
         Some(format!("{}/{name}", parent.trim_end_matches('/')))
     }
@@ -178,7 +163,8 @@ impl Place {
         let (parent, _) = split(path);
         let fail = |e: rustix::io::Errno| Error::io("open", &self.shown(parent), &e.into());
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut dir = self.fd.try_clone().map_err(|e| Error::io("open", "/", &e))?;
+        let top = self.root.open_at("/", OFlags::PATH | OFlags::DIRECTORY);
+        let mut dir = top.map_err(|e| Error::io("open", &self.shown("/"), &e))?;
         for part in parent.split('/').filter(|part| !part.is_empty()) {
             dir = rustix::fs::openat(&dir, part, flags, Mode::empty()).map_err(fail)?;
             let stat = rustix::fs::fstat(&dir).map_err(fail)?;
@@ -194,49 +180,82 @@ impl Place {
         Ok(dir)
     }
 
-    /// Writes a new text aside and brings it to the disk; [`Aside::rename`] puts it in place.
+    /// Writes a new text aside and brings it to the disk; [`Aside::swap`] puts it in place.
     pub(super) fn aside(&self, path: &str, bytes: &[u8], owner: Owner) -> Result<Aside> {
         let dir = self.parent(path)?;
-        let name = split(path).1.to_owned();
-        let aside = aside_name(&name);
-        let shown = self.shown(path);
-        let fail = |e: io::Error| Error::io("write", &shown, &e);
-        match rustix::fs::unlinkat(&dir, &aside, AtFlags::empty()) {
-            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
-            Err(e) => return Err(fail(e.into())),
+        Aside::write(dir, split(path).1, bytes, owner.into())
+            .map_err(|e| Error::io("write", &self.shown(path), &e))
+    }
+
+    /// Replaces files, or makes them: all are written aside before the first takes its place.
+    pub(super) fn write_all(&self, files: &[(&str, &[u8], Owner)]) -> Result<()> {
+        let mut asides = Vec::new();
+        for (path, bytes, owner) in files {
+            asides.push((*path, self.aside(path, bytes, *owner)?));
+            fault::point();
         }
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        let fd = rustix::fs::openat(&dir, &aside, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
-            .map_err(|e| fail(e.into()))?;
-        let file = File::from(fd);
-        let prepared = Aside { dir, file, name, aside, shown: shown.clone(), renamed: false };
-        (&prepared.file)
-            .write_all(bytes)
-            .and_then(|()| dress(&prepared.file, owner))
-            .and_then(|()| prepared.file.sync_all())
-            .map_err(fail)?;
-        Ok(prepared)
+        // What a loader reads stands at its place on the disk before a name leads to it ...
+        self.settle(&asides)?;
+        for (path, aside) in &mut asides {
+            aside.swap().map_err(|e| Error::io("write", &self.shown(path), &e))?;
+            fault::point();
+        }
+        // ... and its name before the old text goes, whose blocks others may then have.
+        self.settle(&asides)?;
+        fault::point();
+        for (path, aside) in asides {
+            aside.finish().map_err(|e| Error::io("write", &self.shown(path), &e))?;
+        }
+        Ok(())
     }
 
     /// Replaces a file, or makes it.
     pub(super) fn write(&self, path: &str, bytes: &[u8], owner: Owner) -> Result<()> {
-        self.aside(path, bytes, owner)?.rename()
+        self.write_all(&[(path, bytes, owner)])
+    }
+
+    /// Each file system once that holds one of these files for a boot loader.
+    fn settle(&self, asides: &[(&str, Aside)]) -> Result<()> {
+        let mut settled = Vec::new();
+        for (path, aside) in asides {
+            let fail = |e: io::Error| Error::io("bring to the disk", &self.shown(path), &e);
+            let Some(device) = self.to_settle(path, aside.dir()).map_err(fail)? else { continue };
+            if !settled.contains(&device) {
+                whole::settle(aside.dir()).map_err(fail)?;
+                settled.push(device);
+            }
+        }
+        Ok(())
+    }
+
+    /// The device of a file that a boot loader reads, given its directory. Below /etc the kernel reads, with the
+    /// journal; and no loader reads a tree that lies in a folder of another file system.
+    fn to_settle(&self, path: &str, dir: BorrowedFd<'_>) -> io::Result<Option<u64>> {
+        let device = rustix::fs::fstat(dir)?.st_dev;
+        Ok((!path.starts_with("/etc/") && self.folder != Some(device)).then_some(device))
     }
 
     /// Removes a file or a link; one that is not there is no error.
     pub(super) fn remove(&self, path: &str) -> Result<()> {
         let dir = self.parent(path)?;
-        match rustix::fs::unlinkat(&dir, split(path).1, AtFlags::empty()) {
-            Ok(()) => sync(&dir).map_err(|e| Error::io("remove", &self.shown(path), &e)),
-            Err(rustix::io::Errno::NOENT) => Ok(()),
-            Err(e) => Err(Error::io("remove", &self.shown(path), &e.into())),
-        }
+        let (name, dir) = (split(path).1, dir.as_fd());
+        let remove = || -> io::Result<()> {
+            if self.to_settle(path, dir)?.is_some() {
+                return whole::remove_settled(dir, name);
+            }
+            match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
+                Ok(()) => whole::sync(dir),
+                Err(rustix::io::Errno::NOENT) => Ok(()),
+                Err(e) => Err(e.into()),
+            }
+        };
+        remove().map_err(|e| Error::io("remove", &self.shown(path), &e))
     }
 
     /// Removes what a killed run may have left beside a file.
     pub(super) fn sweep(&self, path: &str) {
         if let Ok(dir) = self.parent(path) {
-            let _ = rustix::fs::unlinkat(&dir, aside_name(split(path).1), AtFlags::empty());
+            let _ = whole::sweep(dir.as_fd(), split(path).1);
         }
     }
 
@@ -245,7 +264,7 @@ impl Place {
         let dir = self.parent(path)?;
         rustix::fs::symlinkat(target, &dir, split(path).1)
             .map_err(io::Error::from)
-            .and_then(|()| sync(&dir))
+            .and_then(|()| whole::sync(dir.as_fd()))
             .map_err(|e| Error::io("make the link", &self.shown(path), &e))
     }
 
@@ -254,7 +273,9 @@ impl Place {
         let dir = self.parent(path)?;
         let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
         match rustix::fs::mkdirat(&dir, split(path).1, mode) {
-            Ok(()) => sync(&dir).map_err(|e| Error::io("make", &self.shown(path), &e)),
+            Ok(()) => {
+                whole::sync(dir.as_fd()).map_err(|e| Error::io("make", &self.shown(path), &e))
+            }
             Err(rustix::io::Errno::EXIST) => Ok(()),
             Err(e) => Err(Error::io("make", &self.shown(path), &e.into())),
         }
@@ -264,86 +285,8 @@ impl Place {
     pub(super) fn remove_dir(&self, path: &str) -> bool {
         let Ok(dir) = self.parent(path) else { return !self.exists(path) };
         let _ = rustix::fs::unlinkat(&dir, split(path).1, AtFlags::REMOVEDIR);
-        let _ = sync(&dir);
+        let _ = whole::sync(dir.as_fd());
         !self.exists(path)
-    }
-
-    /// Brings a file that another program has written to the disk, and its name.
-    pub(super) fn settle(&self, path: &str) -> io::Result<()> {
-        let fd = self.open_at(path, OFlags::RDONLY)?;
-        rustix::fs::fsync(&fd)?;
-        let dir = self.open_at(split(path).0, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        sync(&dir)
-    }
-}
-
-/// A text that stands beside the file it will replace. Dropped, it is removed.
-#[derive(Debug)]
-pub(super) struct Aside {
-    dir: OwnedFd,
-    file: File,
-    name: String,
-    aside: String,
-    shown: String,
-    renamed: bool,
-}
-
-impl Aside {
-    /// Puts it in place, and brings the name to the disk.
-    pub fn rename(mut self) -> Result<()> {
-        rustix::fs::renameat(&self.dir, &self.aside, &self.dir, &self.name)
-            .map_err(|e| Error::io("write", &self.shown, &e.into()))?;
-        self.renamed = true;
-        // FAT keeps where a file's bytes lie in the directory, and writes that with the file.
-        self.file
-            .sync_all()
-            .and_then(|()| sync(&self.dir))
-            .map_err(|e| Error::io("write", &self.shown, &e))
-    }
-}
-
-impl Drop for Aside {
-    fn drop(&mut self) {
-        if !self.renamed {
-            let _ = rustix::fs::unlinkat(&self.dir, &self.aside, AtFlags::empty());
-        }
-    }
-}
-
-/// A name that no boot loader takes for an entry: hidden, and without its ending.
-fn aside_name(name: &str) -> String {
-    format!(".{name}.quietcores-new")
-}
-
-/// Gives a file its owner and mode. FAT has neither: there they are right already or not at all.
-fn dress(file: &File, owner: Owner) -> io::Result<()> {
-    let stat = rustix::fs::fstat(file)?;
-    if (stat.st_uid, stat.st_gid) != (owner.uid, owner.gid) {
-        let (uid, gid) =
-            (rustix::fs::Uid::from_raw(owner.uid), rustix::fs::Gid::from_raw(owner.gid));
-        rustix::fs::fchown(file, Some(uid), Some(gid))?;
-    }
-    let stat = rustix::fs::fstat(file)?;
-    if stat.st_mode & 0o7777 != owner.mode {
-        match rustix::fs::fchmod(file, Mode::from_raw_mode(owner.mode)) {
-            Err(rustix::io::Errno::PERM | rustix::io::Errno::OPNOTSUPP) => {}
-            other => other?,
-        }
-    }
-    Ok(())
-}
-
-fn sync(dir: &OwnedFd) -> io::Result<()> {
-    // An O_PATH descriptor cannot be synced.
-    let dir = rustix::fs::openat(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
-    if rustix::fs::fstatfs(&dir).is_ok_and(|fs| fs.f_type == FAT) {
-        // Without a journal the order of directory, allocation table and file is nobody's.
-        rustix::fs::syncfs(&dir)?;
-    }
-    match rustix::fs::fsync(&dir) {
-        // A file system that cannot sync directories (FAT of old kernels) has done what it can.
-        Err(rustix::io::Errno::INVAL) => Ok(()),
-        other => Ok(other?),
     }
 }
 

@@ -220,10 +220,10 @@ impl Draft<'_> {
     }
 
     fn generate(&mut self, loader: &Loader) -> Result<()> {
-        let (command, _) = grub::updater(self.place).ok_or_else(|| {
+        let path = loader.generated.clone().unwrap_or_default();
+        let (command, _) = grub::updater(self.place, &path).ok_or_else(|| {
             Error::new("GRUB's menu cannot be made anew: neither update-grub nor grub-mkconfig is installed")
         })?;
-        let path = loader.generated.clone().unwrap_or_default();
         let path = self.place.real(&path).unwrap_or(path);
         let Some(found) = self.place.read(&path)? else {
             return Err(Error::new(format!("cannot read {path}: it vanished just now")));

@@ -178,6 +178,21 @@ impl<'a> Shelf<'a> {
         write().map_err(|e| Error::io("keep", &to.display().to_string(), &e))
     }
 
+    /// A path for a program to make a file in, in a directory that is root's alone; nothing is there.
+    pub fn room_for(&self, path: &str) -> Result<PathBuf> {
+        let dir = self.state.path().join("persist/made");
+        let file = dir.join(split(path).1);
+        let clear = || -> io::Result<()> {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+            match fs::remove_file(&file) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+                _ => Ok(()),
+            }
+        };
+        clear().map_err(|e| Error::io("make room for", &file.display().to_string(), &e))?;
+        Ok(file)
+    }
+
     /// A kept text; `None` where none was kept.
     pub fn text(&self, side: Side, path: &str) -> Result<Option<Vec<u8>>> {
         let from = self.text_path(side, path);

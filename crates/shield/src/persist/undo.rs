@@ -10,79 +10,9 @@ use super::{
     write::{Runner, generate},
 };
 use crate::{fault, state::State};
-use serde::Serialize;
+use quiet_types::said::UNPERSISTED;
+pub use quiet_types::said::{Outcome, TakenBack, Undone};
 use std::path::Path;
-
-/// The schema of [`Undone`].
-pub const SCHEMA: &str = "quietcores.unpersist/1";
-
-/// What was taken back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Undone {
-    /// `quietcores.unpersist/1`.
-    pub schema: String,
-    /// The boot loader.
-    pub loader: String,
-    /// It had been cut short: a persist or an unpersist that did not come to its end.
-    pub leftover: bool,
-    /// Every change, last one first.
-    pub items: Vec<TakenBack>,
-}
-
-/// One change and what became of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TakenBack {
-    /// A path, for people.
-    pub what: String,
-    /// What became of it.
-    pub outcome: Outcome,
-}
-
-/// What became of a change that was taken back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "is", rename_all = "snake_case")]
-pub enum Outcome {
-    /// It is as it was, to the byte.
-    Restored,
-    /// It was as before: never done, or taken back earlier.
-    Untouched,
-    /// Others have changed it since: ours is taken out of it, theirs stays.
-    Cleaned,
-    /// Others have changed it since, and nothing of ours is left in it.
-    Left,
-    /// It is not there any more.
-    Gone,
-    /// It was made anew by the loader's own program.
-    Regenerated,
-    /// It cannot be taken back now; the record is kept, and unpersist can be run again.
-    Refused {
-        /// Why, and what to do.
-        reason: String,
-    },
-}
-
-impl Outcome {
-    /// Whether it has to be tried again.
-    pub fn is_refused(&self) -> bool {
-        matches!(self, Outcome::Refused { .. })
-    }
-}
-
-impl Undone {
-    /// Whether nothing has to be tried again.
-    pub fn is_complete(&self) -> bool {
-        !self.items.iter().any(|item| item.outcome.is_refused())
-    }
-
-    /// Whether every file is as it was, or as its own program makes it.
-    pub fn is_exact(&self) -> bool {
-        self.is_complete()
-            && !self
-                .items
-                .iter()
-                .any(|item| matches!(item.outcome, Outcome::Cleaned | Outcome::Left))
-    }
-}
 
 /// Takes back what was made to last, whole or cut short; `None` where nothing was.
 ///
@@ -102,7 +32,8 @@ pub fn undo(place: &Place, state: &Path, runner: &dyn Runner) -> Result<Option<U
     shelf.write(&record)?;
     fault::point();
     let items = take_back(place, &shelf, &record, runner);
-    let undone = Undone { schema: SCHEMA.into(), loader: record.loader.clone(), leftover, items };
+    let undone =
+        Undone { schema: UNPERSISTED.into(), loader: Some(record.loader.clone()), leftover, items };
     if undone.is_complete() {
         shelf.forget()?;
     }
@@ -203,6 +134,7 @@ impl Hand<'_> {
     }
 
     fn generated(&self, command: &[String], path: &str, owner: Owner) -> Result<Outcome> {
+        self.place.sweep(path);
         let now = self.place.read(path)?.map(|found| found.bytes);
         let before = self.shelf.text(Side::Old, path)?;
         if now == before {
@@ -214,9 +146,13 @@ impl Hand<'_> {
             return Ok(Outcome::Restored);
         }
         // A new kernel since, or cut short while it ran: its own program knows what belongs there.
-        match generate(self.place, self.runner, command, path)? {
-            Some(text) if Some(&text) == before.as_ref() => Ok(Outcome::Restored),
-            Some(_) => Ok(Outcome::Regenerated),
+        match generate(self.place, self.shelf, self.runner, command, path)? {
+            Some(text) => {
+                let owner = self.place.read(path)?.map_or(owner, |found| found.owner);
+                self.place.write(path, &text, owner)?;
+                let same = Some(&text) == before.as_ref();
+                Ok(if same { Outcome::Restored } else { Outcome::Regenerated })
+            }
             None => Err(Error::new(format!("run {} on that machine", command.join(" ")))),
         }
     }

@@ -13,6 +13,9 @@ pub const WANTS: &str = "/etc/systemd/system/multi-user.target.wants";
 /// The chain file that the unit applies.
 pub const CHAIN: &str = "/etc/quietcores/chain.toml";
 
+/// The word on the kernel's command line that keeps every unit from starting, for one boot or for all.
+pub const OFF: &str = "quietcores.off";
+
 /// What the unit is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
@@ -39,6 +42,7 @@ pub fn service(service: &Service) -> Result<String> {
          [Unit]\n\
          Description=CPUs of their own for the audio chain (quietcores)\n\
          Documentation=man:quietcores(1)\n\
+         ConditionKernelCommandLine=!{OFF}\n\
          After=multi-user.target sound.target irqbalance.service tuned.service\n\
          \n\
          [Service]\n\
@@ -73,6 +77,7 @@ pub fn watch(service: &Service) -> Result<String> {
          [Unit]\n\
          Description=Keep the CPUs of the audio chain as they were given (quietcores)\n\
          Documentation=man:quietcores(1)\n\
+         ConditionKernelCommandLine=!{OFF}\n\
          BindsTo=quietcores.service\n\
          After=multi-user.target quietcores.service\n\
          \n\
@@ -97,6 +102,7 @@ pub fn bless(program: &str) -> Result<String> {
          [Unit]\n\
          Description=Keep the boot parameters on trial when all is good (quietcores)\n\
          Documentation=man:quietcores(1)\n\
+         ConditionKernelCommandLine=!{OFF}\n\
          Requires=quietcores.service\n\
          # Named as well: what multi-user.target wants would else have to come before it.\n\
          After=multi-user.target quietcores.service\n\
@@ -166,6 +172,16 @@ mod tests {
         assert!(has("BindsTo=quietcores.service"));
         let bare = Service { apply: vec!["--cpus".into(), "2-3".into()], ..service };
         assert!(watch(&bare).unwrap().contains("ExecStart=/usr/bin/q watch\n"));
+    }
+
+    #[test]
+    fn a_word_on_the_kernels_command_line_stops_every_unit() {
+        let service = Service { program: "/usr/bin/q".into(), apply: Vec::new(), chain: None };
+        for text in [super::service(&service), watch(&service), bless("/usr/bin/q")] {
+            let text = text.unwrap();
+            let unit = text.split("[Service]").next().unwrap();
+            assert!(unit.contains("\nConditionKernelCommandLine=!quietcores.off\n"), "{text}");
+        }
     }
 
     #[test]

@@ -198,29 +198,28 @@ fn make(
             fault::point();
         }
     }
-    let mut asides = Vec::new();
+    let mut files = Vec::new();
     for step in &proposal.steps {
         if let (Change::File { path, new: owner, .. }, Some(new)) = (&step.change, &step.new) {
-            asides.push(place.aside(path, new, *owner)?);
-            fault::point();
+            files.push((path.as_str(), new.as_slice(), *owner));
         }
     }
-    for aside in asides {
-        aside.rename()?;
-        fault::point();
-    }
+    place.write_all(&files)?;
     for step in &proposal.steps {
         match &step.change {
             Change::Link { path, target } => place.make_link(path, target)?,
             Change::OneShot { entry } => efi::ask_one_shot(place, entry)?,
-            Change::Generate { command, path, .. } => match generate(place, runner, command, path)?
-            {
-                Some(new) => {
-                    shelf.keep(Side::New, path, &new)?;
-                    took(&new, &proposal.asked.words(), path)?;
+            Change::Generate { command, path, old: owner } => {
+                match generate(place, shelf, runner, command, path)? {
+                    Some(new) => {
+                        took(&new, &proposal.asked.words(), path)?;
+                        shelf.keep(Side::New, path, &new)?;
+                        fault::point();
+                        place.write(path, &new, *owner)?;
+                    }
+                    None => to_run.push(command.clone()),
                 }
-                None => to_run.push(command.clone()),
-            },
+            }
             Change::Dir { .. } | Change::File { .. } => continue,
         }
         fault::point();
@@ -228,22 +227,44 @@ fn make(
     Ok(())
 }
 
-/// Runs the program that makes a file anew, and brings the file to the disk: its own program may
-/// not. `None` where nothing is run.
+/// The text that the loader's own program makes now; `None` where nothing is run.
+///
+/// The program is given a file of ours to write: the one that the loader reads it would cut to nothing and fill
+/// again, and with the power gone in between, the machine had no menu.
 pub(super) fn generate(
     place: &Place,
+    shelf: &Shelf<'_>,
     runner: &dyn Runner,
     command: &[String],
     path: &str,
 ) -> Result<Option<Vec<u8>>> {
-    let ran = runner
-        .run(command)
-        .map_err(|why| Error::new(format!("{} failed: {why}", command.join(" "))))?;
-    if ran == Ran::NotHere {
+    let made = shelf.room_for(path)?;
+    let shown = made.display().to_string();
+    let program = command.first().and_then(|program| place.text(program));
+    let command = grub::aimed(command, program.as_deref(), &shown).ok_or_else(|| {
+        Error::new(format!(
+            "{} hands no arguments on to grub-mkconfig, so it can write {path} only in place, where a \
+             power cut would leave half a menu; let it end with \"$@\", as the usual one does",
+            command.join(" ")
+        ))
+    })?;
+    let run = |command: &[String]| {
+        runner
+            .run(command)
+            .map_err(|why| Error::new(format!("{} failed: {why}", command.join(" "))))
+    };
+    if run(&command)? == Ran::NotHere {
         return Ok(None);
     }
-    place.settle(path).map_err(|e| Error::io("bring to the disk", path, &e))?;
-    Ok(place.read(path)?.map(|found| found.bytes))
+    let text = std::fs::read(&made).map_err(|e| Error::io("read", &shown, &e))?;
+    if text.is_empty() {
+        return Err(Error::new(format!("{} made an empty menu", command.join(" "))));
+    }
+    if let Some(check) = grub::script_check(place) {
+        run(&[check, shown.clone()])?;
+    }
+    let _ = std::fs::remove_file(&made);
+    Ok(Some(text))
 }
 
 /// Whether every ordinary entry of the menu made anew has the words.

@@ -4,20 +4,77 @@ use super::Hand;
 use crate::{
     change::{Change, Confined, outside},
     error::{is_gone, task_reason},
+    journal::key,
     lives::Life,
     tally::Tally,
-    tasks,
+    tasks::{self, Member},
 };
+use quiet_linux::Kernel;
 use quiet_types::{
     CpuSet,
-    machine::Scheduling,
+    machine::{Policy, Scheduling},
     plan::{PutBack, Return, Thread},
     shield::Mechanism,
 };
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     io,
 };
+
+/// As many passes as it may take until nobody inherits any more.
+const PASSES: usize = 30;
+/// Processes above one, at most.
+const DEPTH: usize = 64;
+
+/// Every living thread, and who started whose process.
+struct Family {
+    members: Vec<Member>,
+    /// The parents of processes.
+    above: HashMap<u32, u32>,
+    /// When threads were started.
+    starts: HashMap<u32, u64>,
+    /// Processes that take over those whose parents have ended: the first one, and those that manage sessions.
+    foster: HashSet<u32>,
+}
+
+impl Family {
+    fn of(kernel: &dyn Kernel) -> Family {
+        let members = tasks::all(kernel).unwrap_or_default();
+        let above = members.iter().map(|member| (member.process, member.is.parent)).collect();
+        let thread = |member: &Member| (member.is.thread.tid, member.is.thread.start);
+        let starts = members.iter().map(thread).collect();
+        let fosters = |member: &&Member| member.process == 1 || member.is.thread.comm == "systemd";
+        let foster = members.iter().filter(fosters).map(|member| member.process).collect();
+        Family { members, above, starts, foster }
+    }
+
+    /// The process of a thread, its parent, and so on up to the first process; nearest first.
+    fn parents(&self, member: &Member) -> Vec<u32> {
+        let mut chain = Vec::new();
+        if member.process != member.is.thread.tid {
+            chain.push(member.process);
+        }
+        let mut next = member.process;
+        while let Some(parent) = self.above.get(&next).filter(|_| chain.len() < DEPTH) {
+            if *parent == 0 {
+                break;
+            }
+            chain.push(*parent);
+            next = *parent;
+        }
+        chain
+    }
+
+    /// Whether the thread that was started at `start` may be who has its number now.
+    fn may_be(&self, tid: u32, start: u64) -> bool {
+        // One that has ended, and whose threads have not, is not among the living.
+        self.starts.get(&tid).is_none_or(|now| *now == start)
+    }
+
+    fn is_orphan(&self, member: &Member) -> bool {
+        self.foster.contains(&member.is.parent)
+    }
+}
 
 impl<'a> Hand<'a> {
     /// Gives threads the CPUs that they had before one of our changes.
@@ -52,16 +109,13 @@ impl<'a> Hand<'a> {
     }
 
     /// What was refused while the shield stood, of threads that were not there before it and still have what we gave them.
-    pub(super) fn waited(&self, remembered: &[(Thread, CpuSet)]) -> Vec<PutBack> {
+    pub(super) fn waited(&self) -> Vec<PutBack> {
         let mut tally = Tally::new("CPUs that were refused within the shield");
-        let known: HashSet<(u32, u64)> =
-            remembered.iter().map(|(thread, _)| (thread.tid, thread.start)).collect();
         // The last one that was refused was noted first.
         let mut done = HashSet::new();
         for (thread, old) in self.waiting.borrow().iter().rev() {
-            let who = (thread.tid, thread.start);
-            if known.contains(&who)
-                || !done.insert(who)
+            if self.was_there(thread)
+                || !done.insert(key(thread))
                 || !tasks::lives(self.kernel, thread)
                 || !self.allowed(thread.tid).is_ok_and(|now| self.was_given(thread, &now))
             {
@@ -163,23 +217,30 @@ impl Hand<'_> {
 
     /// Threads born since inherited the CPUs that we gave to their parents, or were placed by a
     /// watch: they get those that the parent had before all.
-    pub(super) fn newborn(&self, remembered: &[(Thread, CpuSet)]) -> Vec<PutBack> {
+    pub(super) fn newborn(&self) -> Vec<PutBack> {
+        if self.then.is_empty() {
+            return Vec::new();
+        }
         let mut tally = Tally::new("CPUs of threads born since");
-        let then: HashMap<u32, (u64, &CpuSet)> =
-            remembered.iter().map(|(thread, old)| (thread.tid, (thread.start, old))).collect();
+        let family = Family::of(self.kernel);
         let mut known: HashMap<u32, Vec<&Life<'_>>> = HashMap::new();
         for ((tid, _), life) in &self.lives {
             known.entry(*tid).or_default().push(life);
         }
-        for found in tasks::all(self.kernel).unwrap_or_default() {
+        for member in &family.members {
+            let found = &member.is;
             let (tid, start) = (found.thread.tid, found.thread.start);
-            if found.kernel || then.get(&tid).is_some_and(|then| then.0 == start) {
+            if found.kernel || self.was_there(&found.thread) {
                 continue;
             }
             let Ok(now) = self.allowed(tid) else { continue };
-            let parents = tasks::parents(self.kernel, tid);
-            let Some(at) = parents.iter().position(|tid| then.contains_key(tid)) else { continue };
-            let old = then[&parents[at]].1;
+            let parents = family.parents(member);
+            let is_old = |tid: &u32| {
+                self.then.get(tid).is_some_and(|(start, _)| family.may_be(*tid, *start))
+            };
+            let Some(at) = parents.iter().position(is_old) else { continue };
+            let old = self.then[&parents[at]].1;
+            // Also of who had its number before: what was meant for that one may have hit it.
             let line = std::iter::once(&tid).chain(&parents[..=at]);
             let inherited = line.filter_map(|tid| known.get(tid)).flatten().any(|life| {
                 life.given.contains(&&now)
@@ -193,44 +254,98 @@ impl Hand<'_> {
         tally.items()
     }
 
-    /// Threads born since inherited the priority that we gave to another one of their process.
-    pub(super) fn newborn_scheduling(&self, remembered: &[(Thread, CpuSet)]) -> Vec<PutBack> {
-        let mut tally = Tally::new("scheduling of threads born since");
-        let mut given: HashMap<u32, Vec<(&Thread, Scheduling, Scheduling)>> = HashMap::new();
+    fn was_there(&self, thread: &Thread) -> bool {
+        self.then.get(&thread.tid).is_some_and(|(start, _)| *start == thread.start)
+    }
+
+    /// Threads and processes born since inherited the priority that we gave to those who forked them: they get what those had
+    /// before. Looked for until none is found, for they fork as well.
+    ///
+    /// An heir has a priority that we gave, and descends from a process that we gave it to, or is of that process. Of one whose
+    /// parents have ended, the CPUs that we gave together with that priority are the sign, and the shield's group where there is
+    /// one: whoever chose priority and CPUs by itself is told from it by a parent that still lives.
+    pub(super) fn heirs(&self) -> Tally {
+        let mut tally = Tally::of_scheduling("scheduling of threads and processes born since");
+        let mut noted = HashSet::new();
+        let mut given: HashMap<(Policy, u8), Vec<(&CpuSet, Scheduling)>> = HashMap::new();
         for (_, change) in &self.past.changes {
-            if let Change::Scheduling { thread, old, new } = change
-                && let Some(process) = tasks::process(self.kernel, thread.tid)
-                && tasks::lives(self.kernel, thread)
-            {
-                given.entry(process).or_default().push((thread, *old, *new));
+            if let Change::Scheduling { thread, old, new } = change {
+                noted.insert(key(thread));
+                let life = self.lives.get(&key(thread));
+                // In the shield's group it needs no other than all of them.
+                let cpus = life.and_then(|life| life.given.last().copied());
+                let cpus = cpus.unwrap_or(&self.shield.cpus);
+                let olds = given.entry((new.policy, new.priority)).or_default();
+                if !olds.contains(&(cpus, *old)) {
+                    olds.push((cpus, *old));
+                }
             }
         }
-        for (process, given) in given {
-            let tids = self.kernel.list(&format!("/proc/{process}/task")).unwrap_or_default();
-            for tid in tids.iter().filter_map(|tid| tid.parse::<u32>().ok()) {
-                let Ok(found) = tasks::identity(self.kernel, tid) else { continue };
-                if given.iter().any(|(thread, ..)| thread.is(&found.thread))
-                    || remembered.iter().any(|(thread, _)| thread.is(&found.thread))
-                {
+        if given.is_empty() {
+            return tally;
+        }
+        let like_ours = |tid: u32| {
+            let now = self.kernel.scheduling(tid);
+            now.is_ok_and(|now| given.contains_key(&(now.policy, now.priority)))
+        };
+        for _ in 0..PASSES {
+            let mut suspects = HashSet::new();
+            let look = |_, found: tasks::Identity| {
+                let is_known = noted.contains(&key(&found.thread)) || self.was_there(&found.thread);
+                if !found.kernel && !is_known {
+                    suspects.insert(key(&found.thread));
+                }
+            };
+            if tasks::each(self.kernel, like_ours, look).is_err() || suspects.is_empty() {
+                break;
+            }
+            let family = Family::of(self.kernel);
+            let of_noted = |member: &&Member| noted.contains(&key(&member.is.thread));
+            let links: HashSet<u32> =
+                family.members.iter().filter(of_noted).map(|member| member.process).collect();
+            let inside = self.shield.entry.as_ref().and_then(|entry| {
+                let file = entry.file.replace("cgroup.procs", "cgroup.threads");
+                Some(tasks::listed(self.kernel, &file).ok()?.into_iter().collect::<HashSet<u32>>())
+            });
+            let mut found = false;
+            for member in &family.members {
+                let thread = &member.is.thread;
+                if !suspects.contains(&key(thread)) {
                     continue;
                 }
-                let Ok(now) = self.kernel.scheduling(tid) else { continue };
-                let alike =
-                    |new: &Scheduling| (new.policy, new.priority) == (now.policy, now.priority);
-                if let Some((_, old, _)) = given.iter().find(|(_, _, new)| alike(new)) {
-                    let set = self.act(|kernel| kernel.set_scheduling(tid, *old));
-                    tally.add(
-                        &found.thread,
-                        match set {
-                            Ok(()) => Return::Restored,
-                            Err(error) if is_gone(&error) => Return::Gone,
-                            Err(error) => Return::Refused { reason: task_reason(&error) },
-                        },
-                    );
-                }
+                let Ok(now) = self.kernel.scheduling(thread.tid) else { continue };
+                let Some(olds) = given.get(&(now.policy, now.priority)) else { continue };
+                let descends = links.contains(&member.process)
+                    || family.parents(member).iter().any(|parent| links.contains(parent));
+                let old = if descends {
+                    olds.first()
+                } else {
+                    let cpus = self.kernel.affinity(thread.tid).ok();
+                    let within = inside.as_ref().is_none_or(|all| all.contains(&thread.tid));
+                    let is_orphan = within && family.is_orphan(member);
+                    olds.iter().find(|(given, _)| is_orphan && cpus.as_ref() == Some(*given))
+                };
+                let Some((_, old)) = old else { continue };
+                found = true;
+                let set = self.act(|kernel| kernel.set_scheduling(thread.tid, *old));
+                tally.add(
+                    thread,
+                    match set {
+                        Ok(()) => Return::Restored,
+                        Err(error) if is_gone(&error) => Return::Gone,
+                        Err(error) => {
+                            // Asking again would say the same.
+                            noted.insert(key(thread));
+                            Return::Refused { reason: task_reason(&error) }
+                        }
+                    },
+                );
+            }
+            if !found {
+                break;
             }
         }
-        tally.items()
+        tally
     }
 
     /// What is still not as it was, after every group is gone, and looks like our doing.
@@ -275,30 +390,20 @@ impl Hand<'_> {
         threads: &[(Thread, CpuSet)],
     ) -> Vec<PutBack> {
         let mut tally = Tally::new(what);
-        let members = |file| {
-            tasks::members(self.kernel, mount, file, threads.iter().map(|(thread, _)| thread.tid))
-        };
-        let ours = members(to);
-        let homes: Vec<(&str, HashSet<u32>)> = self
-            .past
-            .changes
-            .iter()
-            .filter_map(|(_, change)| match change {
-                Change::Move { from, .. } => Some(from.as_str()),
-                _ => None,
-            })
-            .collect::<BTreeSet<&str>>()
-            .into_iter()
-            .map(|home| (home, members(home)))
-            .collect();
         let leaves_shield = self.shield.entry.as_ref().is_some_and(|entry| entry.file == to);
         for (thread, old) in threads {
             if !tasks::lives(self.kernel, thread) {
                 continue;
             }
-            let outcome = if ours.contains(&thread.tid) {
-                self.move_one(thread, old, from, leaves_shield)
-            } else if self.is_home(thread, &homes) {
+            let outcome = if self.is_in(mount, to, thread.tid) {
+                let outcome = self.move_one(thread, old, from, leaves_shield);
+                if outcome == Return::Restored {
+                    let mut groups = self.groups.borrow_mut();
+                    groups.get_mut(to).map(|inside| inside.remove(&thread.tid));
+                    groups.get_mut(from).map(|inside| inside.insert(thread.tid));
+                }
+                outcome
+            } else if self.is_home(mount, thread) {
                 Return::Untouched
             } else {
                 Return::Left { now: "in a group of somebody else's".into() }
@@ -308,11 +413,24 @@ impl Hand<'_> {
         tally.items()
     }
 
+    /// Whether a thread is in the group of `file`. Each list is read once.
+    ///
+    /// The list alone is not enough: the v1 kernel cuts it short when tasks are born meanwhile
+    /// (`pidlist_array_load`), so that any of them may be missing.
+    fn is_in(&self, mount: &str, file: &str, tid: u32) -> bool {
+        let mut groups = self.groups.borrow_mut();
+        let list = groups.entry(file.to_owned()).or_insert_with(|| {
+            tasks::listed(self.kernel, file).unwrap_or_default().into_iter().collect()
+        });
+        let name = file.rsplit('/').next().unwrap_or("tasks");
+        list.contains(&tid)
+            || tasks::group_file(self.kernel, tid, mount, name).is_some_and(|now| now == file)
+    }
+
     /// Whether a thread is in a group that we took it from.
-    fn is_home(&self, thread: &Thread, homes: &[(&str, HashSet<u32>)]) -> bool {
-        let life = self.lives.get(&(thread.tid, thread.start));
-        let known = life.map(|life| life.homes.as_slice()).unwrap_or_default();
-        homes.iter().any(|(home, inside)| known.contains(home) && inside.contains(&thread.tid))
+    fn is_home(&self, mount: &str, thread: &Thread) -> bool {
+        let homes = self.lives.get(&key(thread)).map(|life| life.homes.as_slice());
+        homes.unwrap_or_default().iter().any(|home| self.is_in(mount, home, thread.tid))
     }
 
     fn move_one(&self, thread: &Thread, old: &CpuSet, to: &str, leaves_shield: bool) -> Return {

@@ -4,10 +4,8 @@ use super::rehearsal::Rehearsal;
 use crate::{
     Kernel, Result,
     apply::Hand,
-    boot_id,
-    error::{Error, Kind, plain},
-    hold,
-    journal::{self, Journal, Past, Record},
+    boot_id, hold,
+    journal::{Journal, Reader, Record},
     state::State,
     status::standing,
 };
@@ -15,7 +13,7 @@ use quiet_types::{
     Plan,
     plan::{Action, Outcome, Standing, Step},
 };
-use std::{path::Path, sync::atomic::AtomicBool};
+use std::{mem::take, path::Path, sync::atomic::AtomicBool};
 
 /// What a look needs.
 pub(super) struct Look<'a> {
@@ -26,6 +24,8 @@ pub(super) struct Look<'a> {
     pub report_only: bool,
     /// Steps that are left alone for now.
     pub paused: &'a dyn Fn(&Step) -> bool,
+    /// What has read the journal at the looks before.
+    pub reader: &'a mut Reader,
 }
 
 /// What a look found.
@@ -38,37 +38,39 @@ pub(super) enum Seen {
 
 impl Look<'_> {
     /// Takes every step of `plan` that does not hold.
-    pub fn look(&self, plan: &Plan) -> Result<Seen> {
+    pub fn look(&mut self, plan: &Plan) -> Result<Seen> {
         let Some(state) = State::open(self.state)? else { return Ok(Seen::Down) };
-        let _lock = if self.report_only { None } else { Some(state.lock()?) };
-        let Some(past) = journal::read(&state)? else { return Ok(Seen::Down) };
-        if standing(&past, &boot_id(self.kernel)) != Standing::Up {
+        let _lock = if self.report_only { None } else { Some(state.lock_machine(self.kernel)?) };
+        let Some(past) = self.reader.look(&state)? else { return Ok(Seen::Down) };
+        if standing(past, &boot_id(self.kernel)) != Standing::Up {
             return Ok(Seen::Down);
         }
+        let reader = take(self.reader);
         if self.report_only {
-            let rehearsal = Rehearsal::of(self.kernel);
-            let journal = Journal::rehearse(&past).map_err(|e| {
-                Error::new(Kind::Journal, format!("cannot rehearse in memory: {}", plain(&e)))
-            })?;
-            self.take(&rehearsal, journal, &state, &past, plan)
-        } else {
-            self.take(self.kernel, Journal::resume(&state, &past)?, &state, &past, plan)
+            let mut journal = Journal::rehearse(reader);
+            let found = self.take(&Rehearsal::of(self.kernel), &mut journal, &state, plan);
+            *self.reader = journal.end();
+            return found.map(Seen::Up);
         }
-        .map(Seen::Up)
+        let mut journal = Journal::resume(&state, reader)?;
+        let found = self.take(self.kernel, &mut journal, &state, plan);
+        *self.reader = journal.end();
+        self.reader.compact(self.kernel, &state);
+        found.map(Seen::Up)
     }
 
     fn take(
         &self,
         kernel: &dyn Kernel,
-        mut journal: Journal,
+        journal: &mut Journal,
         state: &State,
-        past: &Past,
         plan: &Plan,
     ) -> Result<Vec<(Step, Outcome)>> {
         let interrupt = AtomicBool::new(false);
         let mut found = Vec::new();
         for step in &plan.steps {
-            let last = last(past, step);
+            let last = journal.past().and_then(|past| past.end(&step.action)).cloned();
+            let last = last.as_ref();
             if (self.paused)(step) || is_settled(step, last) {
                 continue;
             }
@@ -87,7 +89,7 @@ impl Look<'_> {
             }
             let mut hand = Hand {
                 kernel,
-                journal: &mut journal,
+                journal: &mut *journal,
                 state,
                 shield: &plan.shield,
                 holder: self.holder.filter(|_| !self.report_only),
@@ -102,7 +104,7 @@ impl Look<'_> {
                 old.action == step.action && was.holds() == outcome.holds()
             });
             if !again && (last.is_some() || outcome != Outcome::Already) {
-                journal.tell(&Record::Outcome { step: step.clone(), outcome: outcome.clone() })?;
+                journal.tell(Record::Outcome { step: step.clone(), outcome: outcome.clone() })?;
             }
             let is_news = match &outcome {
                 Outcome::Already => false,
@@ -117,21 +119,6 @@ impl Look<'_> {
             }
         }
         Ok(found)
-    }
-}
-
-/// The last word of the journal on what `step` changes.
-fn last<'a>(past: &'a Past, step: &Step) -> Option<&'a (Step, Outcome)> {
-    past.outcomes.iter().rev().find(|(old, _)| is_same(&old.action, &step.action))
-}
-
-fn is_same(a: &Action, b: &Action) -> bool {
-    match (a, b) {
-        (Action::Irq { number: a, .. }, Action::Irq { number: b, .. }) => a == b,
-        (Action::Pin { thread: a, .. }, Action::Pin { thread: b, .. })
-        | (Action::Enter { thread: a, .. }, Action::Enter { thread: b, .. })
-        | (Action::Schedule { thread: a, .. }, Action::Schedule { thread: b, .. }) => a.is(b),
-        _ => std::mem::discriminant(a) == std::mem::discriminant(b) && a.what() == b.what(),
     }
 }
 

@@ -10,10 +10,11 @@ mod netlink;
 mod rehearsal;
 
 use crate::{
-    Kernel, Result,
+    Kernel, Result, boot_id,
     error::{Error, Kind, plain},
-    state::stamp,
-    status::current,
+    journal::Reader,
+    state::{State, stamp},
+    status::{current, standing},
     tasks,
 };
 use keep::{Look, Seen};
@@ -22,7 +23,7 @@ pub(crate) use netlink::message as netlink_message;
 use netlink::{Message, Socket};
 use quiet_types::{
     Finding, Plan,
-    plan::{Action, Outcome, Step},
+    plan::{Action, Outcome, Standing, Step},
     shield::{Mechanism, Shield},
     watch::{Cause, Event, Happened, WATCH_SCHEMA},
 };
@@ -115,6 +116,7 @@ pub fn watch(watch: Watch<'_>) -> Result<()> {
         contests: HashMap::new(),
         unplanned: None,
         slept: asleep(),
+        reader: Reader::default(),
     };
     let started = Happened::Started {
         shield: sentry.shield.clone(),
@@ -221,6 +223,7 @@ struct Sentry<'a> {
     unplanned: Option<String>,
     /// How long the machine has slept, when that was last looked at.
     slept: Duration,
+    reader: Reader,
 }
 
 impl Sentry<'_> {
@@ -359,7 +362,7 @@ impl Sentry<'_> {
 
     /// One look; the reason to end, where there is one.
     fn look(&mut self, cause: Cause) -> std::result::Result<Option<String>, Failure> {
-        let Some(shield) = current(self.watch.kernel, self.watch.state)? else {
+        let Some(shield) = self.current()? else {
             return Ok(Some("the shield was taken down".into()));
         };
         if shield != self.shield {
@@ -382,12 +385,13 @@ impl Sentry<'_> {
             let contest = contests.get(&step.action.what());
             contest.and_then(|contest| contest.until).is_some_and(|until| now < until)
         };
-        let look = Look {
+        let mut look = Look {
             kernel: self.watch.kernel,
             state: self.watch.state,
             holder: self.watch.holder,
             report_only: self.watch.report_only,
             paused: &paused,
+            reader: &mut self.reader,
         };
         let found = match look.look(&planned.plan)? {
             Seen::Down => return Ok(Some("the shield was taken down".into())),
@@ -403,6 +407,14 @@ impl Sentry<'_> {
             }
         }
         Ok(None)
+    }
+
+    fn current(&mut self) -> Result<Option<Shield>> {
+        let Some(state) = State::open(self.watch.state)? else { return Ok(None) };
+        let boot = boot_id(self.watch.kernel);
+        let past = self.reader.look(&state)?;
+        let up = past.filter(|past| standing(past, &boot) == Standing::Up);
+        Ok(up.and_then(|past| past.shield.clone()))
     }
 
     fn remember(&mut self, planned: &Planned) {

@@ -117,6 +117,8 @@ pub struct Fake {
     pub refuse: Cell<Option<(u64, i32)>>,
     /// Every so many acts a task is born, another one ends.
     pub life: Cell<Option<u64>>,
+    /// Right before this act a task ends, and its number is given to a child of the first one.
+    pub reborn: Cell<Option<(u64, u32)>>,
 }
 
 fn errno<T>(number: i32) -> io::Result<T> {
@@ -198,6 +200,15 @@ impl World {
         task.comm = format!("born{tid}");
         self.tasks.insert(tid, task);
         tid
+    }
+
+    /// `tid` ends, and a child of the first process is born with its number.
+    pub fn reborn(&mut self, tid: u32) {
+        let mut task = self.tasks[&1].clone();
+        task.parent = 1;
+        task.start = 1_000_000 + u64::from(tid);
+        task.comm = format!("again{tid}");
+        self.tasks.insert(tid, task);
     }
 
     fn path<'a>(&self, path: &'a str) -> Option<(&'a str, &'a str)> {
@@ -469,7 +480,10 @@ impl World {
                     _ => errno(ENOENT),
                 };
             }
-            ["proc", tid, file] if tid.parse::<u32>().is_ok() => {
+            ["proc", process, "task", tid, file] if process.parse::<u32>().is_ok() => {
+                return self.task_file(tid.parse().unwrap(), file);
+            }
+            ["proc", tid, file] if tid.parse::<u32>().is_ok() && *file != "stat" => {
                 return self.task_file(tid.parse().unwrap(), file);
             }
             _ => {}
@@ -553,6 +567,7 @@ impl Fake {
             stop: Cell::new(None),
             refuse: Cell::new(None),
             life: Cell::new(None),
+            reborn: Cell::new(None),
         }
     }
 
@@ -567,6 +582,11 @@ impl Fake {
             && act.is_multiple_of(every)
         {
             self.live();
+        }
+        if let Some((at, tid)) = self.reborn.get()
+            && at == act
+        {
+            self.world.borrow_mut().reborn(tid);
         }
         match self.refuse.get() {
             Some((at, code)) if at == act => errno(code),

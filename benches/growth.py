@@ -1,0 +1,374 @@
+#!/usr/bin/env python3
+"""How the cost of each verb grows: `growth.py PROGRAM [PART...]`; see growth.sh, which runs it.
+
+Each part is measured at four sizes, three times each; the least CPU time counts, for what comes on top is the neighbours'. With
+GROWTH_WALL=1 it is the time of the clock, which means something on a machine that does nothing else.
+The exponent is the slope of a line through the logarithms of size and time, after what the verb costs at no size at all
+(the smallest machine) is taken away. Parts that change the machine run as root only, in a state directory of their own, and are
+put back.
+"""
+
+import json
+import math
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+PROGRAM = os.path.abspath(sys.argv[1])
+PARTS = sys.argv[2:]
+TIMES = int(os.environ.get("GROWTH_TIMES", "3"))
+WALL = bool(os.environ.get("GROWTH_WALL"))
+LIMIT = 1.1
+rows = []
+skipped = []
+
+
+def run(*words, okay=(0, 1), stdin=None):
+    """Seconds of CPU time that the program takes (WALL: of the clock), and what it prints."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    done = subprocess.run([PROGRAM, *words], capture_output=True, stdin=stdin or subprocess.DEVNULL)
+    after, took = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - began
+    if not WALL:
+        took = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    if done.returncode not in okay:
+        raise SystemExit(f"{' '.join(words)}: exit {done.returncode}: {done.stderr.decode()[-2000:]}")
+    return took, done.stdout
+
+
+def least(*words, **more):
+    return min(run(*words, **more)[0] for _ in range(TIMES))
+
+
+def exponent(sizes, times, base):
+    """Slope of the logarithms over all sizes; times that drown in the base say nothing."""
+    points = [(math.log(n), math.log(t - base)) for n, t in zip(sizes, times) if t - base > 0.1 * base and t - base > 0.002]
+    if len(points) < 2:
+        return None
+    x = sum(p[0] for p in points) / len(points)
+    y = sum(p[1] for p in points) / len(points)
+    return sum((p[0] - x) * (p[1] - y) for p in points) / sum((p[0] - x) ** 2 for p in points)
+
+
+def row(what, of, sizes, times, base):
+    slope = exponent(sizes, times, base)
+    rows.append((what, of, sizes, times, slope))
+    told = "  ".join(f"{n}: {t * 1000:.1f} ms" for n, t in zip(sizes, times))
+    print(f"  {what:<18} {of:<28} {told}  -> {'flat' if slope is None else f'{slope:.2f}'}", flush=True)
+
+
+# A machine of files, as `inspect` reads it: constructed, no real one has these sizes.
+
+FIXED, USER = 69238848, 4194304
+
+
+class Tree:
+    def __init__(self, cpus, irqs, threads, processes=1):
+        self.dir = tempfile.mkdtemp(prefix="quietcores-growth-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+        last = cpus - 1
+        self.put("proc/sys/kernel/osrelease", "6.12.0-rt")
+        self.put("proc/sys/kernel/version", "#1 SMP PREEMPT_RT")
+        self.put("proc/cmdline", "quiet")
+        self.put("proc/filesystems", "nodev cgroup2")
+        self.put("proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw")
+        self.put("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0")
+        self.put("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids")
+        self.put("sys/fs/cgroup/cgroup.subtree_control", "cpu memory")
+        self.put("sys/devices/system/cpu/online", f"0-{last}")
+        self.put("sys/devices/system/cpu/possible", f"0-{last}")
+        stat = ["cpu  0 0 0 0 0 0 0 0 0 0"]
+        for cpu in range(cpus):
+            d = f"sys/devices/system/cpu/cpu{cpu}"
+            first = cpu & ~1
+            self.put(f"{d}/topology/core_id", cpu // 2)
+            self.put(f"{d}/topology/physical_package_id", 0)
+            self.put(f"{d}/topology/thread_siblings_list", f"{first}-{first + 1}" if cpus > 1 else "0")
+            self.put(f"{d}/cache/index3/level", 3)
+            self.put(f"{d}/cache/index3/shared_cpu_list", f"{cpu // 16 * 16}-{min(cpu // 16 * 16 + 15, last)}")
+            self.put(f"{d}/cache/index3/size", "32768K")
+            self.put(f"{d}/power/pm_qos_resume_latency_us", 0)
+            self.put(f"{d}/cpufreq/scaling_governor", "powersave")
+            for state in range(3):
+                self.put(f"{d}/cpuidle/state{state}/name", f"C{state}")
+                self.put(f"{d}/cpuidle/state{state}/latency", state * 50)
+                self.put(f"{d}/cpuidle/state{state}/disable", 0)
+            stat.append(f"cpu{cpu} 100 0 50 9000 3 0 1 0 0 0")
+            self.task(10 + cpu, 10 + cpu, f"ksoftirqd/{cpu}", cpu, str(cpu), FIXED)
+        self.put("proc/stat", "\n".join(stat))
+        rows = ["     " + "".join(f"{f'CPU{cpu}':>5}" for cpu in range(cpus))]
+        for irq in range(irqs):
+            number = 16 + irq
+            rows.append(f"{number:4}:" + "    7" * cpus + f"  PCI-MSI {number}-edge dev{irq}")
+            self.put(f"proc/irq/{number}/smp_affinity_list", f"0-{last}")
+            self.put(f"proc/irq/{number}/effective_affinity_list", irq % cpus)
+            self.put(f"proc/irq/{number}/node", 0)
+            self.put(f"sys/kernel/irq/{number}/actions", f"dev{irq}")
+        self.put("proc/interrupts", "\n".join(rows))
+        self.put("proc/irq/default_smp_affinity", "ffffffff")
+        self.task(1, 1, "init", 0, f"0-{last}", USER)
+        tid = 100_000
+        for process in range(processes):
+            pid = tid
+            for _ in range(threads // processes):
+                self.task(pid, tid, f"player{process}", tid % cpus, f"0-{last}", USER)
+                tid += 1
+
+    def put(self, path, text):
+        path = f"{self.dir}/{path}"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write(f"{text}\n")
+
+    def task(self, pid, tid, name, cpu, allowed, flags):
+        d = f"proc/{pid}/task/{tid}"
+        stat = (
+            f"{tid} ({name}) S 1 0 0 0 -1 {flags} 0 0 0 0 0 5 0 0 20 0 1 0 {100 + tid} 0 0 18446744073709551615 "
+            f"0 0 0 0 0 0 0 2147483647 0 0 0 0 17 {cpu} 0 0 0 0 0"
+        )
+        self.put(f"{d}/stat", stat)
+        self.put(f"{d}/status", f"Name:\t{name}\nUid:\t0\t0\t0\t0\nCpus_allowed_list:\t{allowed}")
+        self.put(f"{d}/cgroup", "0::/")
+
+    def chain(self, links):
+        path = f"{self.dir}/chain.toml"
+        with open(path, "w") as file:
+            file.write('[chain]\nname = "growth"\n')
+            for at, (kind, value) in enumerate(links):
+                target = f"irq = {{ number = {value} }}" if kind == "irq" else f'process = "{value}"'
+                file.write(f'[[link]]\nname = "l{at}"\n{target}\n')
+        return path
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.dir)
+
+
+def made(of, sizes, tree, chain):
+    """`inspect`, `check` and `plan` of machines of files."""
+    times = {"inspect": [], "check": [], "plan": []}
+
+    def at(size):
+        with tree(size) as there:
+            path = there.chain(chain(size))
+            return {
+                "inspect": least("inspect", "--json", "--root", there.dir),
+                "check": least("check", "--json", "--root", there.dir, path),
+                "plan": least("plan", "--json", "--root", there.dir, path),
+            }
+
+    base = at(None)
+    for size in sizes:
+        for verb, took in at(size).items():
+            times[verb].append(took)
+    for verb, took in times.items():
+        row(verb, of, sizes, took, base[verb])
+
+
+def part_machine():
+    one = [("process", "player0")]
+    made("CPUs", [64, 128, 256, 512], lambda n: Tree(n or 4, 8, 8), lambda _: one)
+    made("IRQs of 64 CPUs", [250, 500, 1000, 2000], lambda n: Tree(64, n or 1, 8), lambda _: one)
+    made("IRQs of 512 CPUs", [250, 500, 1000, 2000], lambda n: Tree(512, n or 1, 8), lambda _: one)
+    made("threads of a process", [1250, 2500, 5000, 10_000], lambda n: Tree(4, 8, n or 1), lambda _: one)
+    made("processes", [250, 500, 1000, 2000], lambda n: Tree(4, 8, n or 1, n or 1), lambda _: one)
+    links = lambda n: [("irq", 16 + at) for at in range(n or 1)]
+    made("links to an IRQ each", [32, 64, 128, 256], lambda n: Tree(4, 2000, 8), links)
+    links = lambda n: [("process", f"player{at}") for at in range(n or 1)]
+    made("links to a process each", [32, 64, 128, 256], lambda n: Tree(4, 8, 2000, 2000), links)
+
+
+# Of the running machine.
+
+LOAD = """
+import ctypes, os, sys, threading, time
+threading.stack_size(65536)
+libc = ctypes.CDLL(None)
+count, processes, name = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+stop = threading.Event()
+def serve(threads):
+    libc.prctl(15, name.encode(), 0, 0, 0)
+    for _ in range(threads - 1):
+        threading.Thread(target=stop.wait, daemon=True).start()
+for _ in range(processes - 1):
+    if os.fork() == 0:
+        libc.prctl(1, 9, 0, 0, 0)
+        serve(count // processes)
+        os.write(1, b".")
+        stop.wait()
+serve(count // processes)
+os.write(1, b".")
+stop.wait()
+"""
+
+
+class Load:
+    """So many threads in so many processes, that wait."""
+
+    def __init__(self, count, processes):
+        words = [sys.executable, "-c", LOAD, str(count), str(processes), "qcgrowth"]
+        self.child = subprocess.Popen(words, stdout=subprocess.PIPE)
+        told = 0
+        while told < processes:
+            told += len(os.read(self.child.stdout.fileno(), 65536))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.child.kill()
+        self.child.wait()
+
+
+def can_shield():
+    if os.geteuid() != 0:
+        skipped.append("what changes the machine: root is needed")
+        return False
+    if os.cpu_count() < 2:
+        skipped.append("what changes the machine: one CPU cannot be shared out")
+        return False
+    return True
+
+
+def last_cpu():
+    with open("/sys/devices/system/cpu/online") as file:
+        return file.read().strip().replace(",", "-").split("-")[-1]
+
+
+def shield(state, more):
+    apply = run("apply", "--yes", "--cpus", last_cpu(), "--state", state, *more)[0]
+    status = least("status", "--json", "--state", state)
+    revert = run("revert", "--state", state)[0]
+    return {"apply": apply, "status": status, "revert": revert}
+
+
+def live(of, sizes, processes, chain):
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as dir:
+        path = f"{dir}/chain.toml"
+        with open(path, "w") as file:
+            file.write('[[link]]\nname = "player"\nprocess = "qcgrowth"\npriority = 70\n')
+        more = [path] if chain else []
+
+        def at():
+            best = None
+            for _ in range(TIMES):
+                took = shield(f"{dir}/state", more)
+                best = took if best is None else {verb: min(best[verb], took[verb]) for verb in took}
+            return best
+
+        base, times = at(), []
+        for size in sizes:
+            with Load(size, processes(size)):
+                times.append({**at(), "inspect": least("inspect", "--json")})
+        base["inspect"] = least("inspect", "--json")
+    for verb in ("inspect", "apply", "status", "revert"):
+        row(verb, of, sizes, [took[verb] for took in times], base[verb])
+    return times
+
+
+def part_threads():
+    if not can_shield():
+        return
+    sizes = [1250, 2500, 5000, 10_000]
+    live("threads of one process", sizes, lambda _: 1, False)
+    live("threads of a link", sizes, lambda _: 1, True)
+    live("processes", [250, 500, 1000, 2000], lambda n: n, False)
+
+
+def ticks(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def part_watch():
+    """CPU time of a look, by the threads there are; and of a watch beside forks."""
+    if not can_shield():
+        return
+    with tempfile.TemporaryDirectory() as dir:
+        state, seconds = f"{dir}/state", 12
+
+        def watch(beside):
+            run("apply", "--yes", "--cpus", last_cpu(), "--state", state)
+            child = subprocess.Popen([PROGRAM, "watch", "--every", "1s", "--state", state], stdout=subprocess.DEVNULL)
+            try:
+                time.sleep(2)
+                began, then = ticks(child.pid), time.monotonic()
+                forks = beside(then + seconds)
+                return (ticks(child.pid) - began) / (time.monotonic() - then), forks
+            finally:
+                child.send_signal(signal.SIGTERM)
+                child.wait()
+                run("revert", "--state", state)
+
+        def idle(until):
+            time.sleep(max(0, until - time.monotonic()))
+            return 0
+
+        def forks(rate):
+            def beside(until):
+                done, began = 0, time.monotonic()
+                while time.monotonic() < until:
+                    pid = os.fork()
+                    if pid == 0:
+                        os._exit(0)
+                    os.waitpid(pid, 0)
+                    done += 1
+                    time.sleep(max(0, began + done / rate - time.monotonic()))
+                return done / (time.monotonic() - began)
+
+            return beside
+
+        base, _ = watch(idle)
+        sizes, times = [1250, 2500, 5000, 10_000], []
+        for size in sizes:
+            with Load(size, 1):
+                times.append(watch(idle)[0])
+        row("watch, a look", "threads of one process", sizes, times, base)
+        rates, times, had = [125, 250, 500, 1000], [], []
+        for rate in rates:
+            share, forked = watch(forks(rate))
+            times.append(share)
+            had.append(forked)
+        row("watch, a second", "forks a second", rates, times, base)
+        print("    really forked a second:", " ".join(f"{rate:.0f}" for rate in had))
+
+
+def part_runs():
+    """A store of many runs, each the file of one and the same with another name and time."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as dir:
+        made = subprocess.run(
+            [PROGRAM, "measure", "gap", "--for", "200ms", "--json", "--store", dir], capture_output=True
+        )
+        runs = [name for name in os.listdir(f"{dir}/runs")] if os.path.isdir(f"{dir}/runs") else []
+        if made.returncode not in (0, 1) or not runs:
+            skipped.append(f"runs: nothing was measured to be kept: {made.stderr.decode()[-300:]}")
+            return
+        print("    store:", runs[:3], os.listdir(dir))
+
+
+def main():
+    parts = {name[5:]: part for name, part in globals().items() if name.startswith("part_")}
+    for name in PARTS or parts:
+        print(f"{name}:", flush=True)
+        parts[name]()
+    print()
+    print(f"{'what':<18} {'grows with':<28} {'at the largest':>18} {'exponent':>9}")
+    over = 0
+    for what, of, sizes, times, slope in rows:
+        bad = slope is not None and slope > LIMIT
+        over += bad
+        told = "flat" if slope is None else f"{slope:.2f}"
+        print(f"{what:<18} {of:<28} {f'{sizes[-1]}: {times[-1] * 1000:.0f} ms':>18} {told:>9}{'  above ' + str(LIMIT) if bad else ''}")
+    for why in skipped:
+        print("skipped:", why)
+    sys.exit(1 if over else 0)
+
+
+main()

@@ -1,0 +1,495 @@
+//! Whole files: replaced so that each reader, at each instant, finds the old text or the new one.
+//!
+//! A text is written aside in the directory of its file, with the file's owner, mode and extended attributes, and
+//! brought to the disk. Then the two change names; the old one is removed last.
+//!
+//! A boot loader reads a file system without its journal: for it a file counts when its content, its inode and its
+//! name stand at their places on the disk. [`settle`] brings them there. What a loader reads is settled before the
+//! names change and again before the old text goes: so the loader's view, however late the disk follows, never
+//! names blocks that are not written yet or that are somebody else's again.
+
+use crate::sys::freeze;
+use rustix::{
+    fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, XattrFlags},
+    io::Errno,
+};
+use std::{
+    ffi::CStr,
+    fs::File,
+    io::{self, Write},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+/// Magic numbers of linux/magic.h.
+const FAT: rustix::fs::FsWord = 0x4d44;
+const EXT: rustix::fs::FsWord = 0xef53;
+const BTRFS: rustix::fs::FsWord = 0x9123_683e;
+const F2FS: rustix::fs::FsWord = 0xf2f5_2010;
+
+/// Whose a file is and who may use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Permission bits.
+    pub mode: u32,
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// The name under which the next text of a file is written: hidden, and without its ending, so that nothing that
+/// reads whole directories takes it for one of its own.
+pub fn aside_name(name: &str) -> String {
+    format!(".{name}.quietcores-new")
+}
+
+/// A text that stands beside the file it will replace. Dropped, it is removed.
+#[derive(Debug)]
+pub struct Aside {
+    dir: OwnedFd,
+    /// The new text.
+    file: File,
+    /// The old text, kept open: until it is closed nobody else gets its blocks.
+    old: Option<OwnedFd>,
+    name: String,
+    aside: String,
+    /// Whether something of ours stands under the name aside: the new text, or the old one.
+    stands: bool,
+}
+
+impl Aside {
+    /// Writes `bytes` beside the file `name` of the directory `dir` and brings them to the disk. A file of that
+    /// name gives them its extended attributes, but for signatures of its content; what a killed run has left
+    /// aside is removed before.
+    ///
+    /// # Errors
+    /// The kernel's; or when `name` is a link or no ordinary file, or has an attribute that the new file cannot get.
+    pub fn write(dir: OwnedFd, name: &str, bytes: &[u8], owner: Owner) -> io::Result<Aside> {
+        let old = open_old(dir.as_fd(), name)?;
+        let aside = aside_name(name);
+        sweep(dir.as_fd(), name)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let fd =
+            rustix::fs::openat(&dir, &aside, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?;
+        let file = File::from(fd);
+        let this = Aside { dir, file, old, name: name.to_owned(), aside, stands: true };
+        (&this.file).write_all(bytes)?;
+        dress(&this.file, owner)?;
+        if let Some(old) = &this.old {
+            copy_attributes(old.as_fd(), this.file.as_fd())?;
+        }
+        this.file.sync_all()?;
+        Ok(this)
+    }
+
+    /// Puts the new text in place; the old one lives on, aside or open, until this is dropped. The name is on the
+    /// disk when this returns.
+    ///
+    /// # Errors
+    /// The kernel's; the old text then still stands under the name, or the new one whose name could not be synced.
+    pub fn swap(&mut self) -> io::Result<()> {
+        // Of FAT's two entries a cut may write one: both names would have the old blocks, and whoever removed one
+        // would take them from the other.
+        let exchange = self.old.is_some() && !is(self.dir.as_fd(), FAT);
+        let (from, to) = (&self.aside, &self.name);
+        let swapped = exchange
+            && match rustix::fs::renameat_with(
+                &self.dir,
+                from,
+                &self.dir,
+                to,
+                RenameFlags::EXCHANGE,
+            ) {
+                Ok(()) => true,
+                // Not known to this file system or kernel; the file was removed meanwhile.
+                Err(Errno::INVAL | Errno::NOSYS | Errno::NOENT | Errno::OPNOTSUPP) => false,
+                Err(error) => return Err(error.into()),
+            };
+        if !swapped {
+            rustix::fs::renameat(&self.dir, from, &self.dir, to)?;
+            self.stands = false;
+        }
+        // FAT keeps where a file's bytes lie in the directory, and writes that with the file.
+        self.file.sync_all()?;
+        sync(self.dir.as_fd())
+    }
+
+    /// Puts the new text in place, for readers that have the journal.
+    ///
+    /// # Errors
+    /// As of [`Aside::swap`].
+    pub fn rename(mut self) -> io::Result<()> {
+        self.swap()?;
+        self.finish()
+    }
+
+    /// Removes the old text, for good when this returns.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn finish(mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.stands) {
+            rustix::fs::unlinkat(&self.dir, &self.aside, AtFlags::empty())?;
+            sync(self.dir.as_fd())?;
+        }
+        Ok(())
+    }
+
+    /// Its directory.
+    pub fn dir(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        if self.stands {
+            let _ = rustix::fs::unlinkat(&self.dir, &self.aside, AtFlags::empty());
+        }
+    }
+}
+
+/// The file that is to be replaced, opened; `None` where there is none.
+fn open_old(dir: BorrowedFd<'_>, name: &str) -> io::Result<Option<OwnedFd>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let old = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
+        Ok(old) => old,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP) => return Err(io::Error::other("it is a link")),
+        Err(error) => return Err(error.into()),
+    };
+    match FileType::from_raw_mode(rustix::fs::fstat(&old)?.st_mode) {
+        FileType::RegularFile => Ok(Some(old)),
+        _ => Err(io::Error::other("it is no ordinary file")),
+    }
+}
+
+/// Removes what a killed run may have left beside a file.
+///
+/// # Errors
+/// The kernel's; that there is nothing is none.
+pub fn sweep(dir: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    match rustix::fs::unlinkat(dir, aside_name(name), AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Gives a file its owner and mode. FAT has neither: there they are right already or not at all.
+fn dress(file: &File, owner: Owner) -> io::Result<()> {
+    let stat = rustix::fs::fstat(file)?;
+    if (stat.st_uid, stat.st_gid) != (owner.uid, owner.gid) {
+        let (uid, gid) =
+            (rustix::fs::Uid::from_raw(owner.uid), rustix::fs::Gid::from_raw(owner.gid));
+        rustix::fs::fchown(file, Some(uid), Some(gid))?;
+    }
+    let stat = rustix::fs::fstat(file)?;
+    if stat.st_mode & 0o7777 != owner.mode {
+        match rustix::fs::fchmod(file, Mode::from_raw_mode(owner.mode)) {
+            Err(Errno::PERM | Errno::OPNOTSUPP) => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+/// Access lists, SELinux's label, what users noted. Signatures of a file's content (IMA, EVM) are the kernel's to
+/// make anew.
+fn copy_attributes(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
+    let names = match listed(from) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
+        other => other?,
+    };
+    for name in names.split_inclusive(|b| *b == 0) {
+        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+        if [c"security.ima", c"security.evm"].contains(&name) {
+            continue;
+        }
+        let Some(value) = attribute(from, name)? else { continue };
+        if attribute(to, name).ok().flatten().as_ref() == Some(&value) {
+            continue;
+        }
+        rustix::fs::fsetxattr(to, name, &value, XattrFlags::empty()).map_err(|errno| {
+            let kind = io::Error::from(errno);
+            let why = format!("its attribute {} cannot be kept ({kind})", name.to_string_lossy());
+            io::Error::new(kind.kind(), why)
+        })?;
+    }
+    Ok(())
+}
+
+fn listed(of: BorrowedFd<'_>) -> rustix::io::Result<Vec<u8>> {
+    // 64 KiB: the kernel's own limit.
+    let mut names = Vec::with_capacity(1 << 16);
+    rustix::fs::flistxattr(of, rustix::buffer::spare_capacity(&mut names))?;
+    Ok(names)
+}
+
+fn attribute(of: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<Vec<u8>>> {
+    let mut value = Vec::with_capacity(1 << 16);
+    match rustix::fs::fgetxattr(of, name, rustix::buffer::spare_capacity(&mut value)) {
+        Ok(_) => Ok(Some(value)),
+        Err(Errno::NODATA) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is(dir: BorrowedFd<'_>, magic: rustix::fs::FsWord) -> bool {
+    rustix::fs::fstatfs(dir).is_ok_and(|fs| fs.f_type == magic)
+}
+
+/// A descriptor that can be synced: one of `O_PATH` cannot.
+fn reopened(dir: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(dir, ".", flags, Mode::empty())?)
+}
+
+/// Brings the names in a directory to the disk.
+///
+/// # Errors
+/// The kernel's.
+pub fn sync(dir: BorrowedFd<'_>) -> io::Result<()> {
+    let dir = reopened(dir)?;
+    if is(dir.as_fd(), FAT) {
+        // Without a journal the order of directory, allocation table and file is nobody's.
+        rustix::fs::syncfs(&dir)?;
+    }
+    match rustix::fs::fsync(&dir) {
+        // A file system that cannot sync directories (FAT of old kernels) has done what it can.
+        Err(Errno::INVAL) => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+/// Brings everything on the file system of a directory to where a reader without its journal finds it.
+///
+/// ext4 checkpoints its journal (before Linux 5.15 it is frozen for a moment); xfs and what is not known here is
+/// frozen for a moment and thawed: meanwhile whoever writes there waits. btrfs and F2FS end their transaction in a
+/// syncfs, FAT has nothing but places. Where this process has no right to do so (CAP_SYS_ADMIN), or the file system
+/// has no such thing, it is a syncfs.
+///
+/// # Errors
+/// The kernel's, when the disk fails; or a freeze that took more than 30 s, and is undone.
+pub fn settle(dir: BorrowedFd<'_>) -> io::Result<()> {
+    let dir = reopened(dir)?;
+    rustix::fs::syncfs(&dir)?;
+    // What the disk itself holds back: syncfs does not ask FAT's disk for it.
+    sync(dir.as_fd())?;
+    if [FAT, BTRFS, F2FS].iter().any(|magic| is(dir.as_fd(), *magic)) {
+        return Ok(());
+    }
+    if is(dir.as_fd(), EXT) {
+        match freeze::checkpoint(top(dir.as_fd())?.as_fd()).map_err(|e| e.raw_os_error()) {
+            Ok(()) => return Ok(()),
+            // Has no journal.
+            Err(Some(libc::ENODEV)) => return Ok(()),
+            // An older kernel; or the file system's own root is not mounted where this looks.
+            Err(Some(libc::ENOTTY | libc::EOPNOTSUPP | libc::EINVAL | libc::EPERM)) => {}
+            Err(Some(errno)) => return Err(io::Error::from_raw_os_error(errno)),
+            Err(None) => {}
+        }
+    }
+    match freeze::freeze_and_thaw(dir.as_fd()) {
+        Err(error) => match error.raw_os_error() {
+            // EBUSY: somebody else froze it after our writes, and has settled them so.
+            Some(libc::EOPNOTSUPP | libc::ENOTTY | libc::EPERM | libc::EACCES | libc::EBUSY) => {
+                Ok(())
+            }
+            _ => Err(error),
+        },
+        Ok(()) => Ok(()),
+    }
+}
+
+/// The topmost directory of the mount that a directory is in.
+fn top(dir: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut here = reopened(dir)?;
+    loop {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let above = rustix::fs::openat(&here, "..", flags, Mode::empty())?;
+        let (low, high) = (rustix::fs::fstat(&here)?, rustix::fs::fstat(&above)?);
+        if low.st_dev != high.st_dev || low.st_ino == high.st_ino {
+            return Ok(here);
+        }
+        here = above;
+    }
+}
+
+/// Removes a file that a loader reads: first its name is taken from it and that is settled, then it goes. One that
+/// is not there is no error.
+///
+/// # Errors
+/// The kernel's, and those of [`settle`].
+pub fn remove_settled(dir: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    match rustix::fs::renameat(dir, name, dir, aside_name(name)) {
+        Ok(()) => settle(dir)?,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    }
+    sweep(dir, name)?;
+    sync(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quiet_testing::{Why, is_root, skip};
+    use std::{
+        fs,
+        path::{Path, PathBuf},
+        process::Command,
+    };
+
+    const PLAIN: Owner = Owner { mode: 0o644, uid: 0, gid: 0 };
+
+    fn owner() -> Owner {
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        Owner { uid, gid, ..PLAIN }
+    }
+
+    fn dir(path: &Path) -> OwnedFd {
+        File::open(path).unwrap().into()
+    }
+
+    #[test]
+    fn attributes_go_with_the_name() {
+        // /tmp may have none (tmpfs before Linux 6.6): the build's own directory, then.
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "old").unwrap();
+        let old = File::open(&path).unwrap();
+        if rustix::fs::fsetxattr(&old, c"user.note", b"mine", XattrFlags::empty()).is_err() {
+            return skip(Why::Machine("this file system has no extended attributes".into()));
+        }
+        let shared = Command::new("setfacl").args(["-m", "u:1:r"]).arg(&path).status();
+        Aside::write(dir(folder.path()), "a", b"new", owner()).unwrap().rename().unwrap();
+        let new = File::open(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(attribute(new.as_fd(), c"user.note").unwrap().unwrap(), b"mine");
+        if shared.is_ok_and(|status| status.success()) {
+            let list = |of: &File| attribute(of.as_fd(), c"system.posix_acl_access").unwrap();
+            assert!(list(&new).is_some());
+            assert_eq!(list(&new), list(&old));
+        }
+    }
+
+    #[test]
+    fn a_text_not_put_in_place_leaves_nothing_and_a_link_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a"), "old").unwrap();
+        fs::write(folder.path().join(aside_name("a")), "left by a killed run").unwrap();
+        drop(Aside::write(dir(folder.path()), "a", b"new", owner()).unwrap());
+        assert_eq!(fs::read(folder.path().join("a")).unwrap(), b"old");
+        let mut aside = Aside::write(dir(folder.path()), "a", b"new", owner()).unwrap();
+        aside.swap().unwrap();
+        assert_eq!(fs::read(folder.path().join("a")).unwrap(), b"new");
+        drop(aside);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        std::os::unix::fs::symlink("a", folder.path().join("b")).unwrap();
+        for name in ["b", "."] {
+            Aside::write(dir(folder.path()), name, b"x", owner()).unwrap_err();
+        }
+        assert_eq!(fs::read(folder.path().join("a")).unwrap(), b"new");
+    }
+
+    /// A file system on a file, mounted, and read past its journal by GRUB's own drivers.
+    struct Disk(tempfile::TempDir);
+
+    impl Disk {
+        /// `None`, and why, where this cannot be done here.
+        fn new(kind: &str, make: &[&str], size: u64) -> Option<Disk> {
+            let folder = tempfile::tempdir().unwrap();
+            let disk = Disk(folder);
+            let image = disk.image();
+            File::create(&image).unwrap().set_len(size).unwrap();
+            fs::create_dir(disk.at()).unwrap();
+            let run =
+                |program: &str, arguments: &[&str], paths: &[&Path]| match Command::new(program)
+                    .args(arguments)
+                    .args(paths)
+                    .output()
+                {
+                    Ok(done) if done.status.success() => Ok(()),
+                    Ok(done) => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
+                    Err(error) => Err(error.to_string()),
+                };
+            let (program, arguments) = make.split_first().unwrap();
+            if !is_root() {
+                return skip(Why::Root);
+            }
+            if run("grub-fstest", &["--version"], &[]).is_err() {
+                return skip(Why::Program("grub-fstest", "grub-common"));
+            }
+            let mounted = run(program, arguments, &[&image])
+                .and_then(|()| run("mount", &["-o", "loop", "-t", kind], &[&image, &disk.at()]));
+            match mounted {
+                Ok(()) => Some(disk),
+                Err(why) => {
+                    skip(Why::Machine(format!("no {kind} on a file can be mounted: {why}")))
+                }
+            }
+        }
+
+        fn image(&self) -> PathBuf {
+            self.0.path().join("image")
+        }
+
+        fn at(&self) -> PathBuf {
+            self.0.path().join("at")
+        }
+
+        fn seen_by_grub(&self, path: &str) -> Vec<u8> {
+            let grub = Command::new("grub-fstest").arg(self.image()).args(["cat", path]).output();
+            grub.unwrap().stdout
+        }
+    }
+
+    impl Drop for Disk {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg("-l").arg(self.at()).output();
+        }
+    }
+
+    const SYSTEMS: [(&str, &[&str], u64); 4] = [
+        ("ext4", &["mke2fs", "-q", "-t", "ext4"], 32 << 20),
+        ("xfs", &["mkfs.xfs", "-q"], 300 << 20),
+        ("btrfs", &["mkfs.btrfs", "-q"], 120 << 20),
+        ("vfat", &["mkfs.vfat"], 8 << 20),
+    ];
+
+    #[test]
+    fn a_reader_without_a_journal_sees_what_is_settled_and_before_that_the_old_text_whole() {
+        for (kind, make, size) in SYSTEMS {
+            let Some(disk) = Disk::new(kind, make, size) else { continue };
+            let path = disk.at().join("grub.cfg");
+            // Longer than any inode or directory keeps within itself.
+            let text = |n: u8| vec![b'a' + n; 30_000];
+            fs::write(&path, text(0)).unwrap();
+            settle(dir(&disk.at()).as_fd()).unwrap();
+            assert!(disk.seen_by_grub("/grub.cfg") == text(0), "{kind}: the first text");
+            for n in 1..4 {
+                let mut aside =
+                    Aside::write(dir(&disk.at()), "grub.cfg", &text(n), owner()).unwrap();
+                settle(aside.dir()).unwrap();
+                aside.swap().unwrap();
+                // Others write what they can get hold of.
+                for other in 0..40 {
+                    let other = disk.at().join(format!("other{other}"));
+                    fs::write(&other, [b'x'; 30_000]).unwrap();
+                    File::open(&other).unwrap().sync_all().unwrap();
+                }
+                let seen = disk.seen_by_grub("/grub.cfg");
+                assert!(seen == text(n - 1) || seen == text(n), "{kind}: torn between {n}");
+                settle(aside.dir()).unwrap();
+                assert!(disk.seen_by_grub("/grub.cfg") == text(n), "{kind}: not settled, {n}");
+                drop(aside);
+                for other in 0..40 {
+                    fs::remove_file(disk.at().join(format!("other{other}"))).unwrap();
+                }
+            }
+            remove_settled(dir(&disk.at()).as_fd(), "grub.cfg").unwrap();
+            assert!(disk.seen_by_grub("/grub.cfg").is_empty(), "{kind}: not removed");
+            fs::write(disk.at().join("after"), "it is thawed").unwrap();
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Makes a journal smaller: what it tells of threads that have ended is of no use any more.
+
+use super::{Key, Past, Reader, Record, key, line_of, past::Aim};
+use crate::{change::Change, error::is_gone, fault, state::State, tasks};
+use quiet_linux::Kernel;
+use quiet_types::{
+    CpuSet,
+    plan::{Action, Outcome, Thread},
+};
+use rustix::fs::OFlags;
+use std::{
+    collections::{HashMap, HashSet},
+    io::{self, BufRead, BufReader, BufWriter, Write},
+};
+
+/// Shorter journals are left alone.
+const WORTH: u64 = 1 << 20;
+/// Written here, then renamed.
+const ASIDE: &str = "journal.new";
+
+impl Reader {
+    /// Compacts the journal where it has grown to twice what it was after the last time: the lock of the state directory must
+    /// be held, and no writer be open.
+    ///
+    /// At any instant, a power cut's included, the journal is the old one or the new one, whole. One that cannot be compacted
+    /// stays as it is, and is tried again when it has grown further.
+    pub fn compact(&mut self, kernel: &dyn Kernel, state: &State) {
+        if self.read < WORTH.max(2 * self.compacted) {
+            return;
+        }
+        if let Ok(Some(reader)) = self.compacted(kernel, state) {
+            *self = reader;
+        }
+        self.compacted = self.read;
+        let _ = std::fs::remove_file(state.path().join(ASIDE));
+    }
+
+    fn compacted(&self, kernel: &dyn Kernel, state: &State) -> io::Result<Option<Reader>> {
+        let past = &self.past;
+        // What is not understood cannot be written again; threads are looked for where they were found.
+        if !past.unread.is_empty() || !is_same_world(kernel, past) {
+            return Ok(None);
+        }
+        let mut begin = Vec::new();
+        let old = state.open_file("journal.jsonl", OFlags::RDONLY)?;
+        BufReader::new(old).read_until(b'\n', &mut begin)?;
+        let _ = std::fs::remove_file(state.path().join(ASIDE));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let mut aside = BufWriter::new(state.open_file(ASIDE, flags)?);
+        // Byte for byte: by its first line a journal is known.
+        aside.write_all(&begin)?;
+        let records = records(kernel, past);
+        for record in &records {
+            aside.write_all(&line_of(record)?)?;
+            fault::point();
+        }
+        let aside = aside.into_inner().map_err(io::IntoInnerError::into_error)?;
+        aside.sync_all()?;
+        fault::point();
+        // Never a journal that could not be read again.
+        let mut reader = Reader::default();
+        let file = state.open_file(ASIDE, OFlags::RDONLY)?;
+        reader.take(file).map_err(io::Error::other)?;
+        let mut meant = past.beginning();
+        records.into_iter().for_each(|record| meant.absorb(record));
+        if reader.past != meant {
+            return Err(io::Error::other("the compacted journal does not read as it was written"));
+        }
+        state.rename(ASIDE, "journal.jsonl")?;
+        fault::point();
+        Ok(Some(reader))
+    }
+}
+
+/// Whether the threads of `/proc` are those that the journal names: from another PID namespace every one of them would look ended.
+fn is_same_world(kernel: &dyn Kernel, past: &Past) -> bool {
+    let remembered = past.changes.iter().filter_map(|(_, change)| match change {
+        Change::Remember { threads } => Some(threads),
+        _ => None,
+    });
+    remembered.flatten().any(|(thread, _)| thread.tid == 1 && tasks::lives(kernel, thread))
+}
+
+/// The threads of which the journal is to tell still: those that live, and of those that have ended and were given a priority
+/// one each of what was given, for a child of theirs may have inherited it.
+fn kept(kernel: &dyn Kernel, past: &Past) -> HashSet<Key> {
+    let mut over = HashMap::new();
+    let mut is_over = |thread: &Thread| {
+        *over.entry(key(thread)).or_insert_with(|| tasks::is_over(kernel, thread))
+    };
+    let mut kept = HashSet::new();
+    let mut cpus: HashMap<Key, &CpuSet> = HashMap::new();
+    let mut given = HashSet::new();
+    for (_, change) in &past.changes {
+        let threads: &mut dyn Iterator<Item = &Thread> = match change {
+            Change::Remember { threads } | Change::Move { threads, .. } => {
+                &mut threads.iter().map(|(thread, _)| thread)
+            }
+            Change::Affinity { threads } => {
+                cpus.extend(threads.iter().map(|one| (key(&one.thread), &one.new)));
+                &mut threads.iter().map(|one| &one.thread)
+            }
+            Change::Scheduling { thread, .. } | Change::Ban { daemon: thread, .. } => {
+                &mut std::iter::once(thread)
+            }
+            _ => continue,
+        };
+        kept.extend(threads.filter(|thread| !is_over(thread)).map(key));
+    }
+    for (_, change) in &past.changes {
+        if let Change::Scheduling { thread, old, new } = change
+            && !kept.contains(&key(thread))
+            && given.insert(format!("{old:?} {new:?} {:?}", cpus.get(&key(thread))))
+        {
+            kept.insert(key(thread));
+        }
+    }
+    kept
+}
+
+/// What is left to be told.
+fn records(kernel: &dyn Kernel, past: &Past) -> Vec<Record> {
+    let kept = kept(kernel, past);
+    let stays = |thread: &Thread| kept.contains(&key(thread));
+    // Of a device that was pulled out: another one of that name will have values of its own.
+    let pulled = |change: &Change| match change {
+        Change::Write { path, request, .. } => {
+            let of_device =
+                path.starts_with("/sys/devices/") && !path.starts_with("/sys/devices/system/");
+            of_device && kernel.read(request).is_err_and(|error| is_gone(&error))
+        }
+        _ => false,
+    };
+    let last_ban =
+        past.changes.iter().rposition(|(_, change)| matches!(change, Change::Ban { .. }));
+    let mut gone = HashSet::new();
+    let mut irqs = HashSet::new();
+    let mut records: Vec<Record> =
+        past.awaits.iter().map(|seconds| Record::Await { seconds: *seconds }).collect();
+    for (at, (seq, change)) in past.changes.iter().enumerate() {
+        let change = match change {
+            Change::Remember { threads } => Change::Remember {
+                threads: threads.iter().filter(|(thread, _)| stays(thread)).cloned().collect(),
+            },
+            Change::Move { mount, from, to, threads } => Change::Move {
+                mount: mount.clone(),
+                from: from.clone(),
+                to: to.clone(),
+                threads: threads.iter().filter(|(thread, _)| stays(thread)).cloned().collect(),
+            },
+            Change::Affinity { threads } => Change::Affinity {
+                threads: threads.iter().filter(|one| stays(&one.thread)).cloned().collect(),
+            },
+            other => other.clone(),
+        };
+        let is_of_use = match &change {
+            Change::Move { threads, .. } => !threads.is_empty(),
+            Change::Affinity { threads } => !threads.is_empty(),
+            Change::Scheduling { thread, .. } => stays(thread),
+            Change::Ban { daemon, .. } => stays(daemon) || last_ban == Some(at),
+            // What two devices change about on one number is told once of each.
+            Change::Irq { .. } => irqs.insert(format!("{change:?}")),
+            Change::Write { path, .. } if pulled(&change) => {
+                gone.insert(path.clone());
+                false
+            }
+            _ => true,
+        };
+        if is_of_use {
+            records.push(Record::Note { seq: *seq, change });
+        }
+    }
+    let wanted = |action: &Action| match action {
+        Action::Pin { thread, .. }
+        | Action::Enter { thread, .. }
+        | Action::Schedule { thread, .. } => stays(thread),
+        Action::Write { path, .. } => !gone.contains(path),
+        _ => true,
+    };
+    let last = last_of(past, |_| true);
+    let held = last_of(past, Outcome::holds);
+    for (at, (step, outcome)) in past.outcomes.iter().enumerate() {
+        if wanted(&step.action) && (last.contains(&at) || held.contains(&at)) {
+            records.push(Record::Outcome { step: step.clone(), outcome: outcome.clone() });
+        }
+    }
+    records.extend(past.up.iter().map(|at| Record::Up { at: at.clone(), irqs: past.irqs.clone() }));
+    records.extend(past.confirmed.iter().map(|at| Record::Confirmed { at: at.clone() }));
+    if !past.off_line.is_empty() {
+        records.push(Record::OffLine { cpus: past.off_line.clone() });
+    }
+    let back =
+        |(seq, outcome): &(u64, _)| Record::Back { seq: *seq, outcome: Clone::clone(outcome) };
+    records.extend(past.reverting.iter().map(back));
+    records
+}
+
+/// Where the last outcomes of each step stand, of those that `counts`.
+fn last_of(past: &Past, counts: impl Fn(&Outcome) -> bool) -> HashSet<usize> {
+    let all = past.outcomes.iter().enumerate();
+    let last: HashMap<Aim, usize> = all
+        .filter(|(_, (_, outcome))| counts(outcome))
+        .map(|(at, (step, _))| (Aim::of(&step.action), at))
+        .collect();
+    last.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{change::Confined, journal::Journal, nobody};
+    use quiet_types::{
+        machine::{Policy, Scheduling},
+        plan::{Need, Step},
+        shield::{Mechanism, Shield},
+    };
+    use std::{
+        fs,
+        os::unix::process::ExitStatusExt,
+        path::Path,
+        process::{Command, Stdio},
+    };
+
+    const STATE: &str = "QUIETCORES_COMPACT_STATE";
+    /// More than a thread's notes, so that its journal is worth to be compacted.
+    const MANY: u32 = 12_000;
+
+    fn thread(tid: u32) -> Thread {
+        Thread { tid, start: nobody::START, comm: format!("t{tid}") }
+    }
+
+    /// The first process's notes, and those of many others of which none lives.
+    fn journal(state: &State) {
+        let set = |text: &str| -> CpuSet { text.parse().unwrap() };
+        let shield = Shield {
+            cpus: set("1"),
+            housekeeping: set("0"),
+            mechanism: Mechanism::Affinity,
+            entry: None,
+        };
+        let mut journal = Journal::begin(state, "b0", &shield, &[]).unwrap();
+        let one = |tid| Confined { thread: thread(tid), old: set("0-1"), new: set("0") };
+        let threads = (1..MANY).map(|tid| (thread(tid), set("0-1"))).collect();
+        journal.note(Change::Remember { threads }).unwrap();
+        journal.note(Change::Affinity { threads: (1..MANY).map(one).collect() }).unwrap();
+        let sched = |policy, priority| Scheduling { policy, priority, nice: 0 };
+        let (old, new) = (sched(Policy::Other, 0), sched(Policy::Fifo, 70));
+        for tid in 2..5 {
+            journal.note(Change::Scheduling { thread: thread(tid), old, new }).unwrap();
+        }
+        for tid in 1..4 {
+            let action = Action::Pin { thread: thread(tid), cpus: set("0") };
+            let step = Step { action, old: None, why: String::new(), need: Need::BestEffort };
+            journal.tell(Record::Outcome { step, outcome: Outcome::Already }).unwrap();
+        }
+        journal.seal(Record::Up { at: "now".into(), irqs: vec![(7, 9)] }).unwrap();
+    }
+
+    fn look(state: &State) -> Reader {
+        let mut reader = Reader::default();
+        reader.look(state).unwrap().unwrap();
+        reader
+    }
+
+    /// What is left of it: of the first process all, of an ended thread with a priority one.
+    fn is_small(past: &Past) {
+        let told: Vec<String> =
+            past.changes.iter().map(|(seq, change)| format!("{seq} {}", change.what())).collect();
+        assert_eq!(
+            told,
+            ["1 CPUs of 2 threads", "2 CPUs of 2 threads", "3 scheduling of thread 2 (t2)"]
+        );
+        assert_eq!(past.outcomes.len(), 2);
+        assert_eq!((past.up.as_deref(), past.irqs.as_slice()), (Some("now"), [(7, 9)].as_slice()));
+    }
+
+    #[test]
+    fn what_is_told_of_ended_threads_goes_and_the_journal_stays_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = State::make(&dir.path().join("state")).unwrap();
+        journal(&state);
+        let known = crate::journal::identity(&state).unwrap();
+        let mut reader = look(&state);
+        reader.compact(&nobody::Nobody::default(), &state);
+        is_small(&reader.past);
+        is_small(&look(&state).past);
+        assert!(fs::metadata(state.journal()).unwrap().len() < 4096);
+        assert_eq!(crate::journal::identity(&state).unwrap(), known);
+        // It is written further, and read from where it was left.
+        let mut journal = Journal::resume(&state, reader).unwrap();
+        journal.note(Change::Make { path: "/x".into(), unit: false }).unwrap();
+        let reader = journal.end();
+        assert_eq!(reader.past.changes.last().unwrap().0, 4);
+        assert_eq!(reader.past, look(&state).past);
+    }
+
+    #[test]
+    fn a_journal_with_a_line_of_a_stranger_or_of_other_processes_is_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = State::make(&dir.path().join("state")).unwrap();
+        journal(&state);
+        let text = fs::read_to_string(state.journal()).unwrap();
+        let first = format!("\"start\":{},\"comm\":\"t1\"", nobody::START);
+        for other in [
+            format!("{text}{{\"record\":\"dance\"}}\n"),
+            text.replace(&first, "\"start\":77,\"comm\":\"t1\""),
+        ] {
+            assert_ne!(other, text);
+            fs::write(state.journal(), &other).unwrap();
+            look(&state).compact(&nobody::Nobody::default(), &state);
+            assert_eq!(fs::read_to_string(state.journal()).unwrap(), other);
+        }
+    }
+
+    /// Not a test of its own: what the next one kills.
+    #[test]
+    fn compacts_where_it_is_asked_to() {
+        let Some(state) = std::env::var_os(STATE) else { return };
+        let state = State::open(Path::new(&state)).unwrap().unwrap();
+        look(&state).compact(&nobody::Nobody::default(), &state);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    fn killed_at_any_instant_the_journal_is_the_old_one_or_the_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = State::make(&dir.path().join("state")).unwrap();
+        journal(&state);
+        let text = fs::read(state.journal()).unwrap();
+        let (mut old, mut new) = (0, 0);
+        for act in 1.. {
+            fs::write(state.journal(), &text).unwrap();
+            let status = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "journal::compact::tests::compacts_where_it_is_asked_to"])
+                .env(STATE, state.path())
+                .env("QUIETCORES_FAULT", format!("kill:{act}"))
+                .stdout(Stdio::null())
+                .status()
+                .unwrap();
+            if fs::read(state.journal()).unwrap() == text {
+                old += 1;
+            } else {
+                is_small(&look(&state).past);
+                new += 1;
+            }
+            if status.success() {
+                break;
+            }
+            assert_eq!(status.signal(), Some(9), "act {act}: {status}");
+            // What the killed one has left is in nobody's way.
+            let mut reader = look(&state);
+            reader.compact(&nobody::Nobody::default(), &state);
+            is_small(&reader.past);
+            assert!(!state.path().join(ASIDE).exists());
+        }
+        assert!(old > 5 && new > 1, "killed {old} times before the rename, {new} times after");
+    }
+}

@@ -1,0 +1,364 @@
+//! A journal that is read, and what it knows of each thing.
+
+use super::{LONGEST, Record, SCHEMA, VERSION, unreadable};
+use crate::{
+    change::{Change, same},
+    error::{Result, plain},
+    state::State,
+};
+use quiet_types::{
+    CpuSet,
+    chain::Link,
+    plan::{Action, Outcome, Return, Step, Thread},
+    printable,
+    shield::Shield,
+};
+use rustix::fs::OFlags;
+use serde::Deserialize;
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
+    mem::{Discriminant, discriminant},
+    os::unix::fs::MetadataExt,
+};
+
+/// A thread, for ever: its number and its start time.
+pub(crate) type Key = (u32, u64);
+
+/// The [`Key`] of a thread.
+pub(crate) fn key(thread: &Thread) -> Key {
+    (thread.tid, thread.start)
+}
+
+/// What a journal tells.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Past {
+    pub boot_id: Option<String>,
+    pub shield: Option<Shield>,
+    pub links: Vec<Link>,
+    pub began: Option<String>,
+    /// The version of quietcores that began it.
+    pub program: Option<String>,
+    pub up: Option<String>,
+    pub irqs: Vec<(u32, u64)>,
+    pub changes: Vec<(u64, Change)>,
+    pub outcomes: Vec<(Step, Outcome)>,
+    /// The first change that a revert put back: one has begun.
+    pub reverting: Option<(u64, Return)>,
+    /// CPUs that did not run during a revert.
+    pub off_line: CpuSet,
+    /// Seconds after which it is put back unless confirmed.
+    pub awaits: Option<u64>,
+    /// When it was confirmed.
+    pub confirmed: Option<String>,
+    /// Lines that make no sense: `line 7: ...`.
+    pub unread: Vec<String>,
+    /// The last word on each thing that was changed: which change, and which of its threads.
+    words: HashMap<Thing, (usize, usize)>,
+    /// The last outcome of each step.
+    ends: HashMap<Aim, usize>,
+}
+
+/// What a change is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Thing {
+    Write(String),
+    File(String),
+    Make(String),
+    Ban(Key),
+    Irq(u32),
+    Hold,
+    Moved(Key),
+    Placed(Key),
+    Scheduled(Key),
+}
+
+/// What a step is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Aim {
+    Irq(u32),
+    Thread(Discriminant<Action>, Key),
+    Other(Discriminant<Action>, String),
+}
+
+impl Aim {
+    pub fn of(action: &Action) -> Aim {
+        let kind = discriminant(action);
+        match action {
+            Action::Irq { number, .. } => Aim::Irq(*number),
+            Action::Pin { thread, .. }
+            | Action::Enter { thread, .. }
+            | Action::Schedule { thread, .. } => Aim::Thread(kind, key(thread)),
+            _ => Aim::Other(kind, action.what()),
+        }
+    }
+}
+
+impl Past {
+    /// As far as the first record tells.
+    pub(super) fn beginning(&self) -> Past {
+        Past {
+            boot_id: self.boot_id.clone(),
+            shield: self.shield.clone(),
+            links: self.links.clone(),
+            began: self.began.clone(),
+            program: self.program.clone(),
+            ..Past::default()
+        }
+    }
+
+    /// Takes the next record.
+    pub(super) fn absorb(&mut self, record: Record) {
+        match record {
+            Record::Begin { program, boot_id, shield, links, at, .. } => {
+                self.program = Some(program);
+                self.boot_id = Some(boot_id);
+                self.shield = Some(shield);
+                self.links = links;
+                self.began = Some(at);
+            }
+            Record::Note { seq, change } => {
+                let at = self.changes.len();
+                let words = &mut self.words;
+                let mut word = |thing, which| words.insert(thing, (at, which));
+                match &change {
+                    Change::Remember { .. } => {}
+                    Change::Write { path, .. } => drop(word(Thing::Write(path.clone()), 0)),
+                    Change::File { path, .. } => drop(word(Thing::File(path.clone()), 0)),
+                    Change::Make { path, .. } => drop(word(Thing::Make(path.clone()), 0)),
+                    Change::Ban { daemon, .. } => drop(word(Thing::Ban(key(daemon)), 0)),
+                    Change::Irq { number, .. } => drop(word(Thing::Irq(*number), 0)),
+                    Change::Scheduling { thread, .. } => {
+                        word(Thing::Scheduled(key(thread)), 0);
+                    }
+                    Change::Hold => drop(word(Thing::Hold, 0)),
+                    Change::Move { threads, .. } => {
+                        for (which, (thread, _)) in threads.iter().enumerate() {
+                            word(Thing::Moved(key(thread)), which);
+                        }
+                    }
+                    Change::Affinity { threads } => {
+                        for (which, one) in threads.iter().enumerate() {
+                            word(Thing::Placed(key(&one.thread)), which);
+                        }
+                    }
+                }
+                self.changes.push((seq, change));
+            }
+            Record::Outcome { step, outcome } => {
+                self.ends.insert(Aim::of(&step.action), self.outcomes.len());
+                self.outcomes.push((step, outcome));
+            }
+            Record::Up { at, irqs } => {
+                self.up = Some(at);
+                self.irqs = irqs;
+            }
+            Record::Back { seq, outcome } => {
+                self.reverting.get_or_insert((seq, outcome));
+            }
+            Record::OffLine { cpus } => self.off_line = self.off_line.union(&cpus),
+            Record::Await { seconds } => self.awaits = Some(seconds),
+            Record::Confirmed { at } => self.confirmed = Some(at),
+        }
+    }
+
+    fn last(&self, thing: Thing) -> Option<(&Change, usize)> {
+        let (at, which) = self.words.get(&thing)?;
+        Some((&self.changes.get(*at)?.1, *which))
+    }
+
+    /// Whether it tells that a group was made.
+    pub fn made(&self, group: &str) -> bool {
+        self.words.contains_key(&Thing::Make(group.to_owned()))
+    }
+
+    /// The last word on what a step changes.
+    pub fn end(&self, action: &Action) -> Option<&(Step, Outcome)> {
+        self.outcomes.get(*self.ends.get(&Aim::of(action))?)
+    }
+
+    /// The number of the next change.
+    pub(super) fn next(&self) -> u64 {
+        self.changes.iter().map(|(seq, _)| seq + 1).max().unwrap_or(1)
+    }
+
+    /// Whether undoing what is noted undoes `change` as well: the last word on the same thing is the same.
+    pub(super) fn knows(&self, change: &Change) -> bool {
+        match change {
+            Change::Remember { .. } => true,
+            Change::Make { path, .. } => self.made(path),
+            Change::Hold => self.last(Thing::Hold).is_some(),
+            Change::Write { path, new, form, .. } => {
+                matches!(self.last(Thing::Write(path.clone())),
+                    Some((Change::Write { new: n, .. }, _)) if same(*form, n, new))
+            }
+            Change::File { path, new, .. } => {
+                matches!(self.last(Thing::File(path.clone())),
+                    Some((Change::File { new: n, .. }, _)) if n == new)
+            }
+            Change::Ban { daemon, told, .. } => {
+                matches!(self.last(Thing::Ban(key(daemon))),
+                    Some((Change::Ban { told: t, .. }, _)) if t == told)
+            }
+            Change::Irq { number, name, new, .. } => {
+                matches!(self.last(Thing::Irq(*number)),
+                    Some((Change::Irq { name: of, new: to, .. }, _)) if of == name && to == new)
+            }
+            Change::Scheduling { thread, new, .. } => {
+                matches!(self.last(Thing::Scheduled(key(thread))),
+                    Some((Change::Scheduling { new: to, .. }, _)) if to == new)
+            }
+            Change::Move { to, threads, .. } => threads.iter().all(|(thread, _)| {
+                matches!(self.last(Thing::Moved(key(thread))),
+                    Some((Change::Move { to: t, .. }, _)) if t == to)
+            }),
+            Change::Affinity { threads } => threads.iter().all(|one| {
+                matches!(self.last(Thing::Placed(key(&one.thread))),
+                    Some((Change::Affinity { threads }, which))
+                        if threads.get(which).is_some_and(|other| other.new == one.new))
+            }),
+        }
+    }
+
+    /// Why a line that is not understood is in it, and what to do.
+    pub fn stranger(&self, line: &str) -> String {
+        let by = self.program.as_deref().unwrap_or("an unknown version");
+        format!(
+            "this quietcores {VERSION} does not understand {line}; the journal was begun by quietcores {}, and is \
+             kept: run `quietcores revert` of the newest version that was used since",
+            printable(by, 40)
+        )
+    }
+}
+
+/// The first record, as far as every version has it.
+#[derive(Deserialize)]
+struct Head {
+    record: String,
+    #[serde(default)]
+    schema: String,
+    #[serde(default)]
+    program: String,
+}
+
+/// Who wrote a journal that cannot be read at all.
+fn refuse(head: &Head, why: &str) -> String {
+    format!(
+        "it was written by quietcores {} in the format {}, and this quietcores {VERSION} reads {SCHEMA}{why}; run \
+         `quietcores revert` of that version",
+        printable(&head.program, 40),
+        printable(&head.schema, 60),
+    )
+}
+
+/// A journal that is read again and again: only what was added since is read, unless it is another one by now.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    /// Device and inode.
+    file: Option<(u64, u64)>,
+    /// Bytes of the lines that were read.
+    pub(super) read: u64,
+    lines: u64,
+    /// Bytes after it was compacted.
+    pub(super) compacted: u64,
+    pub(super) past: Past,
+}
+
+impl Reader {
+    /// What the journal tells now; `None` where there is none.
+    pub fn look(&mut self, state: &State) -> Result<Option<&Past>> {
+        let path = state.journal().display().to_string();
+        let file = match state.open_file("journal.jsonl", OFlags::RDONLY) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                *self = Reader::default();
+                return Ok(None);
+            }
+            Err(error) => return Err(unreadable(&path, &plain(&error))),
+        };
+        match self.take(file) {
+            Ok(()) => Ok(Some(&self.past)),
+            Err(why) => {
+                *self = Reader::default();
+                Err(unreadable(&path, &why))
+            }
+        }
+    }
+
+    /// Takes what was written by ourselves, `lines` up to the byte `length`.
+    pub(super) fn wrote(&mut self, told: Vec<Record>, lines: u64, length: u64) {
+        told.into_iter().for_each(|record| self.past.absorb(record));
+        self.lines += lines;
+        self.read = length;
+    }
+
+    pub(super) fn take(&mut self, mut file: File) -> std::result::Result<(), String> {
+        let meta = file.metadata().map_err(|e| plain(&e))?;
+        let id = (meta.dev(), meta.ino());
+        if self.file != Some(id) || meta.len() < self.read {
+            *self = Reader { file: Some(id), ..Reader::default() };
+        }
+        if meta.len() == self.read {
+            return Ok(());
+        }
+        file.seek(SeekFrom::Start(self.read)).map_err(|e| plain(&e))?;
+        self.take_lines(&mut BufReader::with_capacity(1 << 16, file))
+    }
+
+    /// Takes all whole lines. What stands after the last end of line was being written when its writer was killed, or is being
+    /// written now: what it announces is not done before its line is whole.
+    pub(super) fn take_lines(
+        &mut self,
+        text: &mut impl BufRead,
+    ) -> std::result::Result<(), String> {
+        let mut bytes = Vec::new();
+        loop {
+            bytes.clear();
+            text.take(LONGEST + 1).read_until(b'\n', &mut bytes).map_err(|e| plain(&e))?;
+            if bytes.pop_if(|last| *last == b'\n').is_none() {
+                if bytes.len() as u64 > LONGEST {
+                    return Err(format!("line {} is longer than 64 MiB", self.lines + 1));
+                }
+                break;
+            }
+            self.read += bytes.len() as u64 + 1;
+            self.lines += 1;
+            self.line(&String::from_utf8_lossy(&bytes))?;
+        }
+        let past = &self.past;
+        if past.shield.is_none() && (!past.changes.is_empty() || !past.unread.is_empty()) {
+            let first = past.unread.first().map_or("line 1", String::as_str);
+            return Err(format!(
+                "the record that begins it is damaged or not there ({first}); what it tells cannot be put back without"
+            ));
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: &str) -> std::result::Result<(), String> {
+        // Zeros are what some file systems leave of bytes that were not on the disk yet when the power went.
+        if line.is_empty() || line.contains('\0') {
+            return Ok(());
+        }
+        let parsed = serde_json::from_str::<Record>(line);
+        // What another version wrote is told by what every version writes first.
+        if self.past.shield.is_none()
+            && let Ok(head) = serde_json::from_str::<Head>(line)
+            && head.record == "begin"
+        {
+            match &parsed {
+                _ if head.schema != SCHEMA => return Err(refuse(&head, "")),
+                Err(error) => return Err(refuse(&head, &format!(" ({error})"))),
+                Ok(_) => {}
+            }
+        }
+        match parsed {
+            Ok(record) => self.past.absorb(record),
+            // Torn, at the end of what a killed apply wrote.
+            Err(error) if error.is_eof() => {}
+            Err(error) => self.past.unread.push(format!("line {}: {error}", self.lines)),
+        }
+        Ok(())
+    }
+}
