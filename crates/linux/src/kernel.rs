@@ -16,6 +16,7 @@ use std::{
             net::{SocketAddr, UnixStream},
         },
     },
+    path::PathBuf,
     process::{Command, Stdio},
     thread::sleep,
     time::{Duration, Instant},
