@@ -356,7 +356,7 @@ fn apart(a: &[&Run], b: &[&Run]) -> Option<Finding> {
     let ((a_first, a_last), (b_first, b_last)) = (ends(a)?, ends(b)?);
     (a_last < b_first || b_last < a_first).then(|| {
         Finding::new(
-            Severity::Note,
+            Severity::Warning,
             "compare.apart",
             "one side was measured before the other, not in turn with it",
         )

@@ -16,6 +16,7 @@ pub mod example;
 pub mod foreign;
 mod html;
 mod judge;
+mod known;
 mod markdown;
 mod predict;
 pub mod stats;

@@ -1,6 +1,6 @@
 //! Runs as Markdown: what a pull request or a wiki shows.
 
-use crate::{text, words};
+use crate::{known, text, words};
 use quiet_types::{Finding, Nanos, Proof, Run, run::Probe};
 use std::fmt::Write;
 
@@ -90,22 +90,24 @@ pub fn runs_markdown(runs: &[Run]) -> String {
                     &[
                         &cell(name),
                         &thread.cpu.to_string(),
-                        &text::policy(thread.scheduling.policy, thread.scheduling.priority),
+                        &known::policy(run, thread),
                         &shown(thread.readings.min),
                         &shown(all.percentile(0.5)),
                         &shown(all.percentile(0.99)),
                         &shown(all.percentile(0.999)),
                         &shown(thread.readings.max),
-                        &if gap {
-                            words::count(thread.beyond)
+                        &known::or_not(known::threshold(run).map(|limit| {
+                            if gap {
+                                words::count(thread.beyond)
+                            } else {
+                                share(all.above(limit), thread.expected)
+                            }
+                        })),
+                        &known::or_not(if gap {
+                            run.origin.is_none().then(|| share(thread.stolen.0, run.lasted.0))
                         } else {
-                            share(all.above(run.spec.threshold), thread.expected)
-                        },
-                        &if gap {
-                            share(thread.stolen.0, run.lasted.0)
-                        } else {
-                            words::count(thread.missed)
-                        },
+                            known::missed(run).map(|_| words::count(thread.missed))
+                        }),
                     ],
                 );
             }

@@ -1,8 +1,10 @@
 //! What the readings say about longer times than were measured.
 
 use crate::{
+    known,
     stats::{
         buffer::Delays,
+        events::Events,
         tail::{self, Fit, Level, Shown, Tail},
     },
     text::{Column, Table, findings_text, wrap},
@@ -66,8 +68,13 @@ pub fn predict(runs: &[Run], ask: &Ask) -> Prediction {
     }
     let seconds: f64 =
         runs.iter().map(|run| run.lasted.as_secs_f64() * run.threads.len() as f64).sum();
+    if let Some(why) = nothing_to_predict_from(runs) {
+        return nothing(runs, &all, seconds, ask, why);
+    }
     let mut findings = Vec::new();
-    let found = tail::tail(&all);
+    let events = Events::of(runs);
+    findings.extend(bursts(&events));
+    let found = tail::tail_of(&events.all, 0.9, events.index);
     let (fit, no_fit) = match &found {
         Tail::Fitted(fit) => (Some(fit), String::new()),
         Tail::NoFit(why) => (None, why.clone()),
@@ -80,9 +87,12 @@ pub fn predict(runs: &[Run], ask: &Ask) -> Prediction {
     };
     let percentiles = PERCENTILES
         .iter()
-        .filter_map(|(name, q)| Some(bounded(name, tail::percentile(&all, *q)?)))
+        .filter_map(|(name, q)| {
+            let alone = events.index * events.all.count as f64 / all.count.max(1) as f64;
+            Some(bounded(name, tail::percentile_of(&all, *q, alone.min(1.0))?))
+        })
         .collect();
-    let a_second = all.count as f64 / seconds.max(1e-9);
+    let a_second = events.all.count as f64 / seconds.max(1e-9);
     let levels = TIMES
         .iter()
         .filter_map(|(name, every)| {
@@ -121,8 +131,9 @@ pub fn predict(runs: &[Run], ask: &Ask) -> Prediction {
     }
     let (causes, by_cause, no_mixture) = mixture::mixture(runs, seconds);
     let claims =
-        ask.claims.iter().map(|(limit, every)| claimed(&all, seconds, *limit, *every)).collect();
-    let buffers = runs.first().map_or(Vec::new(), |first| buffers(first, &all, seconds, ask));
+        ask.claims.iter().map(|(limit, every)| claimed(&events, seconds, *limit, *every)).collect();
+    let buffers =
+        runs.first().map_or(Vec::new(), |first| buffers(first, &all, &events.all, seconds, ask));
     Prediction {
         schema: SCHEMA.to_owned(),
         ids: runs.iter().map(|run| run.id.clone()).collect(),
@@ -161,8 +172,65 @@ fn alike(runs: &[Run]) -> bool {
     runs.windows(2).all(|two| kind(&two[0]) == kind(&two[1]))
 }
 
-fn claimed(all: &Histogram, seconds: f64, limit: Nanos, every: Nanos) -> Claimed {
-    let seen = all.above(limit);
+/// Why nothing can be said from these runs; `None` where something can.
+fn nothing_to_predict_from(runs: &[Run]) -> Option<&'static str> {
+    if runs.iter().any(|run| !known::spread(&run.readings())) {
+        return Some("only extremes and a mean are known: there is no distribution");
+    }
+    let silent = runs.iter().any(|run| known::lasted(run).is_none());
+    silent.then_some("how long was measured is not known, so nothing is known of how often")
+}
+
+/// What is left to say then.
+fn nothing(runs: &[Run], all: &Histogram, seconds: f64, ask: &Ask, why: &str) -> Prediction {
+    let claims = ask.claims.iter().map(|(limit, every)| Claimed {
+        limit: *limit,
+        every: *every,
+        seen: 0,
+        verdict: ClaimVerdict::TooShort,
+        needs: None,
+        sentence: format!("no more than one reading above {limit} in {every}: not known ({why})"),
+    });
+    Prediction {
+        schema: SCHEMA.to_owned(),
+        ids: runs.iter().map(|run| run.id.clone()).collect(),
+        readings: all.count,
+        lasted: Nanos((seconds * 1e9) as u64),
+        percentiles: Vec::new(),
+        tail: None,
+        no_fit: why.to_owned(),
+        levels: Vec::new(),
+        causes: Vec::new(),
+        by_cause: Vec::new(),
+        no_mixture: String::new(),
+        claims: claims.collect(),
+        buffers: Vec::new(),
+        findings: vec![Finding::new(Severity::Warning, "predict.not_known", why)],
+    }
+}
+
+/// Whether late readings come in bursts, and what that makes of them.
+fn bursts(events: &Events) -> Option<Finding> {
+    let p_value = events.p_value.filter(|_| events.index < 1.0)?;
+    Some(
+        Finding::new(
+            Severity::Note,
+            "predict.bursts",
+            format!(
+                "late readings come in bursts: extremal index {}",
+                words::significant(events.index)
+            ),
+        )
+        .evidence(format!(
+            "by the times of the largest ones; p of independence {}",
+            words::p_value(p_value)
+        ))
+        .effect("a burst counts as one event, in levels and claims"),
+    )
+}
+
+fn claimed(events: &Events, seconds: f64, limit: Nanos, every: Nanos) -> Claimed {
+    let seen = events.above(limit);
     let claim = tail::claim(seen, seconds, every.as_secs_f64());
     let what = format!("no more than one reading above {limit} in {every}");
     let of = format!("{seen} seen in {}", Nanos((seconds * 1e9) as u64));
@@ -197,35 +265,54 @@ fn minutes(time: Nanos) -> String {
 /// Buffers alone, from runs that asked the same.
 pub(crate) fn buffers_of(runs: &[&Run], ask: &Ask) -> Vec<Buffer> {
     let Some(first) = runs.first() else { return Vec::new() };
+    let owned: Vec<Run> = runs.iter().map(|run| (*run).clone()).collect();
+    if nothing_to_predict_from(&owned).is_some() {
+        return Vec::new();
+    }
     let mut all = Histogram::default();
     runs.iter().for_each(|run| all.merge(&run.readings()));
+    let events = Events::of(runs.iter().copied());
     let seconds = runs.iter().map(|run| run.lasted.as_secs_f64() * run.threads.len() as f64).sum();
-    buffers(first, &all, seconds, ask)
+    buffers(first, &all, &events.all, seconds, ask)
 }
 
 /// A buffer of n frames holds two periods: what is late may take n frames less the work of one.
-fn buffers(first: &Run, all: &Histogram, seconds: f64, ask: &Ask) -> Vec<Buffer> {
+///
+/// A stall is one delay. No buffer runs dry more often than it is filled, and none more often than a shorter one: what is
+/// computed for that one is an upper bound of the longer one's too.
+fn buffers(
+    first: &Run,
+    all: &Histogram,
+    events: &Histogram,
+    seconds: f64,
+    ask: &Ask,
+) -> Vec<Buffer> {
     let least = match first.spec.probe {
         Probe::Gap => first.spec.threshold,
         Probe::Wakeup { .. } => all.percentile(0.5).unwrap_or_default(),
     };
-    let Some(delays) = Delays::new(all, least, seconds, ask.load) else { return Vec::new() };
-    ask.frames
-        .iter()
-        .map(|frames| {
+    let Some(delays) = Delays::new(events, least, seconds, ask.load) else { return Vec::new() };
+    let mut order: Vec<usize> = (0..ask.frames.len()).collect();
+    order.sort_by_key(|at| ask.frames[*at].0);
+    let mut bound = [f64::INFINITY; 3];
+    let mut found: Vec<(usize, Buffer)> = order
+        .into_iter()
+        .map(|at| {
+            let frames = ask.frames[at];
             let length = frames.lasting(ask.rate);
             let slack = Nanos((length.0 as f64 * (1.0 - ask.load / 2.0)) as u64);
             let dry = delays.dry(slack);
-            Buffer {
-                frames: frames.0,
-                length,
-                an_hour: dry.an_hour,
-                alone: dry.alone,
-                most: dry.most,
-                in_an_hour: dry.in_an_hour,
+            let fills = f64::from(ask.rate.0) * 3600.0 / f64::from(frames.0.max(1));
+            for (bound, got) in bound.iter_mut().zip([dry.an_hour, dry.alone, dry.most]) {
+                *bound = bound.min(got).min(fills);
             }
+            let [an_hour, alone, most] = bound;
+            let in_an_hour = -(-an_hour).exp_m1();
+            (at, Buffer { frames: frames.0, length, an_hour, alone, most, in_an_hour })
         })
-        .collect()
+        .collect();
+    found.sort_by_key(|(at, _)| *at);
+    found.into_iter().map(|(_, buffer)| buffer).collect()
 }
 
 fn span(low: f64, high: Option<f64>) -> String {
@@ -278,10 +365,14 @@ pub fn prediction_text(it: &Prediction, width: usize) -> String {
             table.row([
                 one.frames.to_string(),
                 one.length.to_string(),
-                words::significant(one.an_hour),
-                words::significant(one.alone),
-                words::significant(one.most),
-                words::share(one.in_an_hour),
+                words::rare(one.an_hour),
+                words::rare(one.alone),
+                words::rare(one.most),
+                if one.in_an_hour < words::RAREST {
+                    words::rare(one.in_an_hour)
+                } else {
+                    words::share(one.in_an_hour)
+                },
             ]);
         }
         text.push_str(&table.text(width));
@@ -327,5 +418,114 @@ mod tests {
         let back: Prediction = serde_json::from_str(&serde_json::to_string(&it).unwrap()).unwrap();
         assert_eq!(back.ids, it.ids);
         assert!(predict(&[], &ask).buffers.is_empty());
+    }
+
+    /// A run of 200 us periods in which these stalls happened, every other wake-up near 8 us: stall, number.
+    fn stalled(seconds: u64, stalls: &[(u64, u64)]) -> Run {
+        let mut run = example::run();
+        run.lasted = Nanos::from_secs(seconds);
+        let expected = seconds * 5000;
+        let mut raw = Vec::new();
+        let mut corrected = Vec::new();
+        let mut missed = 0;
+        for &(stall, times) in stalls {
+            for _ in 0..times {
+                raw.push(Nanos(stall));
+                let lost = stall / 200_000;
+                missed += lost;
+                corrected.extend((0..=lost).map(|k| Nanos(stall - k * 200_000)));
+            }
+        }
+        let quiet = expected.saturating_sub(missed + raw.len() as u64);
+        let calm: Vec<Nanos> = (0..quiet).map(|n| Nanos(7_000 + n % 2000)).collect();
+        raw.extend(&calm);
+        corrected.extend(&calm);
+        let thread = &mut run.threads[0];
+        thread.readings = Histogram::of(raw);
+        thread.corrected = Some(Histogram::of(corrected));
+        (thread.missed, thread.obtained) = (missed, thread.readings.count);
+        thread.expected = thread.obtained + missed;
+        thread.worst.clear();
+        run
+    }
+
+    #[test]
+    fn one_stall_that_several_wake_ups_saw_is_one() {
+        let run = stalled(10, &[(1_200_000, 1)]);
+        let it = predict(std::slice::from_ref(&run), &Ask { load: 0.0, ..Ask::default() });
+        // 360 times 10 s are an hour; buffers up to 0.67 ms run dry by it, once each time.
+        for one in &it.buffers {
+            let wanted = if one.length.0 < 1_200_000 { 360.0 } else { 0.0 };
+            assert!((one.an_hour - wanted).abs() < 1e-6, "{one:?}");
+        }
+        let text = prediction_text(&it, 100);
+        assert!(text.contains("<1e-6"), "{text}");
+        let claims = vec![(Nanos::from_micros(500), Nanos::from_secs(3600))];
+        let it = predict(&[stalled(10, &[(20_000_000, 1)])], &Ask { claims, ..Ask::default() });
+        assert_eq!(it.claims[0].seen, 1);
+        // A hundred readings of one stall are no tail.
+        assert!(it.tail.is_none() && it.levels.is_empty(), "{:?}", it.tail);
+    }
+
+    #[test]
+    fn an_imported_summary_predicts_nothing() {
+        let text =
+            "T: 0 ( 7163) P:99 I:1000 C:  10000 Min:     14 Act:   57 Avg:   55 Max:     131\n";
+        let run = crate::foreign::read(text, crate::foreign::Format::Cyclictest).unwrap();
+        let claims = vec![(Nanos::from_micros(10), Nanos::from_secs(60))];
+        let it = predict(&[run.clone()], &Ask { claims, ..Ask::default() });
+        assert!(it.percentiles.is_empty() && it.levels.is_empty() && it.buffers.is_empty());
+        assert_eq!(it.claims[0].verdict, ClaimVerdict::TooShort);
+        assert!(it.claims[0].sentence.contains("not known"), "{}", it.claims[0].sentence);
+        assert!(buffers_of(&[&run], &Ask::default()).is_empty());
+        for face in [
+            crate::run_text(&run, 120),
+            crate::runs_page(std::slice::from_ref(&run)),
+            crate::runs_markdown(std::slice::from_ref(&run)),
+        ] {
+            for word in
+                ["not locked", "own noise 0", "beyond 100 %", "100 %", "off the scale", "Linux ;"]
+            {
+                assert!(!face.contains(word), "{word}");
+            }
+            assert!(
+                face.contains("not known") && !face.contains("none seen"),
+                "no word of what is not known"
+            );
+        }
+        assert!(
+            !crate::run_text(&run, 120).contains("10 000\n")
+                && !crate::run_text(&run, 120).contains('█')
+        );
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..proptest::prelude::ProptestConfig::with_cases(48) })]
+        #[test]
+        fn no_buffer_is_dry_more_often_than_filled_and_no_longer_one_more_often(
+            stalls in proptest::collection::vec((10_000u64..40_000_000, 1u64..60), 0..6),
+            seconds in 1u64..4,
+            load in 0.0f64..0.99,
+            mut frames in proptest::collection::vec(1u32..8192, 1..12),
+        ) {
+            let run = stalled(seconds, &stalls);
+            let ask = Ask { load, frames: frames.iter().copied().map(Frames).collect(), ..Ask::default() };
+            let mut buffers = predict(&[run], &ask).buffers;
+            proptest::prop_assert_eq!(buffers.iter().map(|one| one.frames).collect::<Vec<_>>(), frames.clone());
+            frames.sort_unstable();
+            buffers.sort_by_key(|one| one.frames);
+            for one in &buffers {
+                let fills = 48_000.0 * 3600.0 / f64::from(one.frames);
+                for value in [one.an_hour, one.alone, one.most] {
+                    proptest::prop_assert!((0.0..=fills).contains(&value), "{:?}", one);
+                }
+                proptest::prop_assert!((0.0..=1.0).contains(&one.in_an_hour), "{:?}", one);
+            }
+            for two in buffers.windows(2) {
+                let of = |one: &Buffer| [one.an_hour, one.alone, one.most, one.in_an_hour];
+                let falls = of(&two[0]).iter().zip(of(&two[1])).all(|(short, long)| *short >= long);
+                proptest::prop_assert!(falls, "{:?}", two);
+            }
+        }
     }
 }

@@ -10,6 +10,7 @@
 //! bounds the rate of false alarms; the interval keeps one wild pair from deciding.
 
 pub mod buffer;
+pub mod events;
 mod family;
 mod sets;
 mod shift;
@@ -18,7 +19,7 @@ pub mod tail;
 mod tail_tests;
 
 pub use family::{hochberg, holm};
-pub use sets::{Tables, compare_sets, sets_suffice};
+pub use sets::{Tables, compare_sets, dependent, sets_suffice};
 pub use shift::shift;
 
 use quiet_types::proof::{Estimate, Ratio, Verdict};

@@ -10,6 +10,18 @@ pub fn verdict(proof: &Proof) -> String {
     }
 }
 
+/// Below it a computed rate or chance says nothing but that it is small.
+pub const RAREST: f64 = 1e-6;
+
+/// A computed rate: none seen is not never.
+pub fn rare(value: f64) -> String {
+    match value {
+        few if few < RAREST => "<1e-6".to_owned(),
+        some if some < 1000.0 => significant(some),
+        some => count(some as u64),
+    }
+}
+
 /// A value in its unit: `11.7 us`, `0.31 %`.
 pub fn value(unit: Unit, value: f64) -> String {
     match unit {

@@ -75,7 +75,7 @@ pub(super) fn summary_only() -> Finding {
 pub(super) fn extremes(min: Nanos, max: Nanos, sum: Nanos, count: u64) -> Histogram {
     Histogram {
         buckets: Vec::new(),
-        over: count,
+        over: 0,
         count,
         min: Some(min),
         max: Some(max),

@@ -27,8 +27,8 @@ pub(super) fn buffers(measured: &[(String, Vec<&Run>)]) -> Markup {
                                 @for column in &columns {
                                     td.n {
                                         @if let Some(buffer) = column.get(row) {
-                                            (an_hour(buffer.an_hour))
-                                            br; small { "at most " (an_hour(buffer.most)) }
+                                            (words::rare(buffer.an_hour))
+                                            br; small { "at most " (words::rare(buffer.most)) }
                                         } @else { "–" }
                                     }
                                 }
@@ -42,16 +42,5 @@ pub(super) fn buffers(measured: &[(String, Vec<&Run>)]) -> Markup {
                 "period: reckoned from the readings, not played."
             }
         }
-    }
-}
-
-/// `0`, `0.12`, `340`, `386 399`.
-fn an_hour(times: f64) -> String {
-    match times {
-        0.0 => "0".to_owned(),
-        few if few < 1e-4 => "< 0.0001".to_owned(),
-        some if some < 1000.0 => words::significant(some),
-        some if some < 1e9 => words::count(some as u64),
-        _ => "always".to_owned(),
     }
 }

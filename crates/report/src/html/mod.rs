@@ -12,7 +12,7 @@ mod history;
 mod parts;
 mod sections;
 
-use crate::{judge::throughput, text, words};
+use crate::{judge::throughput, known, text, words};
 pub use campaign::campaign_page;
 use charts::Series;
 pub use history::history_page;
@@ -91,7 +91,13 @@ pub fn runs_page(runs: &[Run]) -> String {
             @if let Some(run) = these.first() {
                 @let names = names(&these);
                 (sections::threads(&these, &names))
-                (sections::distributions(&series(&these, &names), run.spec.threshold))
+                @if these.iter().any(|run| known::spread(&run.readings())) {
+                    (sections::distributions(
+                        &series(&these, &names), known::threshold(run).unwrap_or_default()
+                    ))
+                } @else {
+                    p.why { "Only extremes and a mean are known: there is no distribution to draw." }
+                }
                 (buffers::buffers(&columns(&these, &names)))
             }
         }
@@ -106,7 +112,10 @@ pub fn runs_page(runs: &[Run]) -> String {
             }
         }
         @if let Some(run) = first {
-            (host(&run.host))
+            @if run.origin.is_some() && run.host.release.is_empty() {
+                h2 { "The machine" }
+                p { "Its name, its processor and its kernel are " (known::NOT_KNOWN) "." }
+            } @else { (host(&run.host)) }
             (parts::clock(run))
             (parts::state(run))
         }

@@ -230,6 +230,16 @@ pub(crate) fn host(host: &Host) -> Markup {
 /// The clock that stamped a run, and the stress that ran.
 pub(super) fn clock(run: &Run) -> Markup {
     let clock = &run.clock;
+    if let Some(origin) = &run.origin {
+        return html! {
+            h2 { "The instrument" }
+            dl.facts {
+                (fact("tool", &origin.program))
+                (fact("finest step", &origin.resolution.to_string()))
+                (fact("clock, own noise, stress", crate::known::NOT_KNOWN))
+            }
+        };
+    }
     html! {
         h2 { "The instrument" }
         dl.facts {

@@ -4,7 +4,7 @@ use super::{
     charts::{self, Series},
     class, part,
 };
-use crate::{text, words};
+use crate::{known, text, words};
 use maud::{Markup, PreEscaped, html};
 use quiet_types::{
     Nanos, Proof, Run,
@@ -35,8 +35,8 @@ pub(super) fn hero(proof: &Proof) -> Markup {
 pub(super) fn run_hero(run: &Run) -> Markup {
     let all = run.readings();
     let shown = |value: Option<Nanos>| value.map_or("–".to_owned(), |v| v.to_string());
-    let (threshold, expected) = (run.spec.threshold, run.threads.iter().map(|t| t.expected).sum());
-    let beyond = part(all.above(threshold), expected);
+    let expected = run.threads.iter().map(|t| t.expected).sum();
+    let beyond = known::threshold(run).map(|limit| (limit, part(all.above(limit), expected)));
     html! {
         dl.hero {
             @for (name, q) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
@@ -46,10 +46,14 @@ pub(super) fn run_hero(run: &Run) -> Markup {
             @if run.spec.probe == Probe::Gap {
                 @let stolen = run.threads.iter().map(|t| t.stolen.0).sum::<u64>();
                 @let whole = run.lasted.0 * run.threads.len() as u64;
-                div { dt { "gap time" } dd.now { (part(stolen, whole)) } }
+                @let taken = run.origin.is_none().then(|| part(stolen, whole));
+                div { dt { "gap time" } dd.now { (known::or_not(taken)) } }
             } @else {
-                div { dt { "beyond " (threshold) } dd.now { (beyond) } }
-                div { dt { "missed periods" } dd.now { (part(run.missed(), expected)) } }
+                @if let Some((threshold, beyond)) = beyond {
+                    div { dt { "beyond " (threshold) } dd.now { (beyond) } }
+                }
+                @let missed = known::missed(run).map(|missed| part(missed, expected));
+                div { dt { "missed periods" } dd.now { (known::or_not(missed)) } }
             }
         }
     }
@@ -210,17 +214,24 @@ fn thread_row(run: &Run, thread: &Thread, name: Option<&String>) -> Markup {
         tr {
             @if let Some(name) = name { td { (name) } }
             td.n { (thread.cpu) }
-            td { (text::policy(thread.scheduling.policy, thread.scheduling.priority)) }
+            td { (known::policy(run, thread)) }
             td.n { (shown(thread.readings.min)) }
             @for q in [0.5, 0.99, 0.999] { td.n { (shown(all.percentile(q))) } }
-            td.n { (shown(thread.readings.max)) br; small { "at " (thread.max_at) } }
             td.n {
-                @if gap { (words::count(thread.beyond)) }
-                @else { (part(all.above(run.spec.threshold), thread.expected)) }
-                br; small { "above " (run.spec.threshold) }
+                (shown(thread.readings.max))
+                @if let Some(at) = known::max_at(run, thread) { br; small { "at " (at) } }
             }
             td.n {
-                @if gap {
+                @if let Some(threshold) = known::threshold(run) {
+                    @if gap { (words::count(thread.beyond)) }
+                    @else { (part(all.above(threshold), thread.expected)) }
+                    br; small { "above " (threshold) }
+                } @else { (known::NOT_KNOWN) }
+            }
+            td.n {
+                @if run.origin.is_some() && (gap || known::missed(run).is_none()) {
+                    (known::NOT_KNOWN)
+                } @else if gap {
                     (part(thread.stolen.0, run.lasted.0)) br; small { (thread.stolen) }
                 } @else {
                     (words::count(thread.missed)) br;

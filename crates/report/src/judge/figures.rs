@@ -1,7 +1,10 @@
 //! The one judge: what runs of two settings show, figure by figure and as a whole. `prove`, `compare` and `campaign` ask it
 //! alike, so the same runs have the same verdict whoever asks.
 
-use crate::stats::{self, FEWEST_PAIRS, LEVEL, Resolution, Tables, Value};
+use crate::{
+    known,
+    stats::{self, FEWEST_PAIRS, LEVEL, Resolution, Tables, Value},
+};
 use quiet_types::{
     Nanos, Run,
     proof::{Arm, Estimate, OrderEffect, Ratio, Role, Unit, Verdict},
@@ -179,11 +182,12 @@ fn of_expected(run: &Run, count: u64) -> Option<Value> {
 
 /// Counted in the corrected histogram: a missed period is beyond the threshold as well.
 fn beyond(run: &Run, threshold: Nanos) -> Option<Value> {
+    known::threshold(run)?;
     of_expected(run, run.readings().above(threshold))
 }
 
 fn missed(run: &Run) -> Option<Value> {
-    of_expected(run, run.missed())
+    of_expected(run, known::missed(run)?)
 }
 
 /// The part of the time that gaps above the threshold took. The smallest step is one gap of just the threshold.
@@ -250,7 +254,16 @@ fn figure(rule: &Rule, design: &Design, threshold: Nanos, floor: Nanos) -> Optio
             };
             let (a, b) = (values(a)?, values(b)?);
             let resolution = resolution(&mut a.iter().chain(&b));
-            (stats::compare_sets(&a, &b, resolution), None)
+            let mut found = stats::compare_sets(&a, &b, resolution);
+            found.p_value = stats::dependent(found.p_value, &a, &b);
+            if found.verdict != Verdict::NotShown && found.p_value > LEVEL {
+                found.verdict = Verdict::NotShown;
+                found.note = format!(
+                    "runs that follow each other are alike: chance gives as much in {:.0} % of cases",
+                    found.p_value * 100.0
+                );
+            }
+            (found, None)
         }
     };
     let mut not = |why: String| (found.verdict, found.note) = (Verdict::NotShown, why);

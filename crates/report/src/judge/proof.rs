@@ -588,4 +588,30 @@ mod tests {
         judge_proof(&twice).into_proof(&mut twice);
         assert_eq!(once, twice);
     }
+
+    /// Proof and runs that a released version wrote: judged anew, an imported summary as what it is.
+    #[test]
+    fn what_0_1_0_wrote_is_judged_by_this_version() {
+        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../fixtures/released/0.1.0/store");
+        let read = |path: &str| std::fs::read_to_string(dir.join(path)).unwrap();
+        let mut proof: Proof =
+            serde_json::from_str(&read("proofs/20261123T035343Z-prove-2183/proof.json")).unwrap();
+        judge_proof(&proof).into_proof(&mut proof);
+        assert_eq!(proof.verdict, Verdict::NotShown);
+        assert!(proof.findings.iter().any(|finding| finding.id == "proof.no_lot"));
+        assert_eq!(proof.figures.len(), 6);
+        assert!(crate::proof_text(&proof, 100).contains("was fixed, not drawn"));
+        let run: Run =
+            serde_json::from_str(&read("runs/undated-cyclictest-d88527fa.json")).unwrap();
+        let text = crate::run_text(&run, 120);
+        for invented in ["not locked", "own noise 0", "100 %", "off the scale of"] {
+            assert!(!text.contains(invented), "{invented}: {text}");
+        }
+        let it = crate::predict(&[run], &crate::Ask::default());
+        assert!(it.buffers.is_empty() && it.percentiles.is_empty());
+        let run: Run =
+            serde_json::from_str(&read("runs/20261123T035341Z-wakeup-b614.json")).unwrap();
+        assert!(!crate::predict(&[run], &crate::Ask::default()).percentiles.is_empty());
+    }
 }

@@ -1,6 +1,6 @@
 //! What to know about one run before its figures are believed.
 
-use crate::words;
+use crate::{known, words};
 use quiet_types::{
     Finding, Nanos, Run, Severity, machine::Policy, printable, run::Probe, run::Thread,
 };
@@ -19,11 +19,19 @@ pub fn judge_run(run: &Run) -> Vec<Finding> {
     findings.extend(state_changed(run));
     findings.extend(accounts(run));
     findings.extend(interrupted(run));
-    findings.extend(run.threads.iter().flat_map(|thread| settings(run, thread)));
+    // What another tool's file does not say is not known, and nothing follows from it.
+    let ours = run.origin.is_none();
+    if ours {
+        findings.extend(run.threads.iter().flat_map(|thread| settings(run, thread)));
+    }
     findings.extend(missed(run));
-    findings.extend(over_scale(run));
-    findings.extend(clock(run));
-    findings.extend(few_readings(run));
+    if known::spread(&run.readings()) {
+        findings.extend(over_scale(run));
+        findings.extend(few_readings(run));
+    }
+    if ours {
+        findings.extend(clock(run));
+    }
     findings.extend(steal(run));
     findings.extend(stress(run));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));

@@ -2,8 +2,9 @@
 //!
 //! Readings above a high threshold follow a generalized Pareto distribution (GPD), whatever the
 //! whole does (Pickands, Balkema and de Haan), if they are of one kind and independent. Both are
-//! checked as far as readings can: the shape must not depend on the threshold, and the fit must
-//! not be refused by a test. Where that fails, "no fit" is the answer, and no level is told.
+//! checked as far as readings can: the shape must not depend on the threshold, the fit must
+//! not be refused by a test, and what is fitted are events ([`super::events`]), of which late ones that come in
+//! bursts count less. Where that fails, "no fit" is the answer, and no level is told.
 
 use super::Random;
 use quiet_types::Histogram;
@@ -68,18 +69,19 @@ pub struct Level {
     pub high: f64,
 }
 
-fn excesses(all: &Histogram, threshold: u64) -> Excesses {
+/// Each reading counts as `index` events: what comes in bursts says less than what comes alone.
+fn excesses(all: &Histogram, threshold: u64, index: f64) -> Excesses {
     let above = all.buckets.iter().filter(|(lower, _)| *lower >= threshold);
     let u = threshold as f64;
     let cells: Vec<(f64, f64, f64)> = above
         .map(|&(lower, count)| {
             let upper = quiet_types::histogram::upper_of(lower);
-            (lower as f64 - u, upper as f64 - u, count as f64)
+            (lower as f64 - u, upper as f64 - u, count as f64 * index)
         })
         .collect();
     let last = cells.last().map_or(0.0, |cell| cell.1);
-    let count = cells.iter().map(|cell| cell.2).sum::<f64>() + all.over as f64;
-    Excesses { cells, over: (last, all.over as f64), count }
+    let count = cells.iter().map(|cell| cell.2).sum::<f64>() + all.over as f64 * index;
+    Excesses { cells, over: (last, all.over as f64 * index), count }
 }
 
 /// The chance that an excess is larger than `x`.
@@ -220,15 +222,22 @@ pub fn tail(all: &Histogram) -> Tail {
 
 /// The same, with thresholds from the quantile `from`.
 pub fn tail_from(all: &Histogram, from: f64) -> Tail {
+    tail_of(all, from, 1.0)
+}
+
+/// The tail of events: `all` holds a reading for each, and where late ones come in bursts, `index` of them are events (the
+/// extremal index). A stall that made 100 readings late is not enough for a tail that needs 50 of them.
+pub fn tail_of(all: &Histogram, from: f64, index: f64) -> Tail {
     let enough = (FEWEST_EXCESSES as f64 / (1.0 - from)).round();
-    if all.count < enough as u64 {
-        return Tail::NoFit(format!("{} readings; a tail needs {enough} or more", all.count));
+    let events = all.count as f64 * index;
+    if events < enough {
+        return Tail::NoFit(format!("{events:.0} readings; a tail needs {enough} or more"));
     }
     let mut fits: Vec<Fit> = Vec::new();
     let mut share = 1.0 - from;
-    while share * all.count as f64 >= FEWEST_EXCESSES as f64 {
+    while share * events >= FEWEST_EXCESSES as f64 {
         let higher = |fit: &Fit| fits.last().is_none_or(|last| last.threshold < fit.threshold);
-        if let Some(fit) = fit_above(all, share).filter(higher) {
+        if let Some(fit) = fit_above(all, share, index).filter(higher) {
             fits.push(fit);
         }
         share /= 2.0;
@@ -259,7 +268,7 @@ pub fn tail_from(all: &Histogram, from: f64) -> Tail {
     })
 }
 
-fn fit_above(all: &Histogram, share: f64) -> Option<Fit> {
+fn fit_above(all: &Histogram, share: f64, index: f64) -> Option<Fit> {
     let wanted = (share * all.count as f64) as u64;
     let mut seen = all.over;
     let at = all.buckets.iter().rposition(|(_, count)| {
@@ -267,7 +276,7 @@ fn fit_above(all: &Histogram, share: f64) -> Option<Fit> {
         seen >= wanted
     })?;
     let threshold = all.buckets[at].0;
-    let excesses = excesses(all, threshold);
+    let excesses = excesses(all, threshold, index);
     if (excesses.count as u64) < FEWEST_EXCESSES || excesses.cells.len() < 8 {
         return None;
     }
@@ -473,9 +482,18 @@ fn normals(random: &mut Random) -> (f64, f64) {
 /// A percentile with its 95 % interval by ranks, as bucket edges: no distribution is assumed, but
 /// that readings do not depend on each other. `None` where there are too few for this percentile.
 pub fn percentile(all: &Histogram, q: f64) -> Option<Level> {
+    percentile_of(all, q, 1.0)
+}
+
+/// The same where `index` of the readings are independent: the interval is that of so many fewer.
+pub fn percentile_of(all: &Histogram, q: f64, index: f64) -> Option<Level> {
     let n = all.count as f64;
     let value = all.percentile(q)?.0 as f64;
-    let (low, high) = ranks(all.count, q)?;
+    let alone = ((n * index).round() as u64).clamp(1, all.count.max(1));
+    let scale = n / alone as f64;
+    let (low, high) = ranks(alone, q)?;
+    let low = ((low as f64 * scale).floor() as u64).max(1);
+    let high = if high > alone { all.count + 1 } else { (high as f64 * scale).ceil() as u64 };
     let edge = |rank: u64, upper: bool| {
         let mut seen = 0;
         for &(lower, count) in &all.buckets {

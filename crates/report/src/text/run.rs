@@ -1,7 +1,7 @@
 //! One run as text.
 
 use super::{Column, Table, findings_text, wrap};
-use crate::{judge_run, words};
+use crate::{judge_run, known, words};
 use quiet_types::{Histogram, Nanos, Run, machine::Policy, printable, run::Probe, run::Thread};
 use std::fmt::Write;
 
@@ -16,7 +16,13 @@ pub fn run_text(run: &Run, width: usize) -> String {
     let all = run.readings();
     if all.count > 0 {
         text.push('\n');
-        text.push_str(&bars(&all, width));
+        if known::spread(&all) {
+            let least = run.threads.iter().filter_map(|thread| thread.readings.min).min();
+            text.push_str(&bars(&all, least, width));
+            let _ = writeln!(text, "{}", wrap(&scale(run), width, 2));
+        } else {
+            text.push_str("only extremes and a mean are known: there is no distribution to draw\n");
+        }
     }
     if let Some(explained) = &run.explained {
         text.push('\n');
@@ -47,12 +53,21 @@ pub(crate) fn findings(run: &Run) -> Vec<quiet_types::Finding> {
 pub(crate) fn asked(run: &Run) -> String {
     let spec = &run.spec;
     let (probe, every) = match spec.probe {
-        Probe::Wakeup { interval } => ("wakeup", format!(", every {interval}")),
+        Probe::Wakeup { .. } => (
+            "wakeup",
+            known::interval(run).map_or(String::new(), |interval| format!(", every {interval}")),
+        ),
         Probe::Gap => ("gap", String::new()),
     };
     let cpus = if spec.cpus.len() == 1 { "CPU" } else { "CPUs" };
-    let (cpus_list, policy) = (&spec.cpus, policy(spec.policy, spec.priority));
-    format!("{probe} on {cpus} {cpus_list}, {policy}{every}, for {}", run.lasted)
+    let policy = match run.threads.first() {
+        Some(thread) if run.origin.is_some() => known::policy(run, thread),
+        _ => policy(spec.policy, spec.priority),
+    };
+    let policy = if policy == known::NOT_KNOWN { "policy not known".to_owned() } else { policy };
+    let lasted = known::lasted(run);
+    let lasted = lasted.map_or("for a time not known".to_owned(), |time| format!("for {time}"));
+    format!("{probe} on {cpus} {}, {policy}{every}, {lasted}", spec.cpus)
 }
 
 fn surroundings(run: &Run) -> String {
@@ -60,20 +75,26 @@ fn surroundings(run: &Run) -> String {
     let mut parts = vec![
         printable(&host.name, 60),
         printable(&host.processor, 80),
-        format!("Linux {} {}", printable(&host.release, 60), printable(&host.arch, 20)),
+        match host.release.as_str() {
+            "" => "machine and kernel not known".to_owned(),
+            release => format!("Linux {} {}", printable(release, 60), printable(&host.arch, 20)),
+        },
     ];
     parts.extend(host.hypervisor.as_ref().map(|name| format!("under {}", printable(name, 20))));
     parts.push(match &run.stress {
         Some(stress) => {
             format!("stress {} on CPUs {}", printable(&stress.names.join(" "), 80), stress.cpus)
         }
+        None if run.origin.is_some() => "stress, clock and own noise not known".to_owned(),
         None => "no stress".to_owned(),
     });
-    parts.push(format!(
-        "clock {}, own noise {}",
-        printable(&run.clock.source, 20),
-        run.clock.floor
-    ));
+    if run.origin.is_none() {
+        parts.push(format!(
+            "clock {}, own noise {}",
+            printable(&run.clock.source, 20),
+            run.clock.floor
+        ));
+    }
     parts.retain(|part| !part.is_empty());
     parts.join("; ")
 }
@@ -112,31 +133,52 @@ fn threads(run: &Run) -> Table {
 fn row(run: &Run, thread: &Thread) -> Vec<String> {
     let all = thread.corrected.as_ref().unwrap_or(&thread.readings);
     let shown = |value: Option<Nanos>| value.map_or("-".to_owned(), |v| v.to_string());
-    let mut row = vec![
-        thread.cpu.to_string(),
-        policy(thread.scheduling.policy, thread.scheduling.priority),
-        shown(thread.readings.min),
-    ];
+    let mut row =
+        vec![thread.cpu.to_string(), known::policy(run, thread), shown(thread.readings.min)];
     row.extend([0.5, 0.99, 0.999].map(|q| shown(all.percentile(q))));
     row.push(shown(thread.readings.max));
-    row.push(format!("at {}", thread.max_at));
+    row.push(known::max_at(run, thread).map_or(String::new(), |at| format!("at {at}")));
     let part = |count: u64| words::share(count as f64 / thread.expected.max(1) as f64);
     if run.spec.probe == Probe::Gap {
-        row.push(words::count(thread.beyond));
-        row.push(words::share(thread.stolen.0 as f64 / run.lasted.0.max(1) as f64));
+        let ours = known::threshold(run).is_some();
+        row.push(if ours { words::count(thread.beyond) } else { known::NOT_KNOWN.to_owned() });
+        let taken = words::share(thread.stolen.0 as f64 / run.lasted.0.max(1) as f64);
+        row.push(if ours { taken } else { known::NOT_KNOWN.to_owned() });
         row.push(String::new());
     } else {
-        row.push(part(all.above(run.spec.threshold)));
-        row.push(words::count(thread.missed));
-        row.push(format!("{} ({})", words::count(thread.expected), part(thread.missed)));
+        let beyond = known::beyond(run, all, thread.expected).map(words::share);
+        row.push(beyond.unwrap_or_else(|| known::NOT_KNOWN.to_owned()));
+        if known::missed(run).is_some() {
+            row.push(words::count(thread.missed));
+            row.push(format!("{} ({})", words::count(thread.expected), part(thread.missed)));
+        } else {
+            row.extend([known::NOT_KNOWN.to_owned(), String::new()]);
+        }
     }
     row
 }
 
+/// What the bars are, and what stands in the first of them.
+fn scale(run: &Run) -> String {
+    let mut text =
+        "readings from each edge on; a bar grows with the logarithm of its count".to_owned();
+    if let Some(threshold) = known::threshold(run) {
+        let _ = write!(text, "; beyond: above {threshold}");
+        text.push_str(if run.spec.probe == Probe::Gap { "" } else { ", of the expected periods" });
+    }
+    if run.threads.iter().any(|thread| thread.corrected.is_some() && thread.missed > 0) {
+        text.push_str(
+            "; missed periods are counted with the time that they would have waited, what is shorter than the scale in its first bar",
+        );
+    }
+    text
+}
+
 /// Counts between 1, 2, 5, 10 ... us as bars; a bar grows with the logarithm of its count, so
-/// that one reading among millions is seen.
-fn bars(all: &Histogram, width: usize) -> String {
-    let edges = edges(all);
+/// that one reading among millions is seen. The scale begins at the smallest reading taken: the
+/// remainders of missed periods may be smaller, and stand in its first bar.
+fn bars(all: &Histogram, least: Option<Nanos>, width: usize) -> String {
+    let edges = edges(least.or(all.min), all.max);
     let mut counts = vec![0u64; edges.len()];
     for &(lower, count) in &all.buckets {
         let at = edges.partition_point(|edge| *edge <= lower).saturating_sub(1);
@@ -158,8 +200,8 @@ fn bars(all: &Histogram, width: usize) -> String {
 }
 
 /// 1, 2, 5 by decade, from the last at or below the smallest reading to the largest reading.
-fn edges(all: &Histogram) -> Vec<u64> {
-    let (min, max) = (all.min.unwrap_or_default().0.max(1), all.max.unwrap_or_default().0.max(1));
+fn edges(min: Option<Nanos>, max: Option<Nanos>) -> Vec<u64> {
+    let (min, max) = (min.unwrap_or_default().0.max(1), max.unwrap_or_default().0.max(1));
     let series: Vec<u64> =
         (0..13).flat_map(|decade| [1, 2, 5].map(|step| step * 10u64.pow(decade))).collect();
     let first = series.partition_point(|edge| *edge <= min).saturating_sub(1);
@@ -190,7 +232,7 @@ mod tests {
     #[test]
     fn every_reading_stands_in_a_bar() {
         let all = example::run().readings();
-        let bars = bars(&all, 80);
+        let bars = bars(&all, all.min, 80);
         let sum: u64 = bars
             .lines()
             .map(|line| {
@@ -200,6 +242,22 @@ mod tests {
             })
             .sum();
         assert_eq!(sum, all.count, "{bars}");
+    }
+
+    #[test]
+    fn the_scale_begins_at_the_smallest_reading_taken_and_says_what_it_is() {
+        let mut run = example::run();
+        let thread = &mut run.threads[0];
+        thread.readings = Histogram::of((0..20_000u64).map(|n| Nanos(8_230 + n)));
+        let mut corrected = thread.readings.clone();
+        // The last periods of stalls, which had almost no time left to wait.
+        corrected.merge(&Histogram::of([Nanos(210), Nanos(400), Nanos(9_000)]));
+        (thread.missed, thread.corrected) = (3, Some(corrected));
+        let text = run_text(&run, 120);
+        assert!(!text.contains("from 200 ns") && text.contains("from 5.00 us"), "{text}");
+        assert!(text.contains("a bar grows with the logarithm of its count"), "{text}");
+        assert!(text.contains("missed periods are counted with the time"), "{text}");
+        assert!(text.contains("beyond: above 100 us, of the expected"), "{text}");
     }
 
     #[test]

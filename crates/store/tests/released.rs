@@ -1,0 +1,60 @@
+//! What released versions wrote is read by this one, for ever.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use quiet_store::{Filter, Kept, Kind, Store};
+use std::path::Path;
+
+/// A copy, for a store may be written to.
+fn store(version: &str) -> (tempfile::TempDir, Store) {
+    let released = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/released");
+    let dir = tempfile::tempdir().unwrap();
+    copy(&released.join(version).join("store"), dir.path());
+    let store = Store::at(dir.path());
+    (dir, store)
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+#[test]
+fn runs_a_proof_and_a_campaign_of_0_1_0_are_read() {
+    let (_dir, store) = store("0.1.0");
+    let entries = store.list().unwrap();
+    let count = |kind: Kind| entries.iter().filter(|entry| entry.kind == kind).count();
+    assert_eq!((count(Kind::Run), count(Kind::Proof)), (7, 1));
+    for entry in &entries {
+        match quiet_store::load(&entry.path).unwrap() {
+            Kept::Run(run) => {
+                assert_eq!(run.id, entry.id);
+                let imported = run.origin.is_some();
+                assert_eq!(imported, entry.id.starts_with("undated-cyclictest"));
+                assert!(imported || run.readings().percentile(0.5).is_some());
+            }
+            Kept::Proof(proof) => {
+                assert_eq!((proof.arms.len(), proof.lot), (4, None));
+                assert!(proof.shield.is_some() && proof.restored.as_ref().unwrap().exact);
+            }
+            _ => panic!("{} is something else", entry.id),
+        }
+    }
+    let lines = store.index().unwrap().lines(&Filter::campaign("released"), usize::MAX).unwrap();
+    let mut cells: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            let cell = store.run(&line.id).unwrap().cell.unwrap();
+            (cell.round, cell.setting, cell.lot)
+        })
+        .collect();
+    cells.sort();
+    let of = |round, setting: &str| (round, setting.to_owned(), None);
+    assert_eq!(cells, [of(1, "shared"), of(1, "shielded"), of(2, "shared"), of(2, "shielded")]);
+}
