@@ -473,7 +473,7 @@ mod tests {
             "T: 0 ( 7163) P:99 I:1000 C:  10000 Min:     14 Act:   57 Avg:   55 Max:     131\n";
         let run = crate::foreign::read(text, crate::foreign::Format::Cyclictest).unwrap();
         let claims = vec![(Nanos::from_micros(10), Nanos::from_secs(60))];
-        let it = predict(&[run.clone()], &Ask { claims, ..Ask::default() });
+        let it = predict(std::slice::from_ref(&run), &Ask { claims, ..Ask::default() });
         assert!(it.percentiles.is_empty() && it.levels.is_empty() && it.buffers.is_empty());
         assert_eq!(it.claims[0].verdict, ClaimVerdict::TooShort);
         assert!(it.claims[0].sentence.contains("not known"), "{}", it.claims[0].sentence);
