@@ -162,22 +162,25 @@ fn help(on: RawFd, tell: RawFd, arguments: Option<(usize, usize)>, pause: &libc:
     stand_apart(arguments);
     // SAFETY: the kernel ignores the argument.
     let frozen = unsafe { libc::ioctl(on, FREEZE as libc::Ioctl, 0) };
-    // SAFETY: errno is the calling thread's own.
-    let mut errno = if frozen == 0 { 0 } else { unsafe { *libc::__errno_location() } };
+    let mut errno = if frozen == 0 { 0 } else { errno_now() };
     if frozen == 0 {
         if pause.tv_sec > 0 || pause.tv_nsec > 0 {
             // SAFETY: the time is a whole timespec; what is left of it is not asked for.
             unsafe { libc::nanosleep(pause, std::ptr::null_mut()) };
         }
         if thaw(on) != 0 {
-            // SAFETY: as above.
-            errno = unsafe { *libc::__errno_location() };
+            errno = errno_now();
         }
     }
     // SAFETY: the pipe is open, and an i32 has four bytes.
     unsafe { libc::write(tell, (&raw const errno).cast(), 4) };
     // SAFETY: ends the process at once, without a destructor of its parent's.
     unsafe { libc::_exit(0) }
+}
+
+/// Why the last call failed; allocates nothing.
+fn errno_now() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
 /// Out of reach of what kills the parent: its process group, its cgroup, its name, a lack of memory. Each is done
