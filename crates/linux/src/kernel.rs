@@ -4,7 +4,7 @@ use crate::{
     sys,
     whole::{self, Aside, Owner},
 };
-use quiet_types::{CpuSet, machine::Scheduling};
+use quiet_types::{CpuSet, Nanos, machine::Scheduling};
 use std::{
     fs::{self, OpenOptions},
     io::{self, Read, Write},
@@ -45,6 +45,10 @@ pub trait Kernel {
     fn scheduling(&self, tid: u32) -> io::Result<Scheduling>;
     /// sched_setattr(2). `Deadline` is not set this way.
     fn set_scheduling(&self, tid: u32, to: Scheduling) -> io::Result<()>;
+    /// The slice that a thread of a fair policy has of its own, which another policy makes the kernel forget.
+    fn slice(&self, tid: u32) -> io::Result<Option<Nanos>>;
+    /// As [`Kernel::set_scheduling`], with such a slice.
+    fn restore_scheduling(&self, tid: u32, to: Scheduling, slice: Option<Nanos>) -> io::Result<()>;
     /// Replaces an ordinary file whole: written aside, brought to the disk and renamed, so that
     /// there is the old text or the new one at any instant. Owner, mode and extended attributes
     /// stay. Never follows a link.
@@ -130,6 +134,14 @@ impl Kernel for System {
 
     fn set_scheduling(&self, tid: u32, to: Scheduling) -> io::Result<()> {
         sys::sched::set_scheduling(tid, to)
+    }
+
+    fn slice(&self, tid: u32) -> io::Result<Option<Nanos>> {
+        sys::sched::slice(tid)
+    }
+
+    fn restore_scheduling(&self, tid: u32, to: Scheduling, slice: Option<Nanos>) -> io::Result<()> {
+        sys::sched::set_scheduling_with(tid, to, slice)
     }
 
     fn replace(&self, path: &str, text: &str) -> io::Result<()> {

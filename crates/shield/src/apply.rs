@@ -18,7 +18,7 @@ use crate::{
 use quiet_linux::Kernel;
 use quiet_types::{
     CpuSet,
-    machine::Scheduling,
+    machine::{Policy, Scheduling},
     plan::{Action, Form, GroupFile, GroupValue, Narrow, Need, Outcome, Step, Taken, Thread, Who},
     printable,
     shield::Shield,
@@ -657,7 +657,13 @@ impl Hand<'_> {
         if old == to {
             return Ok(Outcome::Already);
         }
-        self.journal.note(Change::Scheduling { thread: thread.clone(), old, new: to })?;
+        if old.policy == Policy::Deadline {
+            let reason =
+                "it runs under SCHED_DEADLINE, whose budget the kernel might not give back".into();
+            return Ok(Outcome::Refused { reason });
+        }
+        let slice = self.kernel.slice(thread.tid).unwrap_or_default();
+        self.journal.note(Change::Scheduling { thread: thread.clone(), old, slice, new: to })?;
         let done = self.on_thread(
             0,
             thread,

@@ -2,7 +2,7 @@
 
 use quiet_linux::Kernel;
 use quiet_types::{
-    CpuSet,
+    CpuSet, Nanos,
     machine::Scheduling,
     plan::{Form, Thread},
 };
@@ -50,7 +50,14 @@ pub(crate) enum Change {
     /// Threads' own CPUs.
     Affinity { threads: Vec<Confined> },
     /// A thread's policy and priority.
-    Scheduling { thread: Thread, old: Scheduling, new: Scheduling },
+    Scheduling {
+        thread: Thread,
+        old: Scheduling,
+        /// The slice that it had of its own under the old policy.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        slice: Option<Nanos>,
+        new: Scheduling,
+    },
     /// A process is started that holds `/dev/cpu_dma_latency`.
     Hold,
 }

@@ -1,7 +1,7 @@
 //! A machine for tests on which the first process runs, and nothing else can be asked or done.
 
 use quiet_linux::Kernel;
-use quiet_types::{CpuSet, machine::Scheduling};
+use quiet_types::{CpuSet, Nanos, machine::Scheduling};
 use std::{io, path::PathBuf};
 
 /// The start time of the first process.
@@ -50,6 +50,14 @@ impl Kernel for Nobody {
     fn scheduling(&self, _: u32) -> io::Result<Scheduling> {
         gone()
     }
+    fn slice(&self, _: u32) -> io::Result<Option<Nanos>> {
+        Ok(None)
+    }
+
+    fn restore_scheduling(&self, tid: u32, to: Scheduling, _: Option<Nanos>) -> io::Result<()> {
+        self.set_scheduling(tid, to)
+    }
+
     fn set_scheduling(&self, _: u32, _: Scheduling) -> io::Result<()> {
         gone()
     }

@@ -212,7 +212,9 @@ impl<'a> Hand<'a> {
             Change::Irq { number, old, effective, new, .. } => {
                 one(self.irq(*number, old, effective.as_ref(), new))
             }
-            Change::Scheduling { thread, old, new } => one(self.scheduling(thread, *old, *new)),
+            Change::Scheduling { thread, old, slice, new } => {
+                one(self.scheduling(thread, *old, *slice, *new))
+            }
             Change::Affinity { threads } => self.affinities(&what, threads),
             Change::Remember { threads } => self.remembered(&what, threads),
             Change::Move { mount, from, to, threads } => {

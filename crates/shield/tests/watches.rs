@@ -8,6 +8,7 @@ use fake::{Fake, Hierarchy, MOUNT, Temper, World, world};
 use quiet_shield::{Planned, Setup, Watch, revert, status, up, watch};
 use quiet_types::{
     CpuSet, Plan,
+    machine::{Policy, Scheduling},
     plan::{Action, Form, GroupFile, GroupValue, Need, Outcome, PLAN_SCHEMA, Return, Step, Thread},
     shield::{Mechanism, Shield},
     watch::{Event, Happened},
@@ -287,4 +288,25 @@ fn what_a_watch_noted_while_the_partition_was_broken_needs_no_second_revert() {
         assert_eq!(world.capture(&before), before.capture(&world));
         assert_eq!(world.allowed(tid), before.all, "born since: {born_since}");
     }
+}
+
+#[test]
+fn a_deadline_thread_keeps_its_budget_whatever_a_plan_says() {
+    let mut before = world(Hierarchy::None, 2, &[], &[1]);
+    let deadline = Scheduling { policy: Policy::Deadline, priority: 0, nice: 0 };
+    before.tasks.get_mut(&100).unwrap().scheduling = deadline;
+    let kernel = Fake::new(before.clone());
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let task = &before.tasks[&100];
+    let thread = Thread { tid: 100, start: task.start, comm: task.comm.clone() };
+    let to = Scheduling { policy: Policy::Fifo, priority: 75, nice: 0 };
+    let plan = plan(&before, Mechanism::Affinity, vec![Action::Schedule { thread, to }]);
+    let outcomes = raise(&kernel, &plan, &state);
+    assert!(
+        matches!(&outcomes[..], [Outcome::Refused { reason }] if reason.contains("SCHED_DEADLINE"))
+    );
+    assert_eq!(kernel.world.borrow().tasks[&100].scheduling, deadline);
+    revert(&kernel, &state).unwrap().unwrap();
+    assert_eq!(kernel.world.borrow().tasks[&100].scheduling, deadline);
 }

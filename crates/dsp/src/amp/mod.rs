@@ -357,7 +357,8 @@ impl Amp {
 
 /// An impulse response that stands for an amp.
 fn wav(bytes: &[u8]) -> Result<Amp, Error> {
-    let read = Ir::from_wav(bytes).map_err(|error| Error::file(format!("is a WAV file: {error}")))?;
+    let read =
+        Ir::from_wav(bytes).map_err(|error| Error::file(format!("is a WAV file: {error}")))?;
     if read.missing > 0 {
         let why = format!("is a WAV file that ends {} frames early", read.missing);
         return Err(Error::file(why));

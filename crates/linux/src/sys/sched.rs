@@ -23,6 +23,8 @@ struct SchedAttr {
 
 const SIZE: u32 = size_of::<SchedAttr>() as u32;
 const RESET_ON_FORK: u64 = 1;
+/// The kernel's second thread.
+const KTHREADD: u32 = 2;
 
 /// Budget of a `SCHED_DEADLINE` thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +94,33 @@ pub fn scheduling(tid: u32) -> io::Result<(Scheduling, bool)> {
     Ok((scheduling, attr.flags & RESET_ON_FORK != 0))
 }
 
+/// The slice that a thread of a fair policy was given of its own (EEVDF, Linux 6.12 and newer); `None` where it has the kernel's, which
+/// the kernel tells in the same place: it is the one of kthreadd, who never asks for another.
+///
+/// # Errors
+/// `ESRCH` when the thread is gone.
+///
+/// # Source
+/// `get_params` and `__setparam_fair` of kernel/sched/syscalls.c.
+pub fn slice(tid: u32) -> io::Result<Option<Nanos>> {
+    let of = |tid| -> io::Result<Option<u64>> {
+        let attr = get(tid)?;
+        Ok((matches!(attr.policy, 0 | 3) && attr.runtime > 0).then_some(attr.runtime))
+    };
+    let own = of(tid)?;
+    let kernels = of(KTHREADD).unwrap_or_default();
+    Ok(own.filter(|own| Some(*own) != kernels).map(Nanos))
+}
+
+/// As [`set_scheduling`], with a slice of its own for a fair policy.
+///
+/// # Errors
+/// As [`set_scheduling`].
+pub fn set_scheduling_with(tid: u32, to: Scheduling, slice: Option<Nanos>) -> io::Result<()> {
+    let Nanos(runtime) = slice.unwrap_or_default();
+    set_all(tid, to, runtime)
+}
+
 /// sched_setattr(2) with any policy but `Deadline`. The reset-on-fork flag stays as it is.
 ///
 /// # Errors
@@ -99,6 +128,10 @@ pub fn scheduling(tid: u32) -> io::Result<(Scheduling, bool)> {
 /// budget under `CONFIG_RT_GROUP_SCHED`); `EINVAL` for a priority that the policy does not have;
 /// `ESRCH` when the thread is gone.
 pub fn set_scheduling(tid: u32, to: Scheduling) -> io::Result<()> {
+    set_all(tid, to, 0)
+}
+
+fn set_all(tid: u32, to: Scheduling, runtime: u64) -> io::Result<()> {
     let policy = match to.policy {
         Policy::Other => 0,
         Policy::Fifo => 1,
@@ -110,7 +143,10 @@ pub fn set_scheduling(tid: u32, to: Scheduling) -> io::Result<()> {
     };
     let flags = get(tid)?.flags & RESET_ON_FORK;
     let (nice, priority) = (to.nice.into(), to.priority.into());
-    set(tid, &SchedAttr { size: SIZE, policy, flags, nice, priority, ..Default::default() })
+    set(
+        tid,
+        &SchedAttr { size: SIZE, policy, flags, nice, priority, runtime, ..Default::default() },
+    )
 }
 
 /// sched_setattr(2) with `SCHED_DEADLINE`.
@@ -156,6 +192,7 @@ fn check(result: libc::c_long) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quiet_testing::{Why, skip};
 
     #[test]
     fn affinity_is_read_back_as_it_was_set() {
@@ -180,6 +217,27 @@ mod tests {
             assert_eq!(scheduling(0).unwrap(), (batch, false));
             let wrong = Scheduling { policy: Policy::Other, priority: 9, nice: 0 };
             assert_eq!(set_scheduling(0, wrong).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_slice_of_its_own_is_read_back_and_given_back() {
+        std::thread::spawn(|| {
+            let batch = Scheduling { policy: Policy::Batch, priority: 0, nice: 0 };
+            let own = Some(Nanos(7_000_000));
+            set_scheduling_with(0, batch, own).unwrap();
+            if slice(0).unwrap().is_none() {
+                return skip(Why::Machine("this kernel has no slices (before 6.12)".into()));
+            }
+            assert_eq!(slice(0).unwrap(), own);
+            assert_eq!(scheduling(0).unwrap().0, batch);
+            // As another policy does to it.
+            set_scheduling(0, batch).unwrap();
+            assert_eq!(slice(0).unwrap(), None);
+            set_scheduling_with(0, batch, own).unwrap();
+            assert_eq!(slice(0).unwrap(), own);
         })
         .join()
         .unwrap();

@@ -108,7 +108,7 @@ fn kept(kernel: &dyn Kernel, past: &Past) -> HashSet<Key> {
         kept.extend(threads.filter(|thread| !is_over(thread)).map(key));
     }
     for (_, change) in &past.changes {
-        if let Change::Scheduling { thread, old, new } = change
+        if let Change::Scheduling { thread, old, new, .. } = change
             && !kept.contains(&key(thread))
             && given.insert(format!("{old:?} {new:?} {:?}", cpus.get(&key(thread))))
         {
@@ -246,7 +246,9 @@ mod tests {
         let sched = |policy, priority| Scheduling { policy, priority, nice: 0 };
         let (old, new) = (sched(Policy::Other, 0), sched(Policy::Fifo, 70));
         for tid in 2..5 {
-            journal.note(Change::Scheduling { thread: thread(tid), old, new }).unwrap();
+            journal
+                .note(Change::Scheduling { thread: thread(tid), old, slice: None, new })
+                .unwrap();
         }
         for tid in 1..4 {
             let action = Action::Pin { thread: thread(tid), cpus: set("0") };

@@ -11,7 +11,7 @@ use crate::{
 };
 use quiet_linux::Kernel;
 use quiet_types::{
-    CpuSet,
+    CpuSet, Nanos,
     machine::{Policy, Scheduling},
     plan::{PutBack, Return, Thread},
     shield::Mechanism,
@@ -149,7 +149,13 @@ impl Hand<'_> {
         })
     }
 
-    pub(super) fn scheduling(&self, thread: &Thread, old: Scheduling, new: Scheduling) -> Return {
+    pub(super) fn scheduling(
+        &self,
+        thread: &Thread,
+        old: Scheduling,
+        slice: Option<Nanos>,
+        new: Scheduling,
+    ) -> Return {
         let now = match self.kernel.scheduling(thread.tid) {
             Ok(now) if tasks::lives(self.kernel, thread) => now,
             _ => return Return::Gone,
@@ -160,7 +166,7 @@ impl Hand<'_> {
         if (now.policy, now.priority) != (new.policy, new.priority) {
             return Return::Left { now: now.to_string() };
         }
-        match self.act(|kernel| kernel.set_scheduling(thread.tid, old)) {
+        match self.act(|kernel| kernel.restore_scheduling(thread.tid, old, slice)) {
             Ok(()) => Return::Restored,
             Err(error) if is_gone(&error) => Return::Gone,
             Err(error) => Return::Refused { reason: task_reason(&error) },
@@ -269,7 +275,7 @@ impl Hand<'_> {
         let mut noted = HashSet::new();
         let mut given: HashMap<(Policy, u8), Vec<(&CpuSet, Scheduling)>> = HashMap::new();
         for (_, change) in &self.past.changes {
-            if let Change::Scheduling { thread, old, new } = change {
+            if let Change::Scheduling { thread, old, new, .. } = change {
                 noted.insert(key(thread));
                 let life = self.lives.get(&key(thread));
                 // In the shield's group it needs no other than all of them.

@@ -1,7 +1,7 @@
 //! A kernel that is read, and only seems to be written: to see what a plan would change.
 
 use quiet_linux::Kernel;
-use quiet_types::{CpuSet, machine::Scheduling};
+use quiet_types::{CpuSet, Nanos, machine::Scheduling};
 use std::{cell::RefCell, collections::HashMap, io};
 
 /// The kernel, with what was asked of it kept here.
@@ -79,6 +79,14 @@ impl Kernel for Rehearsal<'_> {
 
     fn unit(&self, _name: &str, _text: Option<&str>) -> io::Result<()> {
         Ok(())
+    }
+
+    fn slice(&self, tid: u32) -> io::Result<Option<Nanos>> {
+        self.kernel.slice(tid)
+    }
+
+    fn restore_scheduling(&self, tid: u32, to: Scheduling, _: Option<Nanos>) -> io::Result<()> {
+        self.set_scheduling(tid, to)
     }
 
     fn set_scheduling(&self, tid: u32, to: Scheduling) -> io::Result<()> {

@@ -3,7 +3,7 @@
 
 use quiet_linux::{Kernel, unit_file};
 use quiet_types::{
-    CpuId, CpuSet,
+    CpuId, CpuSet, Nanos,
     machine::{Policy, Scheduling},
 };
 use std::{
@@ -58,6 +58,8 @@ pub struct Task {
     pub asked: CpuSet,
     pub group: String,
     pub scheduling: Scheduling,
+    /// Of its own; any change of its policy makes the kernel forget it.
+    pub slice: Option<Nanos>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -183,8 +185,9 @@ impl World {
         for (tid, task) in &self.tasks {
             if other.tasks.get(tid).is_some_and(|old| old.start == task.start) {
                 let (allowed, group) = (self.allowed(*tid), &task.group);
-                let scheduling = task.scheduling;
-                writeln!(text, "task {tid} {} {allowed} {group} {scheduling}", task.comm).unwrap();
+                let (scheduling, slice) = (task.scheduling, task.slice);
+                writeln!(text, "task {tid} {} {allowed} {group} {scheduling} {slice:?}", task.comm)
+                    .unwrap();
             }
         }
         writeln!(text, "cpuset below root {}", self.cpuset_below_root).unwrap();
@@ -707,11 +710,22 @@ impl Kernel for Fake {
         }
     }
 
+    fn slice(&self, tid: u32) -> io::Result<Option<Nanos>> {
+        match self.world.borrow().tasks.get(&tid) {
+            Some(task) => Ok(task.slice),
+            None => errno(ESRCH),
+        }
+    }
+
     fn set_scheduling(&self, tid: u32, to: Scheduling) -> io::Result<()> {
+        self.restore_scheduling(tid, to, None)
+    }
+
+    fn restore_scheduling(&self, tid: u32, to: Scheduling, slice: Option<Nanos>) -> io::Result<()> {
         self.act()?;
         match self.world.borrow_mut().tasks.get_mut(&tid) {
             Some(task) => {
-                task.scheduling = to;
+                (task.scheduling, task.slice) = (to, slice);
                 Ok(())
             }
             None => errno(ESRCH),
@@ -795,9 +809,10 @@ pub fn world(hierarchy: Hierarchy, count: u32, tempers: &[Temper], masks: &[u32]
             let (parent, comm, group) = (u32::from(tid > 2), comm.to_owned(), group.to_owned());
             let start = u64::from(tid) * 10;
             let scheduling = other;
+            let slice = (!kernel && tid.is_multiple_of(2)).then_some(Nanos(5_000_000));
             tasks.insert(
                 tid,
-                Task { parent, start, comm, kernel, movable, asked, group, scheduling },
+                Task { parent, start, comm, kernel, movable, asked, group, scheduling, slice },
             );
         };
     task(1, "init", false, true, all.clone(), "");

@@ -328,10 +328,9 @@ impl About {
             return Ok(());
         }
         if !self.rate_assumed && self.rate != inner.rate {
-            return Err(at.refuse(format!(
-                "is of {} Hz inside an amp of {} Hz",
-                inner.rate.0, self.rate.0
-            )));
+            return Err(
+                at.refuse(format!("is of {} Hz inside an amp of {} Hz", inner.rate.0, self.rate.0))
+            );
         }
         (self.rate, self.rate_assumed) = (inner.rate, false);
         Ok(())
