@@ -76,7 +76,7 @@ fuzz_target!(|bytes: &[u8]| {
         for term in [Term::Lasting, Term::OneBoot] {
             let request = Request { asked: &asked, loader: &loader, service: None, term };
             match propose(&place, &request) {
-                Ok(proposal) => proposal.steps.iter().for_each(|step| drop(step.diff())),
+                Ok(proposal) => drop(proposal.diff()),
                 Err(why) => assert!(!why.to_string().is_empty()),
             }
         }
