@@ -11,7 +11,6 @@ put back.
 import json
 import math
 import os
-import random
 import resource
 import shutil
 import signal
@@ -338,19 +337,6 @@ def part_watch():
             had.append(forked)
         row("watch, a second", "forks a second", rates, times, base)
         print("    really forked a second:", " ".join(f"{rate:.0f}" for rate in had))
-
-
-def part_runs():
-    """A store of many runs, each the file of one and the same with another name and time."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as dir:
-        made = subprocess.run(
-            [PROGRAM, "measure", "gap", "--for", "200ms", "--json", "--store", dir], capture_output=True
-        )
-        runs = [name for name in os.listdir(f"{dir}/runs")] if os.path.isdir(f"{dir}/runs") else []
-        if made.returncode not in (0, 1) or not runs:
-            skipped.append(f"runs: nothing was measured to be kept: {made.stderr.decode()[-300:]}")
-            return
-        print("    store:", runs[:3], os.listdir(dir))
 
 
 def main():

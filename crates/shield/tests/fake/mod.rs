@@ -6,6 +6,7 @@ use quiet_types::{
     CpuId, CpuSet, Nanos,
     machine::{Policy, Scheduling},
 };
+use serde::{Deserialize, Serialize};
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +29,7 @@ pub const MOUNT: &str = "/sys/fs/cgroup/cpuset";
 pub struct Stopped;
 
 /// How an interrupt answers when it is to be moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Temper {
     Moves,
     /// Moves when it next fires.
@@ -40,14 +41,14 @@ pub enum Temper {
     Vanishes,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Irq {
     pub asked: CpuSet,
     pub effective: CpuSet,
     pub temper: Temper,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
     pub parent: u32,
     pub start: u64,
@@ -62,7 +63,8 @@ pub struct Task {
     pub slice: Option<Nanos>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Group {
     pub cpus: CpuSet,
     pub mems: String,
@@ -73,7 +75,7 @@ pub struct Group {
     pub passes_on: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Hierarchy {
     V1,
     V2,
@@ -81,7 +83,7 @@ pub enum Hierarchy {
 }
 
 /// The machine behind the kernel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct World {
     pub hierarchy: Hierarchy,
     pub all: CpuSet,
