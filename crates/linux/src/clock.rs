@@ -65,11 +65,11 @@ impl Scale {
     }
 }
 
-/// The counter's rate and a moment on both clocks; `None` where neither the kernel trusts the
-/// counter nor the processor says that it is steady. Takes 20 ms.
+/// The counter's rate and a moment on both clocks; `None` where the kernel does not trust the counter ([`distrust`] says
+/// why). Takes 20 ms.
 pub fn calibrate(root: &Root) -> (Option<Scale>, Pair) {
     let first = Pair::best();
-    if !counter_is_steady(root) {
+    if distrust(root).is_some() {
         return (None, first);
     }
     std::thread::sleep(std::time::Duration::from_millis(20));
@@ -77,24 +77,84 @@ pub fn calibrate(root: &Root) -> (Option<Scale>, Pair) {
     (Some(Scale::between(first, last)), last)
 }
 
-fn counter_is_steady(root: &Root) -> bool {
-    if sys::COUNTER == "cntvct" {
+/// Why the processor's counter is not to be read in the place of a clock; `None` where it may be.
+///
+/// What the processor says of its counter is not enough: the kernel watches it beside another clock, and gives it up where
+/// it finds it wrong. A counter that was given up is no longer among the clock sources that can be chosen.
+///
+/// # Source
+/// `/sys/devices/system/clocksource`; `clocksource_watchdog` and `sysfs_show_available_clocksources`,
+/// kernel/time/clocksource.c.
+pub fn distrust(root: &Root) -> Option<String> {
+    counter_distrust(root, sys::COUNTER)
+}
+
+/// Clocks of hypervisors that are made of the counter, which the kernel may prefer to it.
+const MADE_OF_IT: [&str; 3] = ["kvm-clock", "hyperv_clocksource_tsc_page", "xen"];
+
+fn counter_distrust(root: &Root, counter: &str) -> Option<String> {
+    match counter {
         // Architected: one constant rate on all CPUs, also asleep.
-        return true;
+        "cntvct" => return None,
+        "tsc" => {}
+        _ => return Some("this processor has no counter that this program knows".to_owned()),
     }
-    let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    if root.read_if_there(path).ok().flatten().as_deref() == Some(sys::COUNTER) {
-        return true;
+    let read = |name: &str| {
+        let path = format!("/sys/devices/system/clocksource/clocksource0/{name}");
+        root.read_if_there(&path).ok().flatten().map(|text| text.trim().to_owned())
+    };
+    let Some(current) = read("current_clocksource") else {
+        return Some("the kernel does not say which clock source it keeps time by".to_owned());
+    };
+    if current == counter {
+        return None;
     }
-    let cpuinfo = root.read("/proc/cpuinfo").unwrap_or_default();
-    let flags = cpuinfo.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
-    let has = |flag| flags.split_whitespace().any(|word| word == flag);
-    sys::COUNTER == "tsc" && has("constant_tsc") && has("nonstop_tsc")
+    let available = read("available_clocksource").unwrap_or_default();
+    if !available.split_whitespace().any(|source| source == counter) {
+        return Some(format!(
+            "the kernel has given the counter {counter} up, or never trusted it: it keeps time by {current}"
+        ));
+    }
+    if MADE_OF_IT.contains(&current.as_str()) {
+        let cpuinfo = root.read("/proc/cpuinfo").unwrap_or_default();
+        let flags = cpuinfo.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+        let has = |flag| flags.split_whitespace().any(|word| word == flag);
+        if has("constant_tsc") && has("nonstop_tsc") {
+            return None;
+        }
+    }
+    Some(format!("the kernel keeps time by {current}, and not by the counter {counter}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_counter_is_trusted_as_far_as_the_kernel_trusts_it() {
+        let steady = "flags\t\t: fpu tsc constant_tsc nonstop_tsc\n";
+        let why = |current: &str, available: &str, flags: &str| {
+            let dir = tempfile::tempdir().unwrap();
+            let source = dir.path().join("sys/devices/system/clocksource/clocksource0");
+            std::fs::create_dir_all(&source).unwrap();
+            std::fs::create_dir_all(dir.path().join("proc")).unwrap();
+            std::fs::write(source.join("current_clocksource"), format!("{current}\n")).unwrap();
+            std::fs::write(source.join("available_clocksource"), format!("{available} \n"))
+                .unwrap();
+            std::fs::write(dir.path().join("proc/cpuinfo"), flags).unwrap();
+            counter_distrust(&Root::at(dir.path()).unwrap(), "tsc")
+        };
+        assert_eq!(why("tsc", "tsc hpet acpi_pm", steady), None);
+        assert_eq!(why("tsc", "tsc", "flags\t\t: tsc\n"), None, "as the kernel says");
+        assert_eq!(why("kvm-clock", "kvm-clock tsc acpi_pm", steady), None);
+        // Given up: the flags still say that it is steady.
+        let given_up = why("hpet", "hpet acpi_pm", steady).unwrap();
+        assert!(given_up.contains("given the counter tsc up") && given_up.contains("hpet"));
+        assert!(why("kvm-clock", "kvm-clock acpi_pm", steady).is_some());
+        // Chosen by hand.
+        assert!(why("hpet", "tsc hpet acpi_pm", steady).unwrap().contains("keeps time by hpet"));
+        assert!(why("kvm-clock", "kvm-clock tsc", "flags\t\t: tsc\n").is_some());
+    }
 
     #[test]
     fn a_scale_is_exact_to_a_few_parts_in_a_thousand_million() {

@@ -10,6 +10,7 @@ mod error;
 mod kernel;
 pub mod parse;
 pub mod place;
+pub mod rights;
 mod root;
 mod snapshot;
 pub mod state;

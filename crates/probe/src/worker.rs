@@ -10,7 +10,9 @@ use crate::{
     thread::{self, Found, Gate, Job},
 };
 use quiet_linux::{
-    Root, place,
+    Root,
+    clock::distrust,
+    place,
     sys::{clock, memory, process, sched},
 };
 use quiet_rt::Live;
@@ -98,6 +100,7 @@ pub fn run() -> Result<Part> {
     let say = |what: &'static str| {
         move |e: std::io::Error| Error::new(format!("the measuring process cannot {what}: {e}"))
     };
+    process::bind_again().map_err(say("be bound to the program that measures"))?;
     process::block_signals().map_err(say("hold back signals"))?;
     let input = std::io::stdin().as_fd().try_clone_to_owned();
     let mut input = File::from(input.map_err(say("read its order"))?);
@@ -181,7 +184,28 @@ fn measure(order: &Order, words: &[AtomicU64]) -> Result<Part> {
     if found.len() != cpus.len() {
         return Err(Error::new("a measuring thread ended without a result"));
     }
+    // Asked at the end: the kernel may have given the counter up meanwhile.
+    findings.extend(distrust(&root).map(|why| doubt(&source, why)));
     Ok(part(found, findings, source, first, start))
+}
+
+/// What to know of a clock where the kernel does not trust the processor's counter.
+fn doubt(source: &Source, why: String) -> Finding {
+    match source {
+        Source::Plain(_) => Finding::new(
+            Severity::Note,
+            "run.clock",
+            "The kernel's clock was read, not the counter",
+        )
+        .evidence(why)
+        .effect("Each reading costs more; no period and no gap is shown shorter than that."),
+        Source::Counter(_) => {
+            Finding::new(Severity::Warning, "run.clock", "The counter was given up in the meantime")
+                .evidence(why)
+                .effect("The times of this run may be wrong.")
+                .remedy("Measure again: the kernel's clock will be read.")
+        }
+    }
 }
 
 fn part(

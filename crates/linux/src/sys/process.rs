@@ -40,6 +40,7 @@ pub fn block_signals() -> io::Result<()> {
 pub fn spawn_bound(command: &mut Command, signal: Signal) -> io::Result<Child> {
     let parent = rustix::process::getpid();
     command.process_group(0);
+    command.env(BOUND, format!("{} {}", parent.as_raw_nonzero(), signal.as_raw()));
     let bind = move || {
         rustix::process::set_parent_process_death_signal(Some(signal))?;
         // The parent may have died before the line above: then nobody sends the signal.
@@ -52,6 +53,29 @@ pub fn spawn_bound(command: &mut Command, signal: Signal) -> io::Result<Child> {
     // SAFETY: between fork and exec the closure makes two system calls: no allocation, no lock.
     unsafe { command.pre_exec(bind) };
     command.spawn()
+}
+
+/// Says to whom a process is bound that [`spawn_bound`] started: PID and signal.
+const BOUND: &str = "QUIETCORES_BOUND";
+
+/// Binds the calling process again to the one that started it by [`spawn_bound`], if it was started so: an exec of a
+/// file that has capabilities, or of another user's set-user-ID file, unties what was bound before it.
+///
+/// # Errors
+/// `ESRCH` when that process is gone: nobody will send the signal.
+///
+/// # Source
+/// `PR_SET_PDEATHSIG` in prctl(2).
+pub fn bind_again() -> io::Result<()> {
+    let Ok(bound) = std::env::var(BOUND) else { return Ok(()) };
+    let mut words = bound.split(' ').map(|word| word.parse::<i32>().ok());
+    let (Some(parent), Some(signal)) = (words.next().flatten(), words.next().flatten()) else {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    };
+    let signal = Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
+    rustix::process::set_parent_process_death_signal(Some(signal))?;
+    let now = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
+    if now == Some(parent) { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
 }
 
 /// What hit the calling thread since it began: `minor_faults`, `major_faults`,
@@ -128,6 +152,73 @@ mod tests {
         // Waits for its end, which comes from the signal: the sleep itself lasts a minute.
         let status = child.wait().unwrap();
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGKILL));
+    }
+
+    /// Run as another process by the test below: says what it is bound by, binds itself again, says it again, and waits.
+    #[test]
+    #[ignore = "is run by another test"]
+    fn bound() {
+        use std::io::Write;
+        let says = |when: &str| {
+            let signal = rustix::process::parent_process_death_signal().unwrap();
+            writeln!(io::stderr(), "{when} {}", signal.map_or(0, Signal::as_raw)).unwrap();
+        };
+        says("before");
+        bind_again().unwrap();
+        says("after");
+        std::thread::sleep(std::time::Duration::from_secs(600));
+    }
+
+    #[test]
+    fn a_file_that_has_capabilities_is_bound_again() {
+        use quiet_testing::{Why, skip};
+        use std::{
+            io::{BufRead, BufReader},
+            os::unix::{fs::PermissionsExt, process::ExitStatusExt},
+            process::Stdio,
+            sync::mpsc,
+        };
+        if !quiet_testing::is_root() {
+            return skip(Why::Root);
+        }
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let file = dir.path().join("bound");
+        std::fs::copy(std::env::current_exe().unwrap(), &file).unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+        // struct vfs_cap_data of capabilities(7), version 2, effective: CAP_NET_BIND_SERVICE alone.
+        let words = [0x0200_0001u32, 1 << 10, 0, 0, 0];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let flags = rustix::fs::XattrFlags::empty();
+        if let Err(e) = rustix::fs::setxattr(&file, "security.capability", &bytes, flags) {
+            return skip(Why::Machine(format!(
+                "{} keeps no capabilities: {e}",
+                dir.path().display()
+            )));
+        }
+        let (say, hear) = mpsc::channel();
+        let parent = std::thread::spawn(move || {
+            let mut command = Command::new(&file);
+            command.args(["--exact", "sys::process::tests::bound", "--ignored", "--nocapture"]);
+            command.uid(65_534).gid(65_534).stdout(Stdio::null()).stderr(Stdio::piped());
+            let mut child = spawn_bound(&mut command, Signal::KILL).unwrap();
+            let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+            let said: Vec<String> = lines.take(2).map_while(Result::ok).collect();
+            say.send(said).unwrap();
+            child
+        });
+        let said = hear.recv().unwrap();
+        // The thread ends, and with it who is to be outlived by nobody.
+        let mut child = parent.join().unwrap();
+        if said.first().map(String::as_str) == Some("before 9") {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return skip(Why::Machine(
+                "files' capabilities mean nothing where temporary files are".into(),
+            ));
+        }
+        assert_eq!(said, ["before 0", "after 9"], "untied by the exec, and bound again");
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
     }
 
     #[test]
