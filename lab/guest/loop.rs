@@ -108,12 +108,16 @@ struct Stretch {
     end: usize,
     delay: Option<i64>,
     wrong: usize,
+    /// Of those, the last ones, which are the same as a ring before: the card went round its ring once more before it was stopped.
+    old: usize,
 }
 
 /// Prints the stretches of sound and a line that sums up.
 ///
 /// An xrun is followed by a whole ring of silence. Before it, the card plays what still lies in its ring until the kernel
 /// notices, and a frame may be half written: the last ring's worth of frames before a gap is not looked at.
+/// Where the whole machine was held up for longer than the ring lasts, the card goes round it again: what is heard there once more is old,
+/// and no more of it may be than the engine says that it missed.
 /// An xrun that comes before sound is back makes the gap longer by a ring at least, so the gaps tell how many there can be.
 fn check(format: &str, channels: usize, played: &str, path: &str) {
     let (bytes, bits) = shape(format);
@@ -129,7 +133,7 @@ fn check(format: &str, channels: usize, played: &str, path: &str) {
         match stretches.last_mut() {
             // What aloop has of a jiffy may be missing from the silence.
             Some(last) if at - last.end < ring * 3 / 4 => last.end = at + 1,
-            _ => stretches.push(Stretch { begin: at, end: at + 1, delay: None, wrong: 0 }),
+            _ => stretches.push(Stretch { begin: at, end: at + 1, delay: None, wrong: 0, old: 0 }),
         }
     }
     let mut sound = 0;
@@ -147,11 +151,16 @@ fn check(format: &str, channels: usize, played: &str, path: &str) {
                     println!("wrong first at {at}: {frame:02x?}, delay {delay}");
                 }
                 stretch.wrong += 1;
+                let again = at.checked_sub(ring).is_some_and(|before| frames[before] == *frame);
+                stretch.old = if again { stretch.old + 1 } else { 0 };
+                continue;
             }
+            stretch.old = 0;
         }
+        stretch.wrong -= stretch.old;
     }
-    for Stretch { begin, end, delay, wrong } in &stretches {
-        println!("sound from {begin} to {end}, delay {delay:?}, wrong {wrong}");
+    for Stretch { begin, end, delay, wrong, old } in &stretches {
+        println!("sound from {begin} to {end}, delay {delay:?}, wrong {wrong}, old {old}");
     }
     let gaps: Vec<usize> = stretches.windows(2).map(|pair| pair[1].begin - pair[0].end).collect();
     let mut delays: Vec<_> = stretches.iter().filter_map(|s| s.delay).collect();
@@ -160,12 +169,14 @@ fn check(format: &str, channels: usize, played: &str, path: &str) {
     let (edge, lasted) = (2 * ring as u64 * 1_000_000_000 / key("\"rate\""), key("\"lasted\""));
     let inside = numbers(&json, "\"at\"").filter(|at| *at > edge && *at + edge < lasted).count();
     println!(
-        "sound={sound} wrong={} gaps={} could={} xruns={} inside={inside} missed={} silent={} apart={}",
+        "sound={sound} wrong={} old={} gaps={} could={} xruns={} inside={inside} missed={} lost={} silent={} apart={}",
         stretches.iter().map(|s| s.wrong).sum::<usize>(),
+        stretches.iter().map(|s| s.old).sum::<usize>(),
         gaps.len(),
         gaps.iter().map(|gap| (gap + ring / 4) / ring).sum::<usize>(),
         numbers(&json, "\"xruns\"").next().unwrap_or(0),
         key("\"missed\""),
+        key("\"missed\"") * key("\"period\""),
         gaps.iter().sum::<usize>(),
         delays.last().zip(delays.first()).map_or(-1, |(most, least)| most - least)
     );

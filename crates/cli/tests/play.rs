@@ -476,3 +476,91 @@ fn the_steady_state_has_no_system_call_and_no_page_fault() {
     let (calls, _, sleeps) = watch(asleep.child.id(), Duration::from_secs(1));
     assert!(!calls.is_empty() && sleeps > 0, "{} calls, {sleeps} sleeps", calls.len());
 }
+
+/// A line of `/proc/PID/task/TID/status` for each thread.
+fn of_threads(pid: u32, key: &str) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let line = |task: std::io::Result<std::fs::DirEntry>| {
+        let text = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    tasks.map(line).collect()
+}
+
+#[test]
+fn root_keeps_no_right_that_playing_does_not_need() {
+    if !is_root() {
+        return skip(Why::Root);
+    }
+    let all = |pid, key: &str, wanted: &str| {
+        let found = of_threads(pid, key);
+        assert!(found.len() >= 2 && found.iter().all(|one| one == wanted), "{key} {found:?}");
+    };
+    // CAP_IPC_LOCK stays where root may not lift the limit of locked memory.
+    let none_but_locking = |pid| {
+        for text in ["CapEff:", "CapPrm:"].into_iter().flat_map(|set| of_threads(pid, set)) {
+            let left = u64::from_str_radix(&text, 16).unwrap();
+            assert_eq!(left & !(1 << 14), 0, "{text}");
+        }
+    };
+    let playing = Playing::start(&[]);
+    let pid = playing.child.id();
+    all(pid, "Uid:", "0 0 0 0");
+    for set in ["CapInh:", "CapAmb:"] {
+        all(pid, set, "0000000000000000");
+    }
+    none_but_locking(pid);
+    all(pid, "NoNewPrivs:", "1");
+    playing.quit();
+
+    // As another user: his file plays, is swapped for another, and what is root's alone is not read.
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let open = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    open(dir.path(), 0o777);
+    for name in ["first.toml", "second.toml", "roots.toml"] {
+        std::fs::write(
+            path(name),
+            "[strip]\nchannels = 2\n[[stage]]\nkind = \"gain\"\ngain = -3.0\n",
+        )
+        .unwrap();
+    }
+    open(&path("roots.toml"), 0o600);
+    std::os::unix::fs::chown(path("first.toml"), Some(65_534), Some(65_534)).unwrap();
+    // By the option, by who called sudo, and by whose file it is.
+    for (options, sudo) in [(&["--user", "65534"][..], "0"), (&[], "65534"), (&[], "0")] {
+        let socket = path("s.sock");
+        let mut command = quietcores();
+        command.args(["--json", "--control"]).arg(&socket).args(options).arg(path("first.toml"));
+        command.env("SUDO_UID", sudo).env("SUDO_GID", sudo).env("SUDO_HOME", "/nonexistent");
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        let since = Instant::now();
+        while UnixStream::connect(&socket).is_err() {
+            assert!(since.elapsed() < Duration::from_secs(60), "no socket");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let pid = child.id();
+        all(pid, "Uid:", "65534 65534 65534 65534");
+        none_but_locking(pid);
+        all(pid, "NoNewPrivs:", "1");
+        // Root may talk to it all the same.
+        let stream = UnixStream::connect(&socket).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut client = Client(BufReader::new(stream));
+        let swap = |name: &str| format!(r#"{{"do":"swap","strip":"{}"}}"#, path(name).display());
+        assert_eq!(client.ask(&swap("second.toml"))["ok"], true);
+        let refused = client.ask(&swap("roots.toml"));
+        assert!(refused["error"].as_str().unwrap().contains("ermission denied"), "{refused}");
+        assert_eq!(client.ask(r#"{"do":"quit"}"#)["ok"], true);
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.contains("root's rights are given up"), "{said}");
+    }
+    let output = quietcores().args(["--user", "no-such-user", "--for", "1s"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("no-such-user"), "{said}");
+}

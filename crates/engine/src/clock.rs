@@ -2,10 +2,11 @@
 
 use quiet_linux::{
     Root,
-    clock::{Scale, calibrate},
+    clock::{Scale, calibrate, distrust},
     sys::clock as sys,
 };
 use quiet_rt::Clock;
+use quiet_types::{Finding, Severity};
 
 /// Read without a system call.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +27,14 @@ impl Ticks {
     pub fn hertz(&self) -> f64 {
         self.0.map_or(1e9, |scale| scale.hertz)
     }
+}
+
+/// What to know where the kernel's clock is read in place of the counter.
+pub(crate) fn doubt(root: &Root) -> Option<Finding> {
+    let why = distrust(root)?;
+    let title = "The kernel's clock is read, not the counter";
+    let finding = Finding::new(Severity::Note, "play.clock", title).evidence(why);
+    Some(finding.effect("Times of blocks are a little less fine; nothing else."))
 }
 
 impl Clock for Ticks {

@@ -2,14 +2,16 @@
 
 use crate::{
     Error, Result,
-    clock::Ticks,
+    clock::{self, Ticks},
     host::{Again, Device, file::File, null},
     place::{self, Decision, Marks, Placed, Wait, Wish},
     player::{Player, Remote, Strip, Told, player},
 };
 use quiet_dsp::{Setting, simd::Denormals};
 use quiet_linux::{
-    Root, state,
+    Root,
+    rights::Less,
+    state,
     sys::{memory, sched},
 };
 use quiet_rt::{Board, Cycle, End, Mode, duplex};
@@ -64,6 +66,60 @@ pub struct Setup {
     pub outputs: usize,
     /// Where the thread runs and how it waits.
     pub wish: Wish,
+}
+
+/// The engine's thread, where it belongs before anything is opened or read: what takes root's rights is done, and this
+/// process needs them no more.
+#[derive(Debug)]
+pub struct Seat {
+    thread: JoinHandle<Option<Outcome>>,
+    /// What it is to do.
+    work: mpsc::SyncSender<Work>,
+    place: Place,
+    placed: Placed,
+}
+
+type Outcome = (Result<()>, Hits);
+type Work = Box<dyn FnOnce(&Place, &Placed) -> Outcome + Send>;
+
+/// Starts the engine's thread and puts it where it will play: CPU, priority, shield, locked memory. Then the thread gives
+/// `less` up for itself; the caller's own rights are the caller's business.
+///
+/// # Errors
+/// A sentence, when this machine cannot do it, or a right cannot be given up.
+pub fn seat(wish: &Wish, less: Option<Less>) -> Result<Seat> {
+    let root = Root::system()?;
+    let mut decision = place::decide(&root, wish)?;
+    decision.findings.extend(clock::doubt(&root));
+    Seat::take(Place { root: Arc::new(root), wish: wish.clone(), decision }, less)
+}
+
+impl Seat {
+    fn take(place: Place, less: Option<Less>) -> Result<Seat> {
+        memory::keep_freed();
+        place::keep_off(place.decision.cpu);
+        let (say, hear) = mpsc::sync_channel(1);
+        let (work, told) = mpsc::sync_channel::<Work>(1);
+        let own = place.clone();
+        let body = move || {
+            let mut placed = own.prepare();
+            own.settle(&mut placed);
+            let less = less.map_or(Ok(()), |less| less.give_up());
+            let _ = say.send(less.map(|()| placed.clone()));
+            let work = told.recv().ok()?;
+            let outcome = work(&own, &placed);
+            Some(outcome)
+        };
+        let thread = thread::Builder::new()
+            .name("quiet-engine".into())
+            .spawn(body)
+            .map_err(|e| Error::new(format!("cannot start the engine's thread: {e}")))?;
+        match hear.recv() {
+            Ok(Ok(placed)) => Ok(Seat { thread, work, place, placed }),
+            Ok(Err(why)) => Err(Error::new(why)),
+            Err(_) => Err(Error::new("the engine's thread ended before it began")),
+        }
+    }
 }
 
 /// Most channels of a strip.
@@ -138,8 +194,9 @@ enum Card {
 pub struct Opened {
     card: Card,
     setup: Setup,
-    decision: Decision,
-    root: Root,
+    /// Where it will play; a seat that is taken already.
+    place: Place,
+    seat: Option<Seat>,
     clock: Ticks,
     /// What it really is.
     pub rate: u32,
@@ -163,6 +220,14 @@ impl std::fmt::Debug for Opened {
 /// A sentence, when the setup makes no sense, this machine cannot do it, or the device cannot be
 /// opened.
 pub fn open(setup: &Setup) -> Result<Opened> {
+    open_from(setup, None)
+}
+
+/// The same for a thread that has its seat. A server's client is called by the server's thread, and takes none.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_from(setup: &Setup, seat: Option<Seat>) -> Result<Opened> {
     setup.check()?;
     memory::keep_freed();
     let root = Root::system()?;
@@ -203,9 +268,16 @@ pub fn open(setup: &Setup) -> Result<Opened> {
             (Card::Jack(Box::new(client)), about)
         }
     };
-    let decision = place::decide(&root, &wish)?;
+    let place = match &seat {
+        Some(seat) => seat.place.clone(),
+        None => {
+            let mut decision = place::decide(&root, &wish)?;
+            decision.findings.extend(clock::doubt(&root));
+            Place { root: Arc::new(root), wish: wish.clone(), decision }
+        }
+    };
     let setup = Setup { wish, ..setup.clone() };
-    Ok(Opened { card, setup, decision, root, clock, rate, period, buffer, about })
+    Ok(Opened { card, setup, place, seat, clock, rate, period, buffer, about })
 }
 
 impl Opened {
@@ -241,19 +313,27 @@ impl Opened {
             period_ns: u64::from(self.period) * 1_000_000_000 / u64::from(self.rate.max(1)),
         };
         let facts = Sizes { rate: self.rate, period: self.period, buffer: self.buffer };
-        place::keep_off(self.decision.cpu);
+        place::keep_off(self.place.decision.cpu);
         let gone = Arc::new(AtomicU64::new(0));
         let ratio = Arc::new(AtomicU64::new(0));
-        let (root, wish, decision) = (self.root, self.setup.wish, self.decision);
-        let place = Place { root: Arc::new(root), wish, decision };
+        let place = self.place;
+        // Those that are called by a server have no thread of ours.
+        #[cfg(feature = "audio")]
+        let ours = !matches!(self.card, Card::Jack(_));
+        #[cfg(not(feature = "audio"))]
+        let ours = true;
+        let seat = match self.seat {
+            None if ours => Some(Seat::take(place.clone(), None)?),
+            seat => seat,
+        };
         let running = match self.card {
-            Card::Null(card) => Running::spawn(card, stage, place, gone.clone()),
-            Card::File(card) => Running::spawn(card, stage, place, gone.clone()),
+            Card::Null(card) => Running::begin(card, stage, seat, gone.clone()),
+            Card::File(card) => Running::begin(card, stage, seat, gone.clone()),
             #[cfg(feature = "audio")]
             Card::Alsa(card) => {
                 let mut card = *card;
                 card.show_ratio(ratio.clone());
-                Running::spawn(card, stage, place, gone.clone())
+                Running::begin(card, stage, seat, gone.clone())
             }
             #[cfg(feature = "audio")]
             Card::Jack(client) => {
@@ -288,7 +368,7 @@ pub(crate) struct Stage {
     pub period_ns: u64,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub root: Arc<Root>,
     pub wish: Wish,
@@ -332,7 +412,7 @@ impl Place {
 }
 
 enum Running {
-    Thread(JoinHandle<(Result<()>, Hits)>),
+    Thread(JoinHandle<Option<Outcome>>),
     #[cfg(feature = "audio")]
     Jack(Box<crate::host::jack::Active>),
 }
@@ -341,20 +421,20 @@ enum Running {
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Running {
-    fn spawn<D: Device + 'static>(
+    fn begin<D: Device + 'static>(
         mut device: D,
         mut stage: Stage,
-        place: Place,
+        seat: Option<Seat>,
         gone: Arc<AtomicU64>,
     ) -> Result<(Running, Placed)> {
-        let (say, hear) = mpsc::sync_channel(1);
-        let body = move || {
-            let mut placed = place.prepare();
-            place.settle(&mut placed);
+        let ended = || Error::new("the engine's thread ended before it began");
+        let Seat { thread, work, placed, .. } = seat.ok_or_else(ended)?;
+        let body = move |place: &Place, placed: &Placed| {
             let mut samples = vec![0.0; stage.channels * stage.period];
             let mode = placed.mode;
-            let _ = say.send(placed.clone());
             let _flushed = Denormals::flush();
+            // Whatever ends this thread, a fault in a stage too: nobody is to believe that it plays.
+            let _ends = Ends(stage.board.clone());
             let marks = Marks::now();
             let mut cycle =
                 Cycle::new(stage.clock, stage.board.clone(), stage.channels, stage.period_ns);
@@ -371,21 +451,34 @@ impl Running {
                     }
                 }
             }
-            let hits = place.hits(marks, &placed);
-            stage.board.stop();
+            let hits = place.hits(marks, placed);
             // An ordinary thread again: what is left is no hurry, and may take its time.
             let _ = sched::set_scheduling(0, place::ordinary());
             (device.finish(), hits)
         };
-        let thread = thread::Builder::new()
-            .name("quiet-engine".into())
-            .spawn(body)
-            .map_err(|e| Error::new(format!("cannot start the engine's thread: {e}")))?;
-        match hear.recv() {
-            Ok(placed) => Ok((Running::Thread(thread), placed)),
-            Err(_) => Err(Error::new("the engine's thread ended before it began")),
-        }
+        work.send(Box::new(body)).map_err(|_| ended())?;
+        Ok((Running::Thread(thread), placed))
     }
+}
+
+/// Raises the stop word when it is dropped.
+struct Ends(Arc<Board>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// What a fault said of itself.
+pub(crate) fn fault(panic: &(dyn std::any::Any + Send)) -> Error {
+    let said = panic.downcast_ref::<&str>().copied();
+    let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Error::new(format!(
+        "a stage of the strip failed by a fault of its own, and all was silent from then on: {}; \
+         play another strip, and report this one",
+        quiet_types::printable(said.unwrap_or("it said nothing"), 300)
+    ))
 }
 
 /// Waits until the device is back; `false` where it is over, or the engine is told to stop.
@@ -482,9 +575,10 @@ impl Engine {
         match self.running.take() {
             None => Ok(Hits::default()),
             Some(Running::Thread(thread)) => match thread.join() {
-                Ok((Ok(()), hits)) => Ok(hits),
-                Ok((Err(error), _)) => Err(error),
-                Err(_) => Err(Error::new("the engine's thread ended by a fault of its own")),
+                Ok(Some((Ok(()), hits))) => Ok(hits),
+                Ok(Some((Err(error), _))) => Err(error),
+                Ok(None) => Ok(Hits::default()),
+                Err(panic) => Err(fault(&*panic)),
             },
             #[cfg(feature = "audio")]
             Some(Running::Jack(client)) => client.stop(),

@@ -10,6 +10,8 @@ pub mod format;
 #[cfg(feature = "audio")]
 pub mod jack;
 #[cfg(feature = "audio")]
+mod laps;
+#[cfg(feature = "audio")]
 mod line;
 pub mod null;
 #[cfg(feature = "audio")]

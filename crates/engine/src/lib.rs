@@ -30,7 +30,7 @@ pub mod trip;
 
 pub use admit::admit;
 pub use clock::Ticks;
-pub use engine::{Engine, Host, Opened, Setup, Sizes, mode_name, open};
+pub use engine::{Engine, Host, Opened, Seat, Setup, Sizes, mode_name, open, open_from, seat};
 pub use error::{Error, Result};
 pub use place::{Placed, Wait, Wish};
 pub use player::{Fade, Player, Remote, Strip, Told, player};

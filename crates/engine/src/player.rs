@@ -5,8 +5,12 @@
 //! has room for what the order frees, so nothing is ever dropped there.
 
 use quiet_dsp::{Block, Stage};
-use quiet_rt::{Event, Process, Tell};
+use quiet_rt::{Cure, Event, Process, Tell};
 use rtrb::{Consumer, Producer, RingBuffer};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 /// A strip, prepared and ready to sound.
 pub type Strip = Box<dyn Stage>;
@@ -38,6 +42,13 @@ const EVENTS: usize = 1024;
 /// Length of fades, ms.
 const FADE_MS: u32 = 20;
 
+/// Blocks in a row that a strip may break before its history is forgotten.
+const PATIENCE: u32 = 4;
+/// How often that is tried before the strip is taken out.
+const CURES: u32 = 3;
+/// A strip that was whole for so long is trusted anew, s.
+const WHOLE: u32 = 10;
+
 struct Fading {
     /// The new one; after [`Fading::turned`] with [`Fade::Through`], the old one.
     other: Strip,
@@ -64,6 +75,12 @@ pub struct Player {
     /// Where the bypass is on its way: 0 the strip alone, [`Player::length`] the input alone.
     bypass: usize,
     bypassed: bool,
+    /// How often the strip was reset because it broke; the frames that it played since.
+    cures: (u32, u64),
+    /// Frames after which that is forgotten.
+    whole: u64,
+    /// The strip is beyond cure: the input is heard until another comes.
+    out: bool,
 }
 
 /// The other side: gives orders, hears events, drops what is spent.
@@ -71,16 +88,22 @@ pub struct Remote {
     orders: Producer<Order>,
     spent: Consumer<Strip>,
     told: Consumer<Event>,
+    dropped: Arc<AtomicU64>,
     number: u64,
 }
 
-/// The ring for events, as the loop sees it.
+/// The ring for events, as the loop sees it. It counts itself what it has no room for, whoever told it.
 #[derive(Debug)]
-pub struct Told(Producer<Event>);
+pub struct Told {
+    ring: Producer<Event>,
+    dropped: Arc<AtomicU64>,
+}
 
 impl Tell for Told {
-    fn tell(&mut self, event: Event) -> bool {
-        self.0.push(event).is_ok()
+    fn tell(&mut self, event: Event) {
+        if self.ring.push(event).is_err() {
+            self.dropped.fetch_add(1, Relaxed);
+        }
     }
 }
 
@@ -101,9 +124,14 @@ pub fn player(strip: Strip, channels: usize, block: usize, rate: u32) -> (Player
         dry: vec![0.0; block * channels],
         bypass: 0,
         bypassed: false,
+        cures: (0, 0),
+        whole: u64::from(rate) * u64::from(WHOLE),
+        out: false,
     };
-    let remote = Remote { orders: orders_in, spent: spent_out, told: told_out, number: 0 };
-    (player, remote, Told(told))
+    let dropped = Arc::new(AtomicU64::new(0));
+    let (orders, spent) = (orders_in, spent_out);
+    let remote = Remote { orders, spent, told: told_out, dropped: dropped.clone(), number: 0 };
+    (player, remote, Told { ring: told, dropped })
 }
 
 impl std::fmt::Debug for Remote {
@@ -164,6 +192,11 @@ impl Remote {
         dropped
     }
 
+    /// Events that found no room.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Relaxed)
+    }
+
     /// The next event, if any.
     pub fn hear(&mut self) -> Option<Event> {
         self.told.pop().ok()
@@ -196,8 +229,11 @@ impl Player {
 
     fn sound(&mut self, samples: &mut [f32], frames: usize, told: &mut dyn Tell) {
         let channels = self.channels;
+        let out = self.out;
         let Some(fading) = &mut self.fading else {
-            self.strip.process(&mut Block::new(samples, channels));
+            if !out {
+                self.strip.process(&mut Block::new(samples, channels));
+            }
             return;
         };
         let length = self.length;
@@ -205,7 +241,9 @@ impl Player {
             Fade::Cross => {
                 let other = &mut self.scratch[..samples.len()];
                 other.copy_from_slice(samples);
-                self.strip.process(&mut Block::new(samples, channels));
+                if !out {
+                    self.strip.process(&mut Block::new(samples, channels));
+                }
                 fading.other.process(&mut Block::new(other, channels));
                 let at = fading.at;
                 let both = samples.chunks_exact_mut(frames).zip(other.chunks_exact(frames));
@@ -223,8 +261,11 @@ impl Player {
                     std::mem::swap(&mut self.strip, &mut fading.other);
                     fading.turned = true;
                     fading.at = 0;
+                    (self.out, self.cures) = (false, (0, 0));
                 }
-                self.strip.process(&mut Block::new(samples, channels));
+                if !self.out {
+                    self.strip.process(&mut Block::new(samples, channels));
+                }
                 for channel in samples.chunks_exact_mut(frames) {
                     for (n, sample) in channel.iter_mut().enumerate() {
                         let share = ramp(fading.at + n + 1, length);
@@ -238,6 +279,7 @@ impl Player {
         if over && let Some(mut done) = self.fading.take() {
             if !done.turned {
                 std::mem::swap(&mut self.strip, &mut done.other);
+                (self.out, self.cures) = (false, (0, 0));
             }
             told.tell(Event::Done(done.number));
             // There is room: it was there when the order was taken, and nobody else pushes.
@@ -258,6 +300,10 @@ impl Process for Player {
     fn process(&mut self, samples: &mut [f32], frames: usize, told: &mut dyn Tell) {
         // Also when nothing sounds: orders are to be carried out.
         self.obey(told);
+        self.cures.1 += frames as u64;
+        if self.cures.1 > self.whole {
+            self.cures = (0, 0);
+        }
         if frames == 0 || samples.len() > self.scratch.len() {
             return;
         }
@@ -279,5 +325,21 @@ impl Process for Player {
             }
         }
         self.bypass = to;
+    }
+
+    fn cure(&mut self, blocks: u32) -> Option<Cure> {
+        if self.out || !blocks.is_multiple_of(PATIENCE) {
+            return None;
+        }
+        if self.cures.0 == CURES {
+            self.out = true;
+            return Some(Cure::Bypass);
+        }
+        self.cures = (self.cures.0 + 1, 0);
+        self.strip.reset();
+        if let Some(fading) = &mut self.fading {
+            fading.other.reset();
+        }
+        Some(Cure::Reset)
     }
 }

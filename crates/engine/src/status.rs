@@ -50,8 +50,10 @@ pub fn status(engine: &Engine, channels: usize) -> Status {
         blocks,
         xruns: word(&board.xruns),
         missed: word(&board.missed),
-        dropped_events: word(&board.dropped),
+        dropped_events: engine.remote.dropped(),
         broken: word(&board.broken),
+        cured: word(&board.cured),
+        bypassed: word(&board.bypassed) != 0,
         gone: engine.gone(),
         load: Load {
             mean: (mean * 100.0).round() / 100.0,

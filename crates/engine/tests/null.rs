@@ -205,3 +205,35 @@ fn a_file_goes_in_and_comes_out() {
         reader.samples::<f32>().map(|s| (s.unwrap() * 8_388_608.0) as i32).collect();
     assert_eq!(got, wanted, "24 bits go through untouched, and as many as came in");
 }
+
+/// Fails after ten blocks.
+struct Faulty(u32);
+
+impl Stage for Faulty {
+    fn process(&mut self, _: &mut Block<'_>) {
+        self.0 += 1;
+        assert!(self.0 < 10, "ten blocks are enough");
+    }
+
+    fn reset(&mut self) {}
+}
+
+#[test]
+fn a_stage_that_fails_ends_the_engine_and_is_told() {
+    let mut engine = open(&setup(None)).unwrap().start(Box::new(Faulty(0))).unwrap();
+    until("the end", || engine.ended());
+    let said = engine.stop().unwrap_err().to_string();
+    assert!(said.contains("silent") && said.contains("ten blocks are enough"), "{said}");
+}
+
+#[test]
+fn a_seat_is_taken_before_anything_is_opened_and_left_when_nothing_is() {
+    let setup = setup(None);
+    let taken = quiet_engine::seat(&setup.wish, None).unwrap();
+    drop(taken);
+    let taken = quiet_engine::seat(&setup.wish, None).unwrap();
+    let mut engine =
+        quiet_engine::open_from(&setup, Some(taken)).unwrap().start(Box::new(Wire)).unwrap();
+    until("a block", || engine.board().blocks.load(Relaxed) > 0);
+    engine.stop().unwrap();
+}

@@ -7,7 +7,7 @@
 
 use quiet_dsp::{Block, Stage};
 use quiet_engine::{Event, Fade, Remote, player};
-use quiet_rt::{Process, Tell};
+use quiet_rt::Process;
 use std::{
     sync::{
         Arc,
@@ -48,17 +48,6 @@ impl Stage for Numbered {
     }
 }
 
-/// Counts what the ring had no room for.
-struct Counted<T>(T, u64);
-
-impl<T: Tell> Tell for Counted<T> {
-    fn tell(&mut self, event: Event) -> bool {
-        let room = self.0.tell(event);
-        self.1 += u64::from(!room);
-        room
-    }
-}
-
 /// Hears and drops what is there; says the newest number.
 fn hear(remote: &mut Remote, heard: &mut u64, newest: u64) -> u64 {
     remote.collect();
@@ -86,12 +75,11 @@ fn orders_arrive_once_and_in_turn_and_strips_end_at_home() {
         Box::new(Numbered { number: Box::new(number as f32), home, ended: ended.clone() })
     };
     // At 50 frames a second a fade is one frame.
-    let (mut player, mut remote, told) = player(strip(0), 1, 2, 50);
+    let (mut player, mut remote, mut told) = player(strip(0), 1, 2, 50);
     let over = AtomicBool::new(false);
     let (mut heard, mut newest, mut strips) = (0, 0, 1);
-    let (player, untold) = thread::scope(|scope| {
+    let player = thread::scope(|scope| {
         let playing = scope.spawn(|| {
-            let mut told = Counted(told, 0);
             let mut last = 0.0;
             loop {
                 // Looked at before the block: the last block finds every order.
@@ -113,7 +101,7 @@ fn orders_arrive_once_and_in_turn_and_strips_end_at_home() {
                 player.process(&mut [0.0; 2], 2, &mut told);
                 thread::yield_now();
             }
-            (player, told.1)
+            player
         });
         let mut number = 0;
         while number < ORDERS {
@@ -142,7 +130,87 @@ fn orders_arrive_once_and_in_turn_and_strips_end_at_home() {
         playing.join().unwrap()
     });
     hear(&mut remote, &mut heard, newest);
-    assert_eq!(heard + untold, ORDERS, "heard and counted as dropped");
+    assert_eq!(heard + remote.dropped(), ORDERS, "heard and counted as dropped");
     drop((player, remote));
     assert_eq!(ended.load(Relaxed), strips, "strips that are gone, of those there were");
+}
+
+/// Breaks whatever comes after the first block that is negative, until it is reset; a `sick` one always.
+struct Breaks {
+    broken: bool,
+    sick: bool,
+}
+
+impl Stage for Breaks {
+    fn process(&mut self, block: &mut Block<'_>) {
+        self.broken |= self.sick || block.samples().iter().any(|sample| *sample < 0.0);
+        if self.broken {
+            block.samples().fill(f32::NAN);
+        }
+    }
+
+    fn reset(&mut self) {
+        self.broken = false;
+    }
+}
+
+#[test]
+fn a_strip_that_breaks_is_reset_and_at_last_taken_out_until_another_comes() {
+    let clock = quiet_engine::Ticks::plain();
+    let board = quiet_engine::Board::new();
+    let mut cycle = quiet_rt::Cycle::new(clock, &board, 1, 1_000_000_000);
+    let breaks = |sick| Box::new(Breaks { broken: false, sick });
+    let (mut player, mut remote, mut told) = player(breaks(false), 1, 2, 50);
+    let mut play = |player: &mut quiet_engine::Player, value: f32| {
+        let mut samples = [value; 2];
+        cycle.run(player, &mut samples, &mut told);
+        samples[1]
+    };
+    play(&mut player, -1.0);
+    let silent = (0..9).take_while(|_| play(&mut player, 0.5) == 0.0).count();
+    assert_eq!(silent, 3, "four blocks with the first, then its history is forgotten");
+    assert_eq!((board.cured.load(Relaxed), board.bypassed.load(Relaxed)), (1, 0));
+    // One that nothing cures: three more times, then what comes in is heard.
+    assert!(remote.swap(breaks(true), Fade::Cross).is_ok());
+    let silent = (0..99).take_while(|_| play(&mut player, 0.5) == 0.0).count();
+    assert!((12..=20).contains(&silent), "{silent}");
+    assert_eq!((board.cured.load(Relaxed), board.bypassed.load(Relaxed)), (5, 1));
+    assert_eq!(play(&mut player, -0.25), -0.25);
+    // Another strip is given its chance.
+    for fade in [Fade::Through, Fade::Cross] {
+        assert!(remote.swap(breaks(false), fade).is_ok());
+        for _ in 0..4 {
+            play(&mut player, 0.5);
+        }
+        assert_eq!(play(&mut player, 0.5), 0.5);
+    }
+    let cures = std::iter::from_fn(|| remote.hear())
+        .filter(|event| matches!(event, Event::Cured { .. }))
+        .count();
+    assert_eq!((cures, remote.dropped()), (5, 0));
+}
+
+#[test]
+fn every_event_that_finds_no_room_is_counted_whoever_tells_it() {
+    let (mut player, mut remote, mut told) = player(
+        Box::new(Numbered {
+            number: Box::new(0.0),
+            home: thread::current().id(),
+            ended: Arc::new(AtomicU64::new(0)),
+        }),
+        1,
+        2,
+        50,
+    );
+    let mut sent = 0;
+    while sent < 3000 {
+        sent += u64::from(remote.set(0, 1.0).is_some());
+        player.process(&mut [0.0; 2], 2, &mut told);
+    }
+    for _ in 0..99 {
+        player.process(&mut [0.0; 2], 2, &mut told);
+    }
+    let heard = std::iter::from_fn(|| remote.hear()).count() as u64;
+    assert!(remote.dropped() > 0);
+    assert_eq!(heard + remote.dropped(), sent);
 }

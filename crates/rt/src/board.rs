@@ -31,8 +31,6 @@ pub struct Board {
     /// Blocks that were processed and came too late to be heard: they are among [`Board::blocks`]
     /// and among [`Board::missed`].
     pub late: AtomicU64,
-    /// Events that did not fit into their ring.
-    pub dropped: AtomicU64,
     /// Longest processing of one block, ns.
     pub worst: AtomicU64,
     /// When that was, ns since the loop began.
@@ -45,6 +43,10 @@ pub struct Board {
     pub waiting: AtomicU64,
     /// Samples that were not finite, and were silenced.
     pub broken: AtomicU64,
+    /// Times that something was done about a strip which broke block after block.
+    pub cured: AtomicU64,
+    /// Not zero: the last such time, the input took the place of the strip.
+    pub bypassed: AtomicU64,
     /// Blocks by the share of the period that their processing took, in percent.
     pub loads: [AtomicU64; LOADS],
     /// Peaks of the input since they were last taken, by channel: bits of an `f32`.
@@ -69,13 +71,14 @@ impl Board {
             xruns: AtomicU64::new(0),
             missed: AtomicU64::new(0),
             late: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
             worst: AtomicU64::new(0),
             worst_at: AtomicU64::new(0),
             between: AtomicU64::new(0),
             busy: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
             broken: AtomicU64::new(0),
+            cured: AtomicU64::new(0),
+            bypassed: AtomicU64::new(0),
             loads: [const { AtomicU64::new(0) }; LOADS],
             input: [const { AtomicU32::new(0) }; METERS],
             output: [const { AtomicU32::new(0) }; METERS],

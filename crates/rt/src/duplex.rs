@@ -2,7 +2,7 @@
 
 use crate::{
     Board, Clock,
-    board::{LOADS, METERS, add, most},
+    board::{LOADS, add, most},
 };
 use core::{ops::Deref, sync::atomic::Ordering::Relaxed};
 
@@ -66,6 +66,25 @@ pub trait Process {
     /// # Real time
     /// Yes: no allocation, lock or system call.
     fn process(&mut self, samples: &mut [f32], frames: usize, told: &mut dyn Tell);
+
+    /// The last `blocks` blocks in a row all had samples that are no numbers: what is done about it, if anything.
+    ///
+    /// # Real time
+    /// No allocation, lock or system call; it may take longer than a block, for what it mends is silent anyway.
+    fn cure(&mut self, blocks: u32) -> Option<Cure> {
+        let _ = blocks;
+        None
+    }
+}
+
+/// What is done about a strip that makes samples which are no numbers, block after block: such a number stays in a
+/// filter's history for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cure {
+    /// Its history is forgotten.
+    Reset,
+    /// That did not help: the input is heard in its place, until another strip comes.
+    Bypass,
 }
 
 /// What happened, with its time: ns since the loop began. At most 32 bytes.
@@ -82,12 +101,19 @@ pub enum Event {
     Done(u64),
     /// An order could not be carried out.
     Refused(u64),
-    /// The strip made samples that are not finite; they were silenced.
+    /// Samples came in, or out of the strip, that are not finite; they were silenced.
     Broken {
         /// When it was seen.
         at: u64,
         /// How many, in this block.
         samples: u32,
+    },
+    /// Something was done about a strip that broke block after block.
+    Cured {
+        /// When it was done.
+        at: u64,
+        /// What.
+        cure: Cure,
     },
 }
 
@@ -95,11 +121,12 @@ const _: () = assert!(size_of::<Event>() <= 32, "an event is a small thing");
 
 /// The way out for events: a ring, usually.
 pub trait Tell {
-    /// Hands over an event; `false` where there is no room.
+    /// Hands over an event. Whoever has no room for it counts it: there is no answer that a caller could forget to
+    /// look at.
     ///
     /// # Real time
     /// Yes: wait-free.
-    fn tell(&mut self, event: Event) -> bool;
+    fn tell(&mut self, event: Event);
 }
 
 /// What the loop does when there is nothing to do.
@@ -132,6 +159,8 @@ pub struct Cycle<C, B> {
     start: u64,
     /// End of the last block.
     last: Option<u64>,
+    /// Blocks in a row that were broken.
+    broken: u32,
 }
 
 impl<C: Clock, B: Deref<Target = Board>> Cycle<C, B> {
@@ -142,7 +171,7 @@ impl<C: Clock, B: Deref<Target = Board>> Cycle<C, B> {
         let percent = ((scale * 100) << 12) / u128::from(period.max(1));
         let start = clock.ticks();
         let percent = u64::try_from(percent).unwrap_or(u64::MAX);
-        Cycle { clock, board, channels: channels.max(1), percent, start, last: None }
+        Cycle { clock, board, channels: channels.max(1), percent, start, last: None, broken: 0 }
     }
 
     /// ns since this was made.
@@ -159,7 +188,7 @@ impl<C: Clock, B: Deref<Target = Board>> Cycle<C, B> {
     pub fn xrun(&mut self, xrun: Xrun, told: &mut dyn Tell) {
         add(&self.board.xruns, 1);
         add(&self.board.missed, xrun.missed.into());
-        tell(&self.board, told, Event::Xrun { at: self.now(), xrun });
+        told.tell(Event::Xrun { at: self.now(), xrun });
     }
 
     /// Processes one block.
@@ -175,9 +204,15 @@ impl<C: Clock, B: Deref<Target = Board>> Cycle<C, B> {
     ) -> u64 {
         let begin = self.clock.ticks();
         let frames = samples.len() / self.channels;
-        for (channel, samples) in planes(samples, frames).take(METERS).enumerate() {
-            self.board.say_input(channel, peak(samples, &mut Finite::default()));
+        let mut finite = Finite::default();
+        for (channel, samples) in planes(samples, frames).enumerate() {
+            let peak = peak(samples, &mut finite);
+            if peak < f32::INFINITY {
+                self.board.say_input(channel, peak);
+            }
         }
+        // What is no number would stay in the strip's history.
+        let came_broken = if finite.all() { 0 } else { silence(samples) };
         process.process(samples, frames, told);
         let mut finite = Finite::default();
         for (channel, samples) in planes(samples, frames).enumerate() {
@@ -187,11 +222,19 @@ impl<C: Clock, B: Deref<Target = Board>> Cycle<C, B> {
             }
         }
         let broken = if finite.all() { 0 } else { silence(samples) };
+        self.broken = if broken > 0 { self.broken.saturating_add(1) } else { 0 };
+        let cure = if broken > 0 { process.cure(self.broken) } else { None };
         let end = self.clock.ticks();
-        if broken > 0 {
-            add(&self.board.broken, broken.into());
-            let at = self.clock.nanos(end.saturating_sub(self.start));
-            tell(&self.board, told, Event::Broken { at, samples: broken });
+        let at = self.clock.nanos(end.saturating_sub(self.start));
+        let samples = came_broken + broken;
+        if samples > 0 {
+            add(&self.board.broken, samples.into());
+            told.tell(Event::Broken { at, samples });
+        }
+        if let Some(cure) = cure {
+            add(&self.board.cured, 1);
+            self.board.bypassed.store((cure == Cure::Bypass).into(), Relaxed);
+            told.tell(Event::Cured { at, cure });
         }
         self.count(begin, end);
         end
@@ -214,12 +257,6 @@ impl<C: Clock, B: Deref<Target = Board>> Cycle<C, B> {
         }
         self.last = Some(end);
         add(&board.blocks, 1);
-    }
-}
-
-fn tell(board: &Board, told: &mut dyn Tell, event: Event) {
-    if !told.tell(event) {
-        add(&board.dropped, 1);
     }
 }
 

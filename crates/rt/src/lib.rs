@@ -23,7 +23,7 @@ mod tally;
 mod wakeup;
 
 pub use board::{Board, LOADS, METERS};
-pub use duplex::{Cycle, Duplex, End, Event, Look, Mode, Process, Tell, Xrun, duplex};
+pub use duplex::{Cure, Cycle, Duplex, End, Event, Look, Mode, Process, Tell, Xrun, duplex};
 pub use gap::{Gap, SMALL, gap};
 pub use live::Live;
 pub use tally::{Counts, Kept, Tally};

@@ -30,9 +30,7 @@ impl Process for Half {
 struct Nobody;
 
 impl Tell for Nobody {
-    fn tell(&mut self, _: Event) -> bool {
-        true
-    }
+    fn tell(&mut self, _: Event) {}
 }
 
 /// Blocks; fewer where each step is interpreted.

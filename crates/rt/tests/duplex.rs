@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::prelude::*;
-use quiet_rt::{Board, Clock, Cycle, Duplex, End, Event, Look, Mode, Process, Tell, Xrun, duplex};
+use quiet_rt::{
+    Board, Clock, Cure, Cycle, Duplex, End, Event, Look, Mode, Process, Tell, Xrun, duplex,
+};
 use std::{cell::Cell, collections::VecDeque, sync::atomic::Ordering::Relaxed};
 
 /// One frame lasts a microsecond; a clock read costs 10 ns, so that time goes on.
@@ -172,15 +174,15 @@ impl Process for Pinger<'_> {
 }
 
 #[derive(Default)]
-struct Told(Vec<Event>, usize);
+struct Told(Vec<Event>, usize, u64);
 
 impl Tell for Told {
-    fn tell(&mut self, event: Event) -> bool {
-        let room = self.0.len() < self.1;
-        if room {
+    fn tell(&mut self, event: Event) {
+        if self.0.len() < self.1 {
             self.0.push(event);
+        } else {
+            self.2 += 1;
         }
-        room
     }
 }
 
@@ -215,7 +217,7 @@ fn play(
         round_trips: Vec::new(),
         stalls: stalls.iter().copied().collect(),
     };
-    let mut told = Told(Vec::new(), room);
+    let mut told = Told(Vec::new(), room, 0);
     let mut samples = vec![0.0; period as usize];
     let mut cycle = Cycle::new(&time, &board, 1, period * FRAME);
     let end = duplex(&mut cycle, &mut card, &mut pinger, &mut told, &mut samples, mode);
@@ -227,7 +229,7 @@ fn play(
         starts: card.starts.len(),
         recovered_within: card.recovered_within,
         events: told.0,
-        dropped: board.dropped.load(Relaxed),
+        dropped: told.2,
         waits: card.waits,
         end,
     }
@@ -299,7 +301,7 @@ fn a_device_that_is_gone_ends_the_loop() {
     }
     let mut cycle = Cycle::new(&time, &board, 1, 16 * FRAME);
     let mut samples = [0.0; 16];
-    let mut told = Told(Vec::new(), 1);
+    let mut told = Told(Vec::new(), 1, 0);
     let end =
         duplex(&mut cycle, &mut card, &mut Nothing, &mut told, &mut samples, Mode::NeverSleep);
     assert_eq!(end, End::Gone);
@@ -322,7 +324,7 @@ fn a_block_is_timed_and_its_levels_are_taken() {
     let (time, board) = (Time(Cell::new(0)), Board::new());
     // Two channels of 19 frames (no multiple of the lanes), to be done in 100 us.
     let mut cycle = Cycle::new(&time, &board, 2, 100_000);
-    let mut told = Told(Vec::new(), 9);
+    let mut told = Told(Vec::new(), 9, 0);
     let mut samples = [0.0; 38];
     samples[18] = -0.25;
     for (us, makes) in [(50, 0.5), (199, -0.75), (30, 0.125), (900, 0.0)] {
@@ -346,4 +348,55 @@ fn a_block_is_timed_and_its_levels_are_taken() {
     }
     assert_eq!(board.broken.load(Relaxed), 3);
     assert!(matches!(told.0[..], [Event::Broken { samples: 1, .. }, _, _]), "{:?}", told.0);
+}
+
+/// A filter whose history holds whatever it is given, until it is reset; what it holds as `sick` cannot be reset.
+struct Filter {
+    history: f32,
+    sick: bool,
+    asked: Vec<u32>,
+}
+
+impl Process for Filter {
+    fn process(&mut self, samples: &mut [f32], _: usize, _: &mut dyn Tell) {
+        for sample in samples {
+            self.history = 0.5 * self.history + *sample;
+            *sample = if self.sick { f32::NAN } else { self.history };
+        }
+    }
+
+    fn cure(&mut self, blocks: u32) -> Option<Cure> {
+        self.asked.push(blocks);
+        (blocks == 3).then(|| {
+            self.history = 0.0;
+            Cure::Reset
+        })
+    }
+}
+
+#[test]
+fn what_is_no_number_does_not_stay_in_a_strip() {
+    let (time, board) = (Time(Cell::new(0)), Board::new());
+    let mut cycle = Cycle::new(&time, &board, 1, 100_000);
+    let mut told = Told(Vec::new(), 99, 0);
+    // From the card: it never reaches the strip, and is counted.
+    let mut filter = Filter { history: 0.0, sick: false, asked: Vec::new() };
+    let mut samples = [0.5, f32::NAN, f32::INFINITY, 0.5];
+    cycle.run(&mut filter, &mut samples, &mut told);
+    assert_eq!((board.broken.load(Relaxed), filter.asked.len()), (2, 0));
+    assert!(samples.iter().all(|sample| sample.is_finite()) && samples[3] > 0.5, "{samples:?}");
+    assert!(matches!(told.0[..], [Event::Broken { samples: 2, .. }]), "{:?}", told.0);
+    // Born within: the strip is told how many blocks in a row, and forgets.
+    filter.history = f32::NAN;
+    for _ in 0..3 {
+        cycle.run(&mut filter, &mut [0.5; 4], &mut told);
+    }
+    assert_eq!(filter.asked, [1, 2, 3]);
+    assert!(matches!(told.0.last(), Some(Event::Cured { cure: Cure::Reset, .. })), "{:?}", told.0);
+    let mut samples = [0.5; 4];
+    cycle.run(&mut filter, &mut samples, &mut told);
+    assert_eq!((samples[0], board.cured.load(Relaxed)), (0.5, 1), "it sounds again");
+    filter.sick = true;
+    cycle.run(&mut filter, &mut [0.5; 4], &mut told);
+    assert_eq!(filter.asked.last(), Some(&1), "counted anew after a block that was whole");
 }

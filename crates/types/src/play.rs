@@ -110,6 +110,13 @@ pub struct Status {
     pub dropped_events: u64,
     /// Samples that were not finite, and were silenced.
     pub broken: u64,
+    /// Times that something was done about a strip which made such samples block after block: its
+    /// history forgotten, at last the input heard in its place.
+    #[serde(default)]
+    pub cured: u64,
+    /// Whether the input took the place of a strip that nothing cured, the last time.
+    #[serde(default)]
+    pub bypassed: bool,
     /// How often the device was gone.
     pub gone: u64,
     /// DSP load.

@@ -1,16 +1,19 @@
 //! `play`
 
 use crate::face;
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quiet_engine::{
     Host, Loaded, Placed, Setup, Shelf, Strips, Wait, Wanted, Wish, admit,
     control::{Server, Session, private_dir},
     host::null::Cable,
-    mode_name, open,
+    mode_name, open_from, seat,
 };
-use quiet_linux::System;
+use quiet_linux::{
+    Root, System,
+    rights::{self, Less},
+};
 use quiet_types::{
     CpuId, Nanos,
     play::{Played, SCHEMA, Status, TIGHT},
@@ -43,6 +46,10 @@ pub struct Args {
     /// How long; without it, until Ctrl-C
     #[arg(long = "for", value_name = "LENGTH")]
     length: Option<Nanos>,
+    /// As whom root plays on once the thread has its place: a name or a number [default: who called
+    /// sudo, else whose file the strip is, else root without its powers]
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
     /// Play although the strip's worst block does not fit into a period
     #[arg(long)]
     force: bool,
@@ -222,18 +229,33 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.list {
         return list(args.json);
     }
+    // Before there are threads, which inherit it: nothing that is started from here gains a right.
+    let bound = rights::no_new();
     let stop = face::interrupt()?;
     let mut setup = args.on.setup()?;
     if args.find_buffer {
         let found = super::find_buffer::find(&setup, &stop)?;
         (setup.period, setup.buffer) = found;
     }
+    if let Host::File { .. } = setup.host {
+        // It never waits for anything: nothing to be awake for.
+        setup.wish.mode = Some(Wait::Sleep);
+    }
+    // Before anything of a stranger's is read: what takes root's rights is done, and they are given up.
+    let less = less(&args, &setup)?;
+    let taken = match &less {
+        Some(less) => Some(seat(&setup.wish, Some(less.clone()))?),
+        None => None,
+    };
+    if let Some(less) = &less {
+        less.give_up().map_err(|why| anyhow!("{why}; play with --user root, or without root"))?;
+    }
     if let Some(path) = &args.strip {
         let shape = Strips::shape(path, args.on.channels)?;
         (setup.channels, setup.inputs, setup.outputs) = (shape.width, shape.inputs, shape.outputs);
     }
     let mut shelf: Box<dyn Shelf> = Box::new(Strips::new(setup.inputs));
-    let opened = open(&setup)?;
+    let opened = open_from(&setup, taken)?;
     let (setting, clock, about) = (opened.setting(), opened.clock(), opened.about.clone());
     let loaded = match &args.strip {
         Some(path) => shelf.load(&Wanted::Strip(path.clone()), setting)?,
@@ -265,6 +287,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         lasting(sizes.buffer, sizes.rate)
     ));
     face::say(&placement(&placed));
+    if let Some(less) = &less {
+        face::say(&given_up(less));
+    }
+    if let Err(error) = bound {
+        face::say(&format!("the kernel does not keep this process from new rights: {error}"));
+    }
     face::say(&format!(
         "strip `{}`: worst block {} of {} ({:.0} %){}",
         loaded.name,
@@ -316,6 +344,50 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         face::print(&text(&played))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What root gives up once the thread has its place; `None` for who is not root, and where a server's thread plays, whose
+/// place is had only when it first calls.
+fn less(args: &Args, setup: &Setup) -> anyhow::Result<Option<Less>> {
+    if !face::is_root() {
+        if args.user.is_some() {
+            bail!("--user says as whom root plays on, and this is not root");
+        }
+        return Ok(None);
+    }
+    #[cfg(feature = "audio")]
+    if let Host::Jack(_) = setup.host {
+        if args.user.is_some() {
+            bail!("--user: a JACK server serves its own user alone; run `play` as that user");
+        }
+        return Ok(None);
+    }
+    #[cfg(not(feature = "audio"))]
+    let _ = setup;
+    let root = Root::system()?;
+    let asked = || crate::user::asking().map(|user| user.owner.uid);
+    let owner = || {
+        use std::os::unix::fs::MetadataExt;
+        std::fs::metadata(args.strip.as_ref()?).ok().map(|about| about.uid())
+    };
+    let user = match &args.user {
+        Some(name) => rights::user(&root, name),
+        None => match asked().or_else(owner).filter(|uid| *uid != 0) {
+            Some(uid) => rights::user(&root, &uid.to_string()),
+            None => return Ok(Some(Less::Capabilities)),
+        },
+    };
+    let user = user.map_err(anyhow::Error::msg)?;
+    Ok(Some(if user.uid == 0 { Less::Capabilities } else { Less::User(user) }))
+}
+
+fn given_up(less: &Less) -> String {
+    match less {
+        Less::Capabilities => "root's powers are given up: it opens its own files alone".to_owned(),
+        Less::User(user) => {
+            format!("root's rights are given up: it plays on as {} (user {})", user.name, user.uid)
+        }
+    }
 }
 
 fn lasting(frames: u32, rate: u32) -> Nanos {
@@ -432,7 +504,7 @@ fn follow(
             None => std::thread::sleep(Duration::from_millis(20)),
         }
         session.tidy();
-        for said in midi.turn(session) {
+        for said in session.news().into_iter().chain(midi.turn(session)) {
             bar.suspend(|| face::say(&said));
         }
         while let Ok(line) = typed.try_recv() {
@@ -545,6 +617,14 @@ fn text(played: &Played) -> String {
             "no xrun seen: below {:.1} an hour with 95 % confidence\n",
             3.0 / hours
         ));
+    }
+    if status.broken > 0 {
+        let cured = match (status.cured, status.bypassed) {
+            (0, _) => String::new(),
+            (n, false) => format!("; the strip was reset {n} times for it"),
+            (n, true) => format!("; the strip was reset {} times for it, then taken out", n - 1),
+        };
+        text.push_str(&format!("{} samples were no numbers, and silenced{cured}\n", status.broken));
     }
     if let Some(ratio) = status.ratio {
         text.push_str(&format!(

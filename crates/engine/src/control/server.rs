@@ -57,20 +57,24 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// The directory of this user's sockets: `$XDG_RUNTIME_DIR/quietcores`, for root
-/// `/run/quietcores`; made where it is not there, with nobody else let in.
+/// The directory of this user's sockets: `$XDG_RUNTIME_DIR/quietcores`, or where that is not this
+/// user's own `/run/user/UID/quietcores`, for root `/run/quietcores`; made where it is not there, with nobody else let in.
 ///
 /// # Errors
 /// When it cannot be made, is a link, or belongs to somebody else.
 pub fn private_dir() -> Result<PathBuf> {
-    let root = rustix::process::geteuid().is_root();
-    let base = match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(dir) if !dir.is_empty() && !root => PathBuf::from(dir),
-        _ if root => PathBuf::from("/run"),
-        _ => {
+    let user = rustix::process::geteuid();
+    // Whoever was root before may have root's environment, or none.
+    let own = |dir: &PathBuf| fs::metadata(dir).is_ok_and(|about| about.uid() == user.as_raw());
+    let told = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    let usual = PathBuf::from(format!("/run/user/{}", user.as_raw()));
+    let base = match told.filter(own).or_else(|| Some(usual).filter(own)) {
+        _ if user.is_root() => PathBuf::from("/run"),
+        Some(dir) => dir,
+        None => {
             return Err(Error::new(
                 "there is no private directory for the control socket (XDG_RUNTIME_DIR is not \
-                 set); give --control PATH, or --control none",
+                 set, or somebody else's); give --control PATH, or --control none",
             ));
         }
     };

@@ -5,6 +5,7 @@ use crate::{
     Engine, Event, Fade, Loaded, Result, Shelf, Strip, Ticks, Wanted, admit, shelf::Param,
 };
 use quiet_dsp::Setting;
+use quiet_rt::Cure;
 use quiet_types::{
     Nanos,
     play::{Admission, Hits, Status, XrunAt},
@@ -34,6 +35,8 @@ pub struct Session {
     xruns: std::collections::VecDeque<XrunAt>,
     /// Strips dropped here after they were spent.
     collected: u64,
+    /// What happened that somebody at the terminal wants to know.
+    news: Vec<String>,
 }
 
 impl std::fmt::Debug for Session {
@@ -41,6 +44,9 @@ impl std::fmt::Debug for Session {
         f.debug_struct("Session").field("name", &self.name).finish_non_exhaustive()
     }
 }
+
+/// Most sentences that wait to be asked for.
+const NEWS: usize = 16;
 
 /// How many xruns are kept with their times.
 const XRUNS: usize = 1000;
@@ -83,6 +89,7 @@ impl Session {
             quit: false,
             xruns: std::collections::VecDeque::new(),
             collected: 0,
+            news: Vec::new(),
         }
     }
 
@@ -128,13 +135,34 @@ impl Session {
     pub fn tidy(&mut self) {
         self.collected += self.engine.remote.collect() as u64;
         while let Some(event) = self.engine.remote.hear() {
-            if let Event::Xrun { at, xrun } = event {
-                if self.xruns.len() == XRUNS {
-                    self.xruns.pop_front();
+            match event {
+                Event::Xrun { at, xrun } => {
+                    if self.xruns.len() == XRUNS {
+                        self.xruns.pop_front();
+                    }
+                    self.xruns.push_back(XrunAt { at: Nanos(at), missed: xrun.missed });
                 }
-                self.xruns.push_back(XrunAt { at: Nanos(at), missed: xrun.missed });
+                Event::Cured { at, cure } if self.news.len() < NEWS => {
+                    let what = match cure {
+                        Cure::Reset => "its history was forgotten",
+                        Cure::Bypass => {
+                            "nothing cures it: the input is heard until another strip is swapped in"
+                        }
+                    };
+                    self.news.push(format!(
+                        "at {:.1} s the strip `{}` made samples that are no numbers, block after block: {what}",
+                        Nanos(at).as_secs_f64(),
+                        self.name
+                    ));
+                }
+                _ => {}
             }
         }
+    }
+
+    /// What happened since this was last asked, a sentence each.
+    pub fn news(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.news)
     }
 
     /// One line of JSON in, one out.

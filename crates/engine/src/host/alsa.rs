@@ -214,6 +214,9 @@ impl Pair {
                 half.pcm.prepare()?;
             }
         }
+        for half in self.capture.iter_mut().chain(&mut self.playback) {
+            half.prepared();
+        }
         if let Some(playback) = &self.playback {
             playback.pcm.avail_update()?;
             playback.silence(playback.buffer as usize);
@@ -227,6 +230,9 @@ impl Pair {
                 half.pcm.start()?;
             }
         }
+        for half in self.capture.iter_mut().chain(&mut self.playback) {
+            half.started();
+        }
         (self.dry, self.started, self.due) = (false, true, monotonic());
         Ok(())
     }
@@ -237,16 +243,18 @@ impl Pair {
         }
         let period = Frames::from(self.sizes.period);
         let mut captured = None;
-        if let Some(capture) = &self.capture {
-            match capture.pcm.avail_update() {
-                Ok(frames) => captured = Some(frames),
+        if let Some(capture) = &mut self.capture {
+            match capture.there() {
+                Ok(Some(frames)) => captured = Some(frames),
+                Ok(None) => return self.unseen(),
                 Err(e) => return self.broken(&e, Xrun { capture: true, ..Default::default() }),
             }
         }
         let mut free = None;
-        if let Some(playback) = &self.playback {
-            match playback.pcm.avail_update() {
-                Ok(frames) => free = Some(frames),
+        if let Some(playback) = &mut self.playback {
+            match playback.there() {
+                Ok(Some(frames)) => free = Some(frames),
+                Ok(None) => return self.unseen(),
                 Err(e) => return self.broken(&e, Xrun { playback: true, ..Default::default() }),
             }
         }
@@ -283,6 +291,12 @@ impl Pair {
             }
         }
         Look::Empty
+    }
+
+    /// A ring went round, and the kernel has not seen it: what one direction has lost, the other has as well.
+    fn unseen(&self) -> Look {
+        let (capture, playback) = (self.capture.is_some(), self.playback.is_some());
+        Look::Xrun(Xrun { capture, playback, missed: self.missed() })
     }
 
     /// Periods whose turn has passed since the last one that came: a pause while it was processed

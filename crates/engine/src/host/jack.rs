@@ -3,7 +3,7 @@
 use super::pipewire::{Library, Times, Unready};
 use crate::{
     Error, Result,
-    engine::{Place, Stage},
+    engine::{Place, Stage, fault},
     place::Placed,
 };
 use jack::{
@@ -17,6 +17,10 @@ use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
     mpsc::{self, SyncSender},
+};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::OnceLock,
 };
 
 /// How the client appears.
@@ -89,6 +93,7 @@ impl Client {
         let (say, hear) = mpsc::sync_channel(1);
         let xruns = Arc::new(AtomicU64::new(0));
         let board = stage.board.clone();
+        let failed = Arc::new(OnceLock::new());
         let names = |ports: Vec<Option<String>>| ports.into_iter().flatten().collect::<Vec<_>>();
         let ours_in = names(self.inputs.iter().map(|p| p.name().ok()).collect());
         let ours_out = names(self.outputs.iter().map(|p| p.name().ok()).collect());
@@ -104,6 +109,7 @@ impl Client {
             seen: 0,
             unready: self.pipewire.map(Unready::new),
             owed: 0,
+            fault: failed.clone(),
             placing: Some(Placing { placed: place.prepare(), place: place.clone(), say }),
         };
         let notices = Notices { xruns };
@@ -128,7 +134,8 @@ impl Client {
         let ends = ours_in.into_iter().next().zip(ours_out.into_iter().next());
         let (last, placed_too) = (AtomicU64::new(0), placed.clone());
         let client = Some(client);
-        let active = Active { client, board, last, place, placed, ends, connect: self.connect };
+        let connect = self.connect;
+        let active = Active { client, board, last, place, placed, ends, connect, failed };
         Ok((active, placed_too))
     }
 }
@@ -162,6 +169,8 @@ struct Handler {
     unready: Option<Unready>,
     /// Xruns that are not counted yet.
     owed: u64,
+    /// What a stage said that failed.
+    fault: Arc<OnceLock<String>>,
     /// Until the first call: the server has a thread for messages, too, and its own notice of a
     /// new thread comes from there.
     placing: Option<Placing>,
@@ -223,7 +232,13 @@ impl ProcessHandler for Handler {
                     None => plane.fill(0.0),
                 }
             }
-            self.cycle.run(player, samples, told);
+            // A panic must not reach the server's own code. The unwinding of a fault may allocate; no block does.
+            let run = AssertUnwindSafe(|| self.cycle.run(player, samples, told));
+            if let Err(panic) = catch_unwind(run) {
+                let _ = self.fault.set(fault(&*panic).to_string());
+                board.stop();
+                samples.fill(0.0);
+            }
             for (n, port) in self.outputs.iter_mut().enumerate() {
                 let plane = &samples[(n % *channels) * here..][..here];
                 port.as_mut_slice(scope)[at..at + here].copy_from_slice(plane);
@@ -275,6 +290,7 @@ pub(crate) struct Active {
     /// Names of our first input and output.
     ends: Option<(String, String)>,
     connect: Connect,
+    failed: Arc<OnceLock<String>>,
 }
 
 impl Active {
@@ -303,6 +319,9 @@ impl Active {
                 client.deactivate().map_err(|e| cannot("leave the JACK server", &e))?;
             // Told after the last block: no block will count them.
             handler.count(u64::MAX);
+        }
+        if let Some(fault) = self.failed.get() {
+            return Err(Error::new(fault));
         }
         Ok(self.place.interrupts(&self.placed))
     }

@@ -1,6 +1,6 @@
 //! One direction of a sound card.
 
-use super::{Format, libc_errno, said};
+use super::{super::laps::Laps, Format, libc_errno, said};
 use crate::{Error, Result, engine::Setup};
 use alsa::{
     Direction, PCM, ValueOr,
@@ -8,6 +8,7 @@ use alsa::{
     pcm::{Access, Format as AlsaFormat, Frames, HwParams, TstampType},
 };
 use quiet_linux::sys::clock::monotonic;
+use std::cell::Cell;
 
 pub(super) fn alsa_format(format: Format) -> AlsaFormat {
     match format {
@@ -31,6 +32,10 @@ pub(super) struct Half {
     status: Option<Status>,
     /// The newest stamp, ns, and the pointer where there are no stamps.
     seen: (u64, Frames),
+    /// Frames that were moved since the start.
+    taken: Cell<u64>,
+    /// Its pointer beside the clock.
+    laps: Laps,
 }
 
 impl Half {
@@ -122,6 +127,8 @@ impl Half {
         Ok(Half {
             status,
             seen: (0, 0),
+            taken: Cell::new(0),
+            laps: Laps::new(setup.rate, small(period), small(buffer)),
             pcm,
             format,
             channels: there as usize,
@@ -149,7 +156,27 @@ impl Half {
                 Ok(n) => done += n,
             }
         }
+        self.taken.set(self.taken.get() + done as u64);
         done
+    }
+
+    /// The streams were prepared, and nothing is moved yet.
+    pub(super) fn prepared(&mut self) {
+        self.taken.set(0);
+    }
+
+    /// The streams begin.
+    pub(super) fn started(&mut self) {
+        let at = self.pcm.avail_update().ok().and_then(|there| u64::try_from(there).ok());
+        self.laps.start(monotonic(), at.unwrap_or(0) + self.taken.get());
+    }
+
+    /// How many frames are there to be taken or filled; `None` where its ring went round and the kernel has not seen it.
+    pub(super) fn there(&mut self) -> alsa::Result<Option<Frames>> {
+        let there = self.pcm.avail_update()?;
+        let position = u64::try_from(there).unwrap_or(0) + self.taken.get();
+        let lost = position != self.laps.position() && self.laps.lost(monotonic(), position);
+        Ok((!lost).then_some(there))
     }
 
     /// Where the pointer stands, if it moved since this was last asked: when the kernel saw it there,
