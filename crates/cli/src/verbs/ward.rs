@@ -2,7 +2,7 @@
 
 use crate::verbs::plan::{Wish, machine, make};
 use quiet_linux::{Root, System};
-use quiet_shield::Setup;
+use quiet_shield::{Bond, Setup};
 use quiet_types::plan::Applied;
 use std::{
     path::{Path, PathBuf},
@@ -18,15 +18,22 @@ pub struct Ward<'a> {
     state: &'a Path,
     stop: &'a AtomicBool,
     up: bool,
+    /// Puts the machine back should this process be killed; from the first shield on.
+    bond: Option<Bond>,
 }
 
 impl<'a> Ward<'a> {
     pub fn new(kernel: &'a System, wish: Wish, state: &'a Path, stop: &'a AtomicBool) -> Ward<'a> {
-        Ward { kernel, wish, holder: std::env::current_exe().ok(), state, stop, up: false }
+        let holder = std::env::current_exe().ok();
+        Ward { kernel, wish, holder, state, stop, up: false, bond: None }
     }
 
     /// The shield that is wished, planned for the machine as it is at this moment.
     pub fn raise(&mut self) -> anyhow::Result<Applied> {
+        if let (None, Some(program)) = (&self.bond, &self.holder) {
+            super::apply::put_back_overdue(self.state)?;
+            self.bond = Some(Bond::start(program, self.state, crate::face::say)?);
+        }
         let plan = make(&self.wish, &machine(&Root::system()?)?)?;
         let setup = Setup {
             state: self.state,
@@ -34,7 +41,7 @@ impl<'a> Ward<'a> {
             interrupt: self.stop,
             confirm: None,
         };
-        let applied = quiet_shield::up(self.kernel, &plan, &setup)?;
+        let applied = quiet_shield::up_bound(self.kernel, &plan, &setup)?;
         self.up = true;
         Ok(applied)
     }

@@ -17,7 +17,7 @@ pub(crate) use past::{Key, Past, Reader, key};
 use quiet_types::{
     CpuSet,
     chain::Link,
-    plan::{Outcome, Return, Step},
+    plan::{Outcome, Return, Step, Thread},
     shield::Shield,
 };
 use rustix::fs::OFlags;
@@ -53,6 +53,9 @@ pub(crate) enum Record {
         /// The links of the chain, with the CPUs that each is given.
         #[serde(default)]
         links: Vec<Link>,
+        /// The process that it is to end with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner: Option<Thread>,
     },
     /// Before a change: what was.
     Note { seq: u64, change: Change },
@@ -89,7 +92,13 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// Begins a journal; on disk, with its directory entry, when this returns.
-    pub fn begin(state: &State, boot_id: &str, shield: &Shield, links: &[Link]) -> Result<Journal> {
+    pub fn begin(
+        state: &State,
+        boot_id: &str,
+        shield: &Shield,
+        links: &[Link],
+        owner: Option<Thread>,
+    ) -> Result<Journal> {
         let path = state.journal().display().to_string();
         fault::point();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::APPEND;
@@ -102,6 +111,7 @@ impl Journal {
             at: stamp(),
             shield: shield.clone(),
             links: links.to_vec(),
+            owner,
         };
         let written = journal.append(&begin).and_then(|()| journal.sync());
         if let Err(error) = written.and_then(|()| state.sync()) {
