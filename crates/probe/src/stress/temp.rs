@@ -3,6 +3,7 @@
 use crate::keeper::{Keeper, Old};
 use rustix::process::{Pid, Signal};
 use std::{
+    ffi::OsStr,
     fs, io,
     os::unix::{
         ffi::OsStrExt,
@@ -112,18 +113,26 @@ pub(crate) fn end(path: &Path) {
 fn within(path: &Path) -> Vec<(Pid, Pid)> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        let (Some(pid), Ok(dir)) =
+            (number.and_then(Pid::from_raw), fs::read_link(entry.path().join("cwd")))
+        else {
             continue;
         };
-        let Some(pid) = Pid::from_raw(pid) else { continue };
         // A removed directory is told with a word after it.
-        let inside = fs::read_link(entry.path().join("cwd"))
-            .is_ok_and(|dir| dir.as_os_str().as_bytes().starts_with(path.as_os_str().as_bytes()));
-        if let (true, Ok(group)) = (inside, rustix::process::getpgid(Some(pid))) {
-            found.push((pid, group));
+        let name = dir.as_os_str().as_bytes();
+        let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
+        if Path::new(OsStr::from_bytes(name)).starts_with(path) {
+            found.push((pid, group(&entry.path()).unwrap_or(pid)));
         }
     }
     found
+}
+
+/// The process group of `/proc/PID`: field 5 of its `stat`.
+fn group(process: &Path) -> Option<Pid> {
+    let stat = fs::read_to_string(process.join("stat")).ok()?;
+    Pid::from_raw(stat.rsplit_once(')')?.1.split_whitespace().nth(2)?.parse().ok()?)
 }
 
 /// Start time of a process in clock ticks since boot: field 22 of `/proc/PID/stat`. `None` for one that has ended.
@@ -138,6 +147,29 @@ fn start_time(pid: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of a program that is gone; another process of the same group works elsewhere by now.
+    #[test]
+    fn who_works_in_a_directory_that_was_left_is_ended_and_the_directory_goes() {
+        let base = tempfile::tempdir().unwrap();
+        let dir = base.path().join(format!("{PREFIX}{}-1-0", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        let mut shell = std::process::Command::new("sh");
+        // It takes no notice of being asked.
+        shell.args(["-c", "trap '' TERM; (cd / && exec sleep 1000) & echo; wait"]);
+        let shell = std::os::unix::process::CommandExt::process_group(&mut shell, 0);
+        let mut child =
+            shell.current_dir(&dir).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut output = child.stdout.take().unwrap();
+        io::Read::read_exact(&mut output, &mut [0]).unwrap();
+        // A zombie has no working directory, but it is there until it is waited for.
+        let waits = thread::spawn(move || child.wait().unwrap());
+        end(&dir);
+        assert!(!waits.join().unwrap().success());
+        assert!(!dir.exists());
+        // Whoever holds the other end of the pipe is gone too.
+        assert_eq!(io::Read::read(&mut output, &mut [0]).unwrap(), 0);
+    }
 
     #[test]
     fn leftovers_of_dead_processes_go_and_those_of_live_ones_stay() {
