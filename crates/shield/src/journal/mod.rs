@@ -371,7 +371,7 @@ mod tests {
     fn only_what_was_added_is_read_at_the_next_look() {
         let dir = tempfile::tempdir().unwrap();
         let state = State::make(&dir.path().join("state")).unwrap();
-        let mut journal = Journal::begin(&state, "b0", &shield(), &[]).unwrap();
+        let mut journal = Journal::begin(&state, "b0", &shield(), &[], None).unwrap();
         let make = |path: &str| Change::Make { path: path.into(), unit: false };
         journal.note(make("/one")).unwrap();
         let mut reader = Reader::default();
@@ -389,7 +389,7 @@ mod tests {
         // Another journal is read from its beginning.
         std::fs::remove_file(state.journal()).unwrap();
         assert!(reader.look(&state).unwrap().is_none());
-        Journal::begin(&state, "b1", &shield(), &[]).unwrap();
+        Journal::begin(&state, "b1", &shield(), &[], None).unwrap();
         let past = reader.look(&state).unwrap().unwrap();
         assert_eq!((past.boot_id.as_deref(), past.changes.len()), (Some("b1"), 0));
     }
@@ -398,7 +398,7 @@ mod tests {
     fn a_rehearsal_leaves_journal_and_reader_as_they_are() {
         let dir = tempfile::tempdir().unwrap();
         let state = State::make(&dir.path().join("state")).unwrap();
-        Journal::begin(&state, "b0", &shield(), &[]).unwrap();
+        Journal::begin(&state, "b0", &shield(), &[], None).unwrap();
         let text = std::fs::read(state.journal()).unwrap();
         let mut reader = Reader::default();
         reader.look(&state).unwrap();
@@ -422,7 +422,7 @@ mod tests {
     fn many_threads_are_noted_in_several_lines_and_read_as_noted() {
         let dir = tempfile::tempdir().unwrap();
         let state = State::make(&dir.path().join("state")).unwrap();
-        let mut journal = Journal::begin(&state, "b0", &shield(), &[]).unwrap();
+        let mut journal = Journal::begin(&state, "b0", &shield(), &[], None).unwrap();
         let thread = |tid| quiet_types::plan::Thread { tid, start: 1, comm: "x".into() };
         let cpus: CpuSet = "0-1".parse().unwrap();
         let many = THREADS as u32 * 2 + 5;
