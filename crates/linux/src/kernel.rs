@@ -5,6 +5,13 @@ use crate::{
     whole::{self, Aside, Owner},
 };
 use quiet_types::{CpuSet, Nanos, machine::Scheduling};
+use rustix::{
+    io::Errno,
+    net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
+        sockopt::socket_peercred,
+    },
+};
 use std::{
     fs::{self, OpenOptions},
     io::{self, Read, Write},
@@ -55,8 +62,9 @@ pub trait Kernel {
     fn replace(&self, path: &str, text: &str) -> io::Result<()>;
     /// Removes what a killed [`Kernel::replace`] has left beside the file.
     fn sweep(&self, path: &str);
-    /// Says something to the Unix socket of a daemon (`@name` for one without a file), and returns
-    /// its answer: all that it sends until it ends the connection, or nothing within a second.
+    /// Says something to the Unix socket of a daemon of root's (`@name` for one without a file), and returns its answer: all that it
+    /// sends until it ends the connection, within a second in all. Where another user made the socket nothing is said: anybody may
+    /// take a name without a file.
     fn ask(&self, socket: &str, text: &str) -> io::Result<String>;
     /// Has systemd make a unit of this text until the next boot, and start it; without a text, stop
     /// it and forget it. The error is what `systemctl` says.
@@ -77,6 +85,8 @@ pub fn unit_file(name: &str) -> String {
 
 /// Daemons answer at once, or not at all.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// An answer that is cut off is none that we know.
+const LONGEST_ANSWER: usize = 1 << 20;
 
 /// The running system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -165,15 +175,7 @@ impl Kernel for System {
             Some(name) => SocketAddr::from_abstract_name(name)?,
             None => SocketAddr::from_pathname(socket)?,
         };
-        let mut stream = UnixStream::connect_addr(&address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        stream.write_all(text.as_bytes())?;
-        let mut bytes = Vec::new();
-        match stream.take(1 << 20).read_to_end(&mut bytes) {
-            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
-            _ => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        }
+        ask(&address, text, 0, PATIENCE)
     }
 
     fn unit(&self, name: &str, text: Option<&str>) -> io::Result<()> {
@@ -196,6 +198,60 @@ impl Kernel for System {
             }
         }
     }
+}
+
+/// Asks the socket at `address`, which user `owner` made; everything within `patience`.
+///
+/// # Source
+/// unix(7), `SO_PEERCRED`: who called listen(2).
+fn ask(address: &SocketAddr, text: &str, owner: u32, patience: Duration) -> io::Result<String> {
+    let until = Instant::now() + patience;
+    let left = || {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::Error::from(io::ErrorKind::TimedOut)) } else { Ok(left) }
+    };
+    // A full queue of an idle listener would hold connect(2) for ever.
+    let kind = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, kind, None)?;
+    let to = match (address.as_pathname(), address.as_abstract_name()) {
+        (Some(path), _) => SocketAddrUnix::new(path)?,
+        (_, Some(name)) => SocketAddrUnix::new_abstract_name(name)?,
+        _ => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
+    };
+    loop {
+        match connect(&socket, &to) {
+            Err(Errno::AGAIN) => sleep(left()?.min(Duration::from_millis(10))),
+            other => break other?,
+        }
+    }
+    if socket_peercred(&socket)?.uid.as_raw() != owner {
+        let why = "another user made this socket";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    let mut stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        stream.set_write_timeout(Some(left()?))?;
+        match stream.write(rest) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+            Ok(n) => rest = &rest[n..],
+        }
+    }
+    let (mut answer, mut bytes) = (Vec::new(), [0; 4096]);
+    while answer.len() < LONGEST_ANSWER {
+        let Ok(left) = left() else { break };
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(n) => answer.extend_from_slice(&bytes[..n]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 /// systemd answers at once, or something is wrong with it.
@@ -281,10 +337,63 @@ mod tests {
                 one.write_all(reply.as_bytes()).unwrap();
             }
         });
-        let path = path.to_str().unwrap();
-        assert_eq!(System.ask(path, "setup").unwrap(), "SLEEP 10 BANNED 00000002");
-        assert_eq!(System.ask(path, "setup").unwrap(), "");
+        let us = rustix::process::geteuid().as_raw();
+        let address = SocketAddr::from_pathname(&path).unwrap();
+        let asked = || ask(&address, "setup", us, PATIENCE);
+        assert_eq!(asked().unwrap(), "SLEEP 10 BANNED 00000002");
+        assert_eq!(asked().unwrap(), "");
         serve.join().unwrap();
-        assert!(System.ask(path, "setup").is_err());
+        asked().unwrap_err();
+    }
+
+    /// Each byte comes within the time of a read, the answer never ends: an hour of it at this pace is 36 kB.
+    #[test]
+    fn a_daemon_that_answers_byte_by_byte_has_one_deadline_for_all_of_them() {
+        use std::os::unix::net::UnixListener;
+        let address = SocketAddr::from_abstract_name(format!("quietcores-{}", std::process::id()));
+        let address = address.unwrap();
+        let daemon = UnixListener::bind_addr(&address).unwrap();
+        let serve = std::thread::spawn(move || {
+            let (mut one, _) = daemon.accept().unwrap();
+            // Until the other end is closed; a minute stands for "for ever".
+            (0..600).find(|_| {
+                sleep(Duration::from_millis(100));
+                one.write_all(b"S").is_err()
+            })
+        });
+        let us = rustix::process::geteuid().as_raw();
+        let answer = ask(&address, "setup", us, Duration::from_millis(350)).unwrap();
+        assert!(answer.len() < 600 && answer.bytes().all(|byte| byte == b'S'), "{answer}");
+        assert!(serve.join().unwrap().is_some(), "it was listened to until the end");
+    }
+
+    #[test]
+    fn a_socket_that_another_user_made_is_not_spoken_to() {
+        use std::os::unix::net::UnixListener;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let daemon = UnixListener::bind(&path).unwrap();
+        let address = SocketAddr::from_pathname(&path).unwrap();
+        let us = rustix::process::geteuid().as_raw();
+        let refused = ask(&address, "setup", us + 1, PATIENCE).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        let mut said = Vec::new();
+        daemon.accept().unwrap().0.read_to_end(&mut said).unwrap();
+        assert_eq!(said, b"");
+    }
+
+    /// A listener that never takes anybody in, with its queue full.
+    #[test]
+    fn a_socket_whose_queue_is_full_is_not_waited_for() {
+        use std::os::unix::net::UnixListener;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let daemon = UnixListener::bind(&path).unwrap();
+        rustix::net::listen(&daemon, 0).unwrap();
+        let _first = UnixStream::connect(&path).unwrap();
+        let address = SocketAddr::from_pathname(&path).unwrap();
+        let us = rustix::process::geteuid().as_raw();
+        let late = ask(&address, "setup", us, Duration::from_millis(100)).unwrap_err();
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -42,8 +42,12 @@ impl List<'_> {
                 );
             }
         }
+        // Anybody may take its name: the one that moves interrupts is root's.
         let runs = machine.tasks.iter().find(|task| {
-            task.comm == "irqbalance" && task.pid == task.tid && task.kernel.is_none()
+            task.comm == "irqbalance"
+                && task.pid == task.tid
+                && task.kernel.is_none()
+                && task.uid == 0
         });
         if let Some(task) = runs {
             let cpus = self.shield.cpus.clone();

@@ -3,14 +3,18 @@
 //! It is told the old values before they are changed, and then waits for the end of its standard
 //! input: that of a killed process ends too. Told that all is done, it changes nothing.
 
-use crate::{Error, Result};
-use quiet_linux::{sys::process, trace::Timerlat};
+use crate::{Error, Result, stress::temp};
+use quiet_linux::{
+    sys::process,
+    trace::{self, Timerlat},
+};
 use quiet_types::CpuId;
 use serde::{Deserialize, Serialize};
 use std::{
     fs,
     io::{self, BufRead, Write},
     os::unix::process::CommandExt,
+    path::PathBuf,
     process::{Child, ChildStdin, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -23,6 +27,10 @@ pub(crate) enum Old {
     On(CpuId),
     /// The settings of the kernel's tracers: file and value.
     Tracers(Vec<(String, String)>),
+    /// Trace instances, of whatever name: those of processes that are gone are known by it.
+    Traces,
+    /// A directory for files that come and go, and processes that work in it.
+    Dir(PathBuf),
 }
 
 /// The file that switches a CPU.
@@ -31,6 +39,8 @@ pub(crate) fn switch(cpu: CpuId) -> String {
 }
 
 const DONE: &str = "done";
+/// What is said once the order is understood.
+pub const READY: &str = "ready";
 /// How long a killed process may take to be gone.
 const DEATH: Duration = Duration::from_secs(5);
 
@@ -62,7 +72,7 @@ impl Keeper {
         if let Some(output) = keeper.child.stdout.take() {
             io::BufReader::new(output).read_line(&mut ready)?;
         }
-        if ready.is_empty() {
+        if ready.trim_end() != READY {
             return Err(io::Error::other("the process that puts things back did not start"));
         }
         Ok(keeper)
@@ -107,5 +117,10 @@ pub fn run(ready: &mut dyn FnMut()) -> Result<()> {
         Old::On(cpu) => fs::write(switch(cpu), "1")
             .map_err(|e| Error::new(format!("cannot switch CPU {cpu} on again: {e}"))),
         Old::Tracers(values) => Ok(Timerlat::restore(&values)?),
+        Old::Traces => Ok(trace::sweep().map(drop)?),
+        Old::Dir(path) => {
+            temp::end(&path);
+            Ok(())
+        }
     }
 }

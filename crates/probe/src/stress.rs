@@ -5,7 +5,7 @@
 
 mod draw;
 mod suite;
-mod temp;
+pub(crate) mod temp;
 mod veth;
 mod walk;
 

@@ -1,6 +1,9 @@
 //! Watches CPUs while they are measured: takes the kernel's trace off its buffers, elsewhere.
 
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    keeper::{Keeper, Old},
+};
 use quiet_linux::{sys::sched, trace::Tracer};
 use quiet_types::{
     CpuSet,
@@ -31,6 +34,9 @@ pub struct Seen {
 pub struct Watch {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<quiet_linux::Result<Trace>>>,
+    /// Removes the trace's instances should this process be killed. `None` where it could not be started: then `revert`, or the next
+    /// watch, does.
+    _keeper: Option<Keeper>,
 }
 
 impl Watch {
@@ -39,6 +45,7 @@ impl Watch {
     /// # Errors
     /// When tracefs is not there or may not be used.
     pub fn start(cpus: &CpuSet, online: &CpuSet) -> Result<Watch> {
+        let keeper = Keeper::start(&Old::Traces).ok();
         let mut tracer = Tracer::start(cpus, online)?;
         let (stop, stopped) = channel();
         let elsewhere = sched::affinity(0).unwrap_or_default().difference(cpus);
@@ -57,7 +64,7 @@ impl Watch {
                 }
             })
             .map_err(|e| Error::new(format!("cannot start the thread that watches: {e}")))?;
-        Ok(Watch { stop: Some(stop), thread: Some(thread) })
+        Ok(Watch { stop: Some(stop), thread: Some(thread), _keeper: keeper })
     }
 
     /// Stops and hands over what was seen.

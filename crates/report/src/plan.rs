@@ -181,7 +181,7 @@ pub fn status_text(status: &Status) -> String {
     match (status.state, &status.shield) {
         (Standing::None, _) => {
             line(&mut out, "No shield is up, and nothing is left of an earlier one.");
-            evl(&mut out, &status.evl);
+            beside(&mut out, status);
             return out;
         }
         (Standing::Rebooted, _) => {
@@ -190,7 +190,7 @@ pub fn status_text(status: &Status) -> String {
                 "A shield of an earlier boot: it went with the reboot. `quietcores revert` closes \
                  its journal.",
             );
-            evl(&mut out, &status.evl);
+            beside(&mut out, status);
             return out;
         }
         (Standing::Leftover, _) => line(
@@ -252,9 +252,21 @@ pub fn status_text(status: &Status) -> String {
         more(&mut out, status.refused.len());
     }
     residents(&mut out, &status.residents);
-    evl(&mut out, &status.evl);
+    beside(&mut out, status);
     findings(&mut out, &status.chain);
     out
+}
+
+/// What is there with or without a shield.
+fn beside(out: &mut String, status: &Status) {
+    evl(out, &status.evl);
+    if !status.traces.is_empty() {
+        line(out, "Traces that killed programs have left on (`quietcores revert` removes them):");
+        for name in status.traces.iter().take(TOLD) {
+            line(out, &format!("  {}", clean(name)));
+        }
+        more(out, status.traces.len());
+    }
 }
 
 fn evl(out: &mut String, threads: &[EvlThread]) {

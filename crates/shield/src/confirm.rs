@@ -6,7 +6,7 @@
 //! killed, [`overdue`] tells, and the next command that may change the machine does its work.
 
 use crate::{
-    Kernel, Result, boot_id,
+    Kernel, Result, bond, boot_id,
     error::{Error, Kind, plain},
     hold,
     journal::{self, Journal, Past, Reader, Record},
@@ -72,8 +72,8 @@ pub fn guard(kernel: &dyn Kernel, state: &Path) -> Result<()> {
     }
 }
 
-/// A login session that ends may end all processes of its group.
-fn leave_session() {
+/// A login session or a service that ends may end all processes of its group.
+pub(crate) fn leave_session() {
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let own = rustix::process::getpid().as_raw_nonzero().get().to_string();
     for (line, mount) in groups.lines().filter_map(|line| {
@@ -85,7 +85,7 @@ fn leave_session() {
         };
         Some((rest, mount))
     }) {
-        if line.contains(".scope") || line.contains("/user.slice") {
+        if [".scope", ".service", "/user.slice"].iter().any(|part| line.contains(part)) {
             let file = OpenOptions::new().write(true).open(format!("{mount}/cgroup.procs"));
             let _ = file.and_then(|mut file| file.write_all(own.as_bytes()));
         }
@@ -123,8 +123,8 @@ pub(crate) fn awaited(state: &State, past: &Past) -> Option<Awaited> {
     Some(Awaited { seconds, guard: hold::locked(state, FILE) })
 }
 
-/// Puts the machine back where a shield waited for a confirmation and its guard was killed: nobody
-/// else would.
+/// Puts the machine back where a shield waited for a confirmation, or was to end with whoever asked for it, and its guard was
+/// killed: nobody else would.
 ///
 /// # Errors
 /// As [`crate::revert`].
@@ -133,6 +133,9 @@ pub fn overdue(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
     let Some(past) = journal::read(&opened)? else { return Ok(None) };
     let earlier = standing(&past, &boot_id(kernel)) == Standing::Rebooted;
     match awaited(&opened, &past) {
+        _ if bond::is_orphan(kernel, &past) && opened.lock().is_ok() => {
+            crate::revert(kernel, state)
+        }
         // An apply that is at work may not have started its guard yet.
         Some(Awaited { guard: None, .. }) if !earlier && opened.lock_machine(kernel).is_ok() => {
             crate::revert(kernel, state)

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod apply;
+mod bond;
 mod change;
 mod confirm;
 mod error;
@@ -29,6 +30,7 @@ mod tally;
 mod tasks;
 mod watch;
 
+pub use bond::{Bond, guard_owner};
 pub use confirm::{LONGEST as LONGEST_WAIT, confirm, guard, overdue};
 pub use error::{Error, Kind, Result};
 pub use hold::hold;
@@ -40,7 +42,7 @@ use journal::{Journal, Past, Record};
 use quiet_linux::Kernel;
 use quiet_types::{
     Plan,
-    plan::{APPLIED_SCHEMA, Applied, Reverted},
+    plan::{APPLIED_SCHEMA, Applied, Reverted, Thread},
 };
 use state::{Lock, State, stamp};
 use std::{path::Path, sync::atomic::AtomicBool};
@@ -67,6 +69,24 @@ pub struct Setup<'a> {
 /// to be reverted, an essential step fails or `interrupt` is raised. Whatever had been done by then
 /// is put back; [`Error::rolled_back`] tells how that went.
 pub fn up(kernel: &dyn Kernel, plan: &Plan, setup: &Setup<'_>) -> Result<Applied> {
+    raise(kernel, plan, setup, None)
+}
+
+/// As [`up`], but the shield is to end with the calling process: its journal says so, and the guard of a [`Bond`] puts the machine
+/// back when the process ends with it up.
+///
+/// # Errors
+/// As [`up`].
+pub fn up_bound(kernel: &dyn Kernel, plan: &Plan, setup: &Setup<'_>) -> Result<Applied> {
+    raise(kernel, plan, setup, bond::own())
+}
+
+fn raise(
+    kernel: &dyn Kernel,
+    plan: &Plan,
+    setup: &Setup<'_>,
+    owner: Option<Thread>,
+) -> Result<Applied> {
     let state = State::make(setup.state)?;
     let mut lock = state.lock_machine(kernel)?;
     refuse_beside(kernel, &state, &lock)?;
@@ -80,7 +100,7 @@ pub fn up(kernel: &dyn Kernel, plan: &Plan, setup: &Setup<'_>) -> Result<Applied
         }
     }
     state.enlist(&mut lock)?;
-    let mut journal = Journal::begin(&state, &boot_id(kernel), &plan.shield, &plan.links)?;
+    let mut journal = Journal::begin(&state, &boot_id(kernel), &plan.shield, &plan.links, owner)?;
     if let Some(seconds) = setup.confirm {
         let guarded = journal.seal(Record::Await { seconds }).and_then(|()| match setup.holder {
             Some(program) => confirm::start(program, &state).map(|_| ()),

@@ -50,6 +50,7 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
         links: Vec::new(),
         chain: Vec::new(),
         evl: evl::threads(kernel),
+        traces: Vec::new(),
     };
     let Some(state) = State::open(state)? else { return Ok(status) };
     let Some(past) = journal::read(&state)? else { return Ok(status) };

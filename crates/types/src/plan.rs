@@ -446,6 +446,9 @@ pub struct Status {
     /// Threads of an EVL core (Xenomai 4), shielded or not; none where the kernel has no such core.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evl: Vec<EvlThread>,
+    /// Trace instances that killed programs have left on, by name: `revert` removes them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub traces: Vec<String>,
 }
 
 /// A thread that is attached to an EVL core.
@@ -507,9 +510,9 @@ pub struct Drift {
 
 impl Status {
     /// Whether a shield is up and as it was made, with its chain where it should be and nothing on it that should not be there, or
-    /// none is; and this boot is what `persist` asked for.
+    /// none is; this boot is what `persist` asked for, and no trace is left on.
     pub fn is_good(&self) -> bool {
-        let as_booted = self.boot.is_empty();
+        let as_booted = self.boot.is_empty() && self.traces.is_empty();
         (self.state == Standing::None && as_booted)
             || (as_booted
                 && self.state == Standing::Up

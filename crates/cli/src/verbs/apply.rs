@@ -93,7 +93,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 pub fn put_back_overdue(state: &Path) -> anyhow::Result<()> {
     if let Some(done) = quiet_shield::overdue(&System, state)? {
         face::say(&format!(
-            "An earlier shield was not confirmed, and its guard was killed. {}",
+            "An earlier shield was not confirmed, or whoever asked for it was killed, and its guard with it. {}",
             quiet_report::plan::reverted_text(&done).trim_end()
         ));
     }

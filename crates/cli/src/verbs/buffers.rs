@@ -102,6 +102,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let html = args.html.as_deref().map(keep::Target::page).transpose()?;
     let store = keep::ready(args.store.as_deref(), "buffers")?;
     let stop = face::interrupt()?;
+    if args.shield && face::is_root() {
+        super::apply::put_back_overdue(&args.on.state)?;
+    }
     let mut setup = args.on.setup()?;
     let online: CpuSet = super::measure::online()?;
     let up = setup.wish.shield.is_some();

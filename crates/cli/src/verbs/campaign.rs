@@ -328,6 +328,7 @@ impl Work<'_> {
         if !face::is_root() || settings.peek().is_none() {
             return Ok(());
         }
+        super::apply::put_back_overdue(&self.args.state)?;
         let standing = quiet_shield::status(&System, &self.args.state)?.state;
         if matches!(standing, ShieldStanding::Up | ShieldStanding::Leftover) {
             bail!(

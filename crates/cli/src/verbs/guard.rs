@@ -1,17 +1,27 @@
-//! `guard`: not for people. Started by `apply --confirm`, it puts the machine back in the end.
+//! `guard`: not for people. Started beside a shield that does not outlive something, it puts the machine back in the end.
 
+use crate::face;
 use quiet_linux::System;
 use std::{path::PathBuf, process::ExitCode};
 
-/// Put the machine back unless the shield is confirmed (started by apply --confirm)
+/// Put the machine back unless the shield is confirmed, or when its owner ends (started by others)
 #[derive(clap::Args)]
 pub struct Args {
     /// Directory of the journal
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
+    /// The shield ends with the process that is named on standard input
+    #[arg(long)]
+    bound: bool,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    quiet_shield::guard(&System, &args.state)?;
+    if args.bound {
+        quiet_shield::guard_owner(&System, &args.state, &mut |word| {
+            let _ = face::print(word);
+        })?;
+    } else {
+        quiet_shield::guard(&System, &args.state)?;
+    }
     Ok(ExitCode::SUCCESS)
 }

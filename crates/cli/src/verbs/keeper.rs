@@ -9,7 +9,7 @@ pub struct Args {}
 
 pub fn run(_: Args) -> anyhow::Result<ExitCode> {
     quiet_probe::keeper::run(&mut || {
-        let _ = face::print("ready\n");
+        let _ = face::print(&format!("{}\n", quiet_probe::keeper::READY));
     })?;
     Ok(ExitCode::SUCCESS)
 }

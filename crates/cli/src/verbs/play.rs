@@ -1,7 +1,7 @@
 //! `play`
 
 use crate::face;
-use anyhow::{anyhow, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quiet_engine::{
@@ -32,6 +32,7 @@ use std::{
 Examples:
   quietcores play --list
   quietcores play clean.toml --device hw:USB --rate 48000 --period 32
+  quietcores play clean.toml --device hw:USB --shield --cpu 3
   quietcores play clean.toml --host jack
   quietcores play --host null --rate 96000 --period 16 --cpu 1 --mode never-sleep --for 60s
 
@@ -43,6 +44,9 @@ pub struct Args {
     strip: Option<PathBuf>,
     #[command(flatten)]
     pub(super) on: On,
+    /// Put up a shield around the CPU that is played on, which ends with this program however that ends (root)
+    #[arg(long)]
+    shield: bool,
     /// How long; without it, until Ctrl-C
     #[arg(long = "for", value_name = "LENGTH")]
     length: Option<Nanos>,
@@ -232,7 +236,29 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Before there are threads, which inherit it: nothing that is started from here gains a right.
     let bound = rights::no_new();
     let stop = face::interrupt()?;
+    if args.shield && !face::is_root() {
+        bail!("only root can put up a shield; leave out --shield, or run it as root");
+    }
+    if args.shield {
+        super::apply::put_back_overdue(&args.on.state)?;
+    }
     let mut setup = args.on.setup()?;
+    if args.shield && setup.wish.shield.is_some() {
+        bail!(
+            "a shield is up already: leave out --shield to play in it, or run `quietcores revert`"
+        );
+    }
+    let wish = super::plan::Wish {
+        cpus: setup.wish.cpu.map(|cpu| [cpu].into_iter().collect()),
+        never_sleep: setup.wish.mode == Some(Wait::NeverSleep),
+        ..Default::default()
+    };
+    // Dropped after the engine.
+    let mut ward = super::ward::Ward::new(&System, wish, &args.on.state, &stop);
+    if args.shield {
+        let applied = ward.raise().context("cannot put the shield up")?;
+        setup.wish.shield = Some(applied.shield);
+    }
     if args.find_buffer {
         let found = super::find_buffer::find(&setup, &stop)?;
         (setup.period, setup.buffer) = found;
@@ -249,6 +275,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     if let Some(less) = &less {
         less.give_up().map_err(|why| anyhow!("{why}; play with --user root, or without root"))?;
+        ward.give_up();
     }
     if let Some(path) = &args.strip {
         let shape = Strips::shape(path, args.on.channels)?;
@@ -327,6 +354,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let hits = session.stop()?;
     let status = session.status();
     session.tidy();
+    let exact = ward.lower()?;
     let played = Played {
         schema: SCHEMA.to_owned(),
         strip: session.name().to_owned(),
@@ -342,6 +370,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         face::print_json(&played)?;
     } else {
         face::print(&text(&played))?;
+    }
+    if !exact {
+        face::say(
+            "the shield is down; somebody else has changed some values meanwhile, and they were left",
+        );
     }
     Ok(ExitCode::SUCCESS)
 }

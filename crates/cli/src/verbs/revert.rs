@@ -4,6 +4,7 @@ use crate::face;
 use quiet_linux::System;
 use quiet_report::plan::reverted_text;
 use quiet_shield::DEFAULT_STATE;
+use quiet_types::plan::{PutBack, REVERTED_SCHEMA, Return, Reverted};
 use std::{path::PathBuf, process::ExitCode};
 
 /// Put the machine back
@@ -25,12 +26,26 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Stopped half-way it would have to be run again: it takes milliseconds, and ends first.
     let _interrupt = face::interrupt()?;
-    let reverted = quiet_shield::revert(&System, &args.state)
+    let traces = swept();
+    let done = quiet_shield::revert(&System, &args.state)
         .map_err(|error| face::only_root(error, "put the machine back", "revert"))?;
-    let Some(done) = reverted else {
+    let done = match (done, traces.is_empty()) {
+        (None, false) => Some(Reverted {
+            schema: REVERTED_SCHEMA.into(),
+            rebooted: false,
+            items: traces,
+            history: None,
+        }),
+        (Some(mut done), false) => {
+            done.items.extend(traces);
+            Some(done)
+        }
+        (done, true) => done,
+    };
+    let Some(done) = done else {
         if args.json {
             face::print_json(&serde_json::json!({
-                "schema": quiet_types::plan::REVERTED_SCHEMA,
+                "schema": REVERTED_SCHEMA,
                 "rebooted": false, "items": [], "history": null
             }))?;
         } else {
@@ -55,4 +70,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (true, false) => ExitCode::from(face::FINDINGS),
         (true, true) => ExitCode::SUCCESS,
     })
+}
+
+/// Removes trace instances that killed programs have left on.
+fn swept() -> Vec<PutBack> {
+    // Without root, or without tracefs, there is nothing that could be removed.
+    let found = quiet_linux::trace::sweep().unwrap_or_default();
+    let gone = found.into_iter().map(|(name, gone)| PutBack {
+        what: format!("trace instance {name}"),
+        outcome: match gone {
+            true => Return::Restored,
+            false => Return::Refused { reason: "somebody reads it; end that program".into() },
+        },
+    });
+    gone.collect()
 }

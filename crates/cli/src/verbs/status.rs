@@ -16,7 +16,7 @@ Examples:
   quietcores status                       drift, and what still runs on the shield and why
   quietcores status --json                for programs
 Exit status: 0 a shield is up and as it was made, with its chain in it, or there is none; 1 drift or
-leftovers, a link that is not where it should be, or this boot is not what `persist` asked for.")]
+leftovers (of a killed trace too), a link that is not where it should be, or this boot is not what `persist` asked for.")]
 pub struct Args {
     /// Print the result as JSON on standard output
     #[arg(long)]
@@ -43,6 +43,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         && !status.links.is_empty()
     {
         status.chain = chain(&status.links, shield)?;
+    }
+    if face::is_root() {
+        // A kernel without tracefs has none.
+        status.traces = quiet_linux::trace::leftovers().unwrap_or_default();
     }
     if args.json {
         face::print_json(&status)?;

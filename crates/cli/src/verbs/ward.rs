@@ -2,7 +2,7 @@
 
 use crate::verbs::plan::{Wish, machine, make};
 use quiet_linux::{Root, System};
-use quiet_shield::Setup;
+use quiet_shield::{Bond, Setup};
 use quiet_types::plan::Applied;
 use std::{
     path::{Path, PathBuf},
@@ -18,15 +18,24 @@ pub struct Ward<'a> {
     state: &'a Path,
     stop: &'a AtomicBool,
     up: bool,
+    /// Puts the machine back should this process be killed; from the first shield on.
+    bond: Option<Bond>,
+    /// This process has no rights any more: the guard puts the machine back in any case.
+    poor: bool,
 }
 
 impl<'a> Ward<'a> {
     pub fn new(kernel: &'a System, wish: Wish, state: &'a Path, stop: &'a AtomicBool) -> Ward<'a> {
-        Ward { kernel, wish, holder: std::env::current_exe().ok(), state, stop, up: false }
+        let holder = std::env::current_exe().ok();
+        Ward { kernel, wish, holder, state, stop, up: false, bond: None, poor: false }
     }
 
     /// The shield that is wished, planned for the machine as it is at this moment.
     pub fn raise(&mut self) -> anyhow::Result<Applied> {
+        if let (None, Some(program)) = (&self.bond, &self.holder) {
+            super::apply::put_back_overdue(self.state)?;
+            self.bond = Some(Bond::start(program, self.state, crate::face::say)?);
+        }
         let plan = make(&self.wish, &machine(&Root::system()?)?)?;
         let setup = Setup {
             state: self.state,
@@ -34,14 +43,27 @@ impl<'a> Ward<'a> {
             interrupt: self.stop,
             confirm: None,
         };
-        let applied = quiet_shield::up(self.kernel, &plan, &setup)?;
+        let applied = quiet_shield::up_bound(self.kernel, &plan, &setup)?;
         self.up = true;
         Ok(applied)
+    }
+
+    /// To be called where this process gives up root's rights.
+    pub fn give_up(&mut self) {
+        self.poor = true;
+        if let Some(bond) = &self.bond {
+            bond.give_up();
+        }
     }
 
     /// Puts the machine back; whether every value is as it was.
     pub fn lower(&mut self) -> anyhow::Result<bool> {
         if !self.up {
+            return Ok(true);
+        }
+        if let (true, Some(bond)) = (self.poor, self.bond.take()) {
+            self.up = false;
+            bond.put_back()?;
             return Ok(true);
         }
         let reverted = quiet_shield::revert(self.kernel, self.state)?;

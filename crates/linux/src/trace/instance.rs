@@ -410,6 +410,14 @@ impl Drop for Instance {
 
 /// Removes the instances of programs that are gone.
 pub(super) fn clean(base: &Path) {
+    for name in left(base) {
+        let _ = fs::remove_dir(base.join("instances").join(name));
+    }
+}
+
+/// Names of instances of programs that are gone.
+fn left(base: &Path) -> Vec<String> {
+    let mut found = Vec::new();
     for entry in fs::read_dir(base.join("instances")).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Some(rest) = name.strip_prefix(PREFIX) else { continue };
@@ -418,9 +426,32 @@ pub(super) fn clean(base: &Path) {
             continue;
         };
         if u32::try_from(pid).ok().and_then(start_time) != Some(born) {
-            let _ = fs::remove_dir(entry.path());
+            found.push(name);
         }
     }
+    found.sort_unstable();
+    found
+}
+
+/// Trace instances that killed programs of ours have left on, by name.
+///
+/// # Errors
+/// When tracefs is not there or may not be used.
+pub fn leftovers() -> Result<Vec<String>> {
+    Ok(left(&Base::find()?.path))
+}
+
+/// Removes what [`leftovers`] names: each name, and whether it is gone.
+///
+/// # Errors
+/// When tracefs is not there or may not be used.
+pub fn sweep() -> Result<Vec<(String, bool)>> {
+    let base = Base::find()?;
+    let gone = |name: String| {
+        let done = fs::remove_dir(base.path.join("instances").join(&name));
+        (name, done.is_ok())
+    };
+    Ok(left(&base.path).into_iter().map(gone).collect())
 }
 
 /// Start time of a process in clock ticks since boot: field 22 of `/proc/PID/stat`. `None` for one that has ended, though nobody has

@@ -10,5 +10,5 @@ pub mod page;
 pub mod symbols;
 pub mod timerlat;
 
-pub use instance::{Tracer, instances};
+pub use instance::{Tracer, instances, leftovers, sweep};
 pub use timerlat::Timerlat;

@@ -238,7 +238,7 @@ mod tests {
             mechanism: Mechanism::Affinity,
             entry: None,
         };
-        let mut journal = Journal::begin(state, "b0", &shield, &[]).unwrap();
+        let mut journal = Journal::begin(state, "b0", &shield, &[], None).unwrap();
         let one = |tid| Confined { thread: thread(tid), old: set("0-1"), new: set("0") };
         let threads = (1..MANY).map(|tid| (thread(tid), set("0-1"))).collect();
         journal.note(Change::Remember { threads }).unwrap();

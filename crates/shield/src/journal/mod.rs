@@ -17,7 +17,7 @@ pub(crate) use past::{Key, Past, Reader, key};
 use quiet_types::{
     CpuSet,
     chain::Link,
-    plan::{Outcome, Return, Step},
+    plan::{Outcome, Return, Step, Thread},
     shield::Shield,
 };
 use rustix::fs::OFlags;
@@ -53,6 +53,9 @@ pub(crate) enum Record {
         /// The links of the chain, with the CPUs that each is given.
         #[serde(default)]
         links: Vec<Link>,
+        /// The process that it is to end with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner: Option<Thread>,
     },
     /// Before a change: what was.
     Note { seq: u64, change: Change },
@@ -89,7 +92,13 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// Begins a journal; on disk, with its directory entry, when this returns.
-    pub fn begin(state: &State, boot_id: &str, shield: &Shield, links: &[Link]) -> Result<Journal> {
+    pub fn begin(
+        state: &State,
+        boot_id: &str,
+        shield: &Shield,
+        links: &[Link],
+        owner: Option<Thread>,
+    ) -> Result<Journal> {
         let path = state.journal().display().to_string();
         fault::point();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::APPEND;
@@ -102,6 +111,7 @@ impl Journal {
             at: stamp(),
             shield: shield.clone(),
             links: links.to_vec(),
+            owner,
         };
         let written = journal.append(&begin).and_then(|()| journal.sync());
         if let Err(error) = written.and_then(|()| state.sync()) {
@@ -361,7 +371,7 @@ mod tests {
     fn only_what_was_added_is_read_at_the_next_look() {
         let dir = tempfile::tempdir().unwrap();
         let state = State::make(&dir.path().join("state")).unwrap();
-        let mut journal = Journal::begin(&state, "b0", &shield(), &[]).unwrap();
+        let mut journal = Journal::begin(&state, "b0", &shield(), &[], None).unwrap();
         let make = |path: &str| Change::Make { path: path.into(), unit: false };
         journal.note(make("/one")).unwrap();
         let mut reader = Reader::default();
@@ -379,7 +389,7 @@ mod tests {
         // Another journal is read from its beginning.
         std::fs::remove_file(state.journal()).unwrap();
         assert!(reader.look(&state).unwrap().is_none());
-        Journal::begin(&state, "b1", &shield(), &[]).unwrap();
+        Journal::begin(&state, "b1", &shield(), &[], None).unwrap();
         let past = reader.look(&state).unwrap().unwrap();
         assert_eq!((past.boot_id.as_deref(), past.changes.len()), (Some("b1"), 0));
     }
@@ -388,7 +398,7 @@ mod tests {
     fn a_rehearsal_leaves_journal_and_reader_as_they_are() {
         let dir = tempfile::tempdir().unwrap();
         let state = State::make(&dir.path().join("state")).unwrap();
-        Journal::begin(&state, "b0", &shield(), &[]).unwrap();
+        Journal::begin(&state, "b0", &shield(), &[], None).unwrap();
         let text = std::fs::read(state.journal()).unwrap();
         let mut reader = Reader::default();
         reader.look(&state).unwrap();
@@ -412,7 +422,7 @@ mod tests {
     fn many_threads_are_noted_in_several_lines_and_read_as_noted() {
         let dir = tempfile::tempdir().unwrap();
         let state = State::make(&dir.path().join("state")).unwrap();
-        let mut journal = Journal::begin(&state, "b0", &shield(), &[]).unwrap();
+        let mut journal = Journal::begin(&state, "b0", &shield(), &[], None).unwrap();
         let thread = |tid| quiet_types::plan::Thread { tid, start: 1, comm: "x".into() };
         let cpus: CpuSet = "0-1".parse().unwrap();
         let many = THREADS as u32 * 2 + 5;

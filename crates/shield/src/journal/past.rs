@@ -37,6 +37,8 @@ pub(crate) struct Past {
     pub boot_id: Option<String>,
     pub shield: Option<Shield>,
     pub links: Vec<Link>,
+    /// The process that the shield is to end with.
+    pub owner: Option<Thread>,
     pub began: Option<String>,
     /// The version of quietcores that began it.
     pub program: Option<String>,
@@ -102,6 +104,7 @@ impl Past {
             boot_id: self.boot_id.clone(),
             shield: self.shield.clone(),
             links: self.links.clone(),
+            owner: self.owner.clone(),
             began: self.began.clone(),
             program: self.program.clone(),
             ..Past::default()
@@ -111,11 +114,12 @@ impl Past {
     /// Takes the next record.
     pub(super) fn absorb(&mut self, record: Record) {
         match record {
-            Record::Begin { program, boot_id, shield, links, at, .. } => {
+            Record::Begin { program, boot_id, shield, links, at, owner, .. } => {
                 self.program = Some(program);
                 self.boot_id = Some(boot_id);
                 self.shield = Some(shield);
                 self.links = links;
+                self.owner = owner;
                 self.began = Some(at);
             }
             Record::Note { seq, change } => {

@@ -273,6 +273,7 @@ fn refuse_over_a_shield(kernel: &dyn Kernel, state: &Path) -> anyhow::Result<()>
     if !face::is_root() {
         return Ok(());
     }
+    super::apply::put_back_overdue(state)?;
     let standing = quiet_shield::status(kernel, state)
         .with_context(|| format!("cannot tell whether a shield is up ({})", state.display()))?
         .state;

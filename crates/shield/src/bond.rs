@@ -1,0 +1,295 @@
+//! A shield that ends with whoever asked for it, however that ends.
+//!
+//! A process of its own, the guard, reads from a pipe whose other end the owner alone holds: the kernel closes it with the owner,
+//! also after SIGKILL. The guard is started before the first change, in a session of its own, so that neither Ctrl-C nor the end of
+//! the terminal reaches it. Should it be killed, a thread of the owner's sees that and starts another one. Should both be killed,
+//! [`crate::overdue`] does its work.
+
+use crate::{
+    Kernel, Result, boot_id,
+    confirm::leave_session,
+    error::{Error, Kind, plain},
+    journal::{self, Past},
+    revert,
+    state::State,
+    tasks,
+};
+use quiet_types::plan::Thread;
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+use std::{
+    io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle, sleep},
+    time::{Duration, Instant},
+};
+
+const DONE: &str = "done";
+/// The owner's last word where it has no right to put the machine back itself.
+const BACK: &str = "back";
+/// The guard's first word.
+const READY: &str = "ready\n";
+/// Guards that are started in place of killed ones.
+const RESTARTS: u32 = 20;
+/// How long somebody else may be at work with the state directory before the guard gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What a refused revert waits for ends within some of these.
+const TURN: Duration = Duration::from_millis(200);
+const TURNS: u32 = 10;
+
+/// A guard that stands. Dropped, it is sent home: the machine should have been put back by then.
+#[derive(Debug)]
+pub struct Bond {
+    /// Closed, the thread ends; a byte before that leaves the machine to the guard.
+    stop: Option<PipeWriter>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+    /// This process has no rights any more: no guard that it starts has any.
+    poor: Arc<AtomicBool>,
+}
+
+impl Bond {
+    /// Starts a guard over the shields that the calling process puts up by [`crate::up_bound`] in the state directory `state`, as
+    /// `PROGRAM guard --state DIR --bound`, which calls [`guard_owner`]; it stands when this returns. `tell` hears of guards that
+    /// were killed.
+    ///
+    /// # Errors
+    /// When it cannot be started: then no shield should be put up.
+    pub fn start(program: &Path, state: &Path, tell: fn(&str)) -> Result<Bond> {
+        let failed = |e: io::Error| {
+            Error::new(Kind::State, format!("no guard could be started: {}", plain(&e)))
+        };
+        let (program, state) = (program.to_owned(), std::path::absolute(state).map_err(failed)?);
+        let first = Guard::start(&program, &state).map_err(failed)?;
+        let (stopped, stop) = io::pipe().map_err(failed)?;
+        let poor = Arc::new(AtomicBool::new(false));
+        let known = Arc::clone(&poor);
+        let thread = thread::Builder::new()
+            .name("bond".into())
+            .spawn(move || keep(first, &program, &state, (&stopped, &known), tell))
+            .map_err(failed)?;
+        Ok(Bond { stop: Some(stop), thread: Some(thread), poor })
+    }
+
+    /// To be called where this process gives up the rights that putting back needs; [`Bond::put_back`] does it then.
+    pub fn give_up(&self) {
+        self.poor.store(true, Ordering::Relaxed);
+    }
+
+    /// Has the guard put the machine back, and waits for it.
+    ///
+    /// # Errors
+    /// When there is no guard any more, or it cannot put everything back, with its reason.
+    pub fn put_back(mut self) -> Result<()> {
+        let told = self.stop.take().map(|mut stop| stop.write_all(&[1]));
+        let ended = match (told, self.thread.take()) {
+            (Some(Ok(())), Some(thread)) => thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("the thread beside the guard broke off"))),
+            _ => Err(io::Error::other("no guard can be reached")),
+        };
+        ended.map_err(|e| {
+            let why = format!("the guard could not put the machine back: {}", plain(&e));
+            Error::new(Kind::State, why)
+        })
+    }
+}
+
+impl Drop for Bond {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Guard {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Guard {
+    fn start(program: &PathBuf, state: &Path) -> io::Result<Guard> {
+        let mut child = Command::new(program)
+            .args(["guard", "--bound", "--state"])
+            .arg(state)
+            .current_dir("/")
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let told = || -> io::Result<(ChildStdin, BufReader<ChildStdout>)> {
+            let mut input = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+            let us = own().ok_or_else(|| io::Error::other("/proc does not tell who we are"))?;
+            serde_json::to_writer(&mut input, &us)?;
+            input.write_all(b"\n")?;
+            let mut ready = String::new();
+            let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+            let mut output = BufReader::new(output);
+            output.read_line(&mut ready)?;
+            if ready == READY {
+                Ok((input, output))
+            } else {
+                Err(io::Error::other(format!("{} did not begin", program.display())))
+            }
+        }();
+        match told {
+            Ok((input, output)) => Ok(Guard { child, input, output }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error)
+            }
+        }
+    }
+}
+
+/// This process, as the journal names it.
+pub(crate) fn own() -> Option<Thread> {
+    let pid = std::process::id();
+    tasks::identity(&quiet_linux::System, pid).ok().map(|found| found.thread)
+}
+
+/// Waits for the end of the bond, and has a guard all the time. The error is the guard's, where it was left to put the machine back.
+fn keep(
+    first: Guard,
+    program: &PathBuf,
+    state: &Path,
+    (mut stopped, poor): (&PipeReader, &AtomicBool),
+    tell: fn(&str),
+) -> io::Result<()> {
+    let mut guard = Some(first);
+    let mut restarts = 0;
+    loop {
+        let handle = guard
+            .as_ref()
+            .and_then(|guard| pidfd_open(Pid::from_child(&guard.child), PidfdFlags::empty()).ok());
+        let mut fds = vec![PollFd::new(stopped, PollFlags::IN)];
+        fds.extend(handle.as_ref().map(|handle| PollFd::new(handle, PollFlags::IN)));
+        if poll(&mut fds, None).is_err() {
+            continue;
+        }
+        if !fds[0].revents().is_empty() {
+            break;
+        }
+        if let Some(mut killed) = guard.take() {
+            let _ = killed.child.wait();
+        }
+        restarts += 1;
+        let again = if poor.load(Ordering::Relaxed) {
+            Err(io::Error::other("root's rights are given up"))
+        } else if restarts > RESTARTS {
+            Err(io::Error::other("it is killed again and again"))
+        } else {
+            Guard::start(program, state)
+        };
+        match again {
+            Ok(another) => {
+                guard = Some(another);
+                tell("the guard of the shield was killed; another one stands in its place");
+            }
+            Err(error) => tell(&format!(
+                "the guard of the shield was killed, and no other one could be started ({}): if this program is killed as well, run \
+                 `quietcores revert`",
+                plain(&error)
+            )),
+        }
+    }
+    let back = matches!(stopped.read(&mut [0]), Ok(1));
+    let Some(Guard { mut child, mut input, output }) = guard else {
+        return if back { Err(io::Error::other("it was killed")) } else { Ok(()) };
+    };
+    let _ = input.write_all(if back { BACK } else { DONE }.as_bytes());
+    drop(input);
+    let mut said = String::new();
+    if back {
+        let _ = output.take(4096).read_to_string(&mut said);
+    }
+    match child.wait()? {
+        end if !back || end.success() => Ok(()),
+        _ if said.is_empty() => Err(io::Error::other("it was killed")),
+        _ => Err(io::Error::other(said.trim_end().to_owned())),
+    }
+}
+
+/// What the guard does: as told on standard input, waits for the end of its owner, and puts back what that had put up with the
+/// state directory `state`. `ready` is called once the guard stands.
+///
+/// # Errors
+/// When standard input tells of no owner, and when the journal cannot be read or the machine not be put back.
+pub fn guard_owner(kernel: &dyn Kernel, state: &Path, ready: &mut dyn FnMut(&str)) -> Result<()> {
+    let failed = |why: String| Error::new(Kind::State, why);
+    let cannot = |e: io::Error| failed(format!("the guard cannot read its order: {}", plain(&e)));
+    // Those that end a session are not for it.
+    quiet_linux::sys::process::block_signals().map_err(cannot)?;
+    let _ = rustix::process::setsid();
+    let mut input = io::stdin().lock();
+    let mut order = String::new();
+    Read::take(&mut input, 4096).read_line(&mut order).map_err(cannot)?;
+    let owner: Thread = serde_json::from_str(&order)
+        .map_err(|_| failed("`guard --bound` is started by others, with an order".into()))?;
+    leave_session();
+    // It has little time, and a stress may be at work beside it.
+    let _ = rustix::process::setpriority_process(None, -15);
+    ready(READY);
+    let mut rest = String::new();
+    let _ = Read::take(&mut input, 64).read_line(&mut rest);
+    if rest == DONE {
+        return Ok(());
+    }
+    // The pipe is closed before its last thread is gone.
+    while rest != BACK && tasks::lives(kernel, &owner) {
+        sleep(Duration::from_millis(2));
+    }
+    let begun = Instant::now();
+    let mut turns = 0;
+    loop {
+        match put_back(kernel, state, &owner) {
+            Err(error) if error.kind() == Kind::Busy && begun.elapsed() < PATIENCE => {
+                sleep(Duration::from_millis(5));
+            }
+            Ok(false) if turns < TURNS => {
+                turns += 1;
+                sleep(TURN);
+            }
+            Ok(true) => return Ok(()),
+            Ok(false) => {
+                let why = failed("not all is as it was: see `quietcores status`".into());
+                ready(&format!("{why}\n"));
+                return if rest == BACK { Err(why) } else { Ok(()) };
+            }
+            Err(error) => {
+                ready(&format!("{error}\n"));
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// Puts back a shield of `owner`; whether nothing is left to do.
+fn put_back(kernel: &dyn Kernel, state: &Path, owner: &Thread) -> Result<bool> {
+    let Some(state) = State::open(state)? else { return Ok(true) };
+    let _lock = state.lock_machine(kernel)?;
+    let Some(past) = journal::read(&state)? else { return Ok(true) };
+    // One without a whole first line changed nothing yet, and nobody is at work with it.
+    let begun = past.shield.is_some() || !past.changes.is_empty() || !past.unread.is_empty();
+    if begun && !past.owner.as_ref().is_some_and(|one| one.is(owner)) {
+        return Ok(true);
+    }
+    Ok(revert::put_back(kernel, &state, &past).is_complete())
+}
+
+/// Whether the shield of a journal of this boot was to end with a process that is gone.
+pub(crate) fn is_orphan(kernel: &dyn Kernel, past: &Past) -> bool {
+    past.boot_id.as_ref().is_some_and(|id| *id == boot_id(kernel))
+        && past.owner.as_ref().is_some_and(|owner| !tasks::lives(kernel, owner))
+}
