@@ -204,8 +204,12 @@ fn a_proof_that_is_killed_leaves_nothing() {
 }
 
 #[test]
-#[ignore = "takes minutes, and a machine that does nothing else: its promise is in seconds"]
 fn a_proof_that_is_killed_at_thirty_instants_leaves_nothing_after_two_seconds() {
+    if !quiet_testing::is_long() {
+        return quiet_testing::skip(quiet_testing::Why::Long(
+            "minutes, and wants a machine that does nothing else",
+        ));
+    }
     let took = killed_at(30);
     let late: Vec<_> = took.iter().filter(|took| **took > PROMISED).collect();
     assert!(late.is_empty(), "{late:?}");

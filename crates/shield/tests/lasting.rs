@@ -387,7 +387,9 @@ fn the_journal_of_a_watch_over_short_threads_stays_small_and_all_is_put_back() {
 }
 
 #[test]
-#[ignore = "200,000 threads: minutes"]
 fn the_journal_of_a_watch_over_200_000_threads_stays_small() {
+    if !quiet_testing::is_long() {
+        return quiet_testing::skip(quiet_testing::Why::Long("minutes"));
+    }
     short_threads(20_000);
 }

@@ -32,6 +32,9 @@ pub const LIST: &str = "QUIETCORES_SKIPS";
 /// Is set where the machine is the tests' own: in the lab.
 pub const LAB: &str = "QUIETCORES_LAB";
 
+/// Is set where tests that take minutes are wanted: by `./test --all`.
+pub const LONG: &str = "QUIETCORES_LONG";
+
 /// Why a test cannot be made here. There is no other reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
@@ -45,6 +48,8 @@ pub enum Why {
     Release,
     /// It does what no machine but one of the lab may bear.
     Lab(&'static str),
+    /// It takes long: how long.
+    Long(&'static str),
     /// The kernel or the machine lacks something: what was tried, and what was said.
     Machine(String),
 }
@@ -58,6 +63,7 @@ impl Why {
             Why::Program(..) => "program",
             Why::Release => "release",
             Why::Lab(_) => "lab",
+            Why::Long(_) => "long",
             Why::Machine(_) => "machine",
         }
     }
@@ -70,6 +76,7 @@ impl Why {
             Why::Program(name, _) => program(name).is_none(),
             Why::Release => !cfg!(debug_assertions),
             Why::Lab(_) => !in_lab(),
+            Why::Long(_) => !is_long(),
             Why::Machine(said) => !said.trim().is_empty(),
         }
     }
@@ -85,6 +92,7 @@ impl Display for Why {
             }
             Why::Release => f.write_str("in debug builds only"),
             Why::Lab(what) => write!(f, "only a machine of the lab: {what}"),
+            Why::Long(time) => write!(f, "it takes {time} ({LONG}=1, ./test --all)"),
             Why::Machine(said) => f.write_str(said),
         }
     }
@@ -139,6 +147,11 @@ fn line(what: &str, why: &Why, place: &Location<'_>) -> String {
     format!("{}\t{binary} {test}{part}\t{}\t{said}\n", of("CARGO_PKG_NAME"), why.kind())
 }
 
+/// Prints a figure that a test found, for `--nocapture`.
+pub fn report(what: fmt::Arguments<'_>) {
+    println!("{what}");
+}
+
 /// Whether root runs the tests.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
@@ -147,6 +160,11 @@ pub fn is_root() -> bool {
 /// Whether this machine is the tests' own, to be bent.
 pub fn in_lab() -> bool {
     env::var_os(LAB).is_some()
+}
+
+/// Whether tests that take minutes are wanted.
+pub fn is_long() -> bool {
+    env::var_os(LONG).is_some()
 }
 
 /// How many CPUs are on line.

@@ -140,7 +140,9 @@ fn false_ones(machine: Machine, seed: u64, proofs: u32, pairs: u32) -> (u32, u32
 fn false_verdicts_are_rarer_than_one_in_twenty_on_machines_that_drift() {
     for (at, (name, machine)) in MACHINES.into_iter().enumerate() {
         let (whole, any, old) = false_ones(machine, 100 + at as u64, 600, 8);
-        println!("{name}: {whole} verdicts, {any} with any figure, {old} in fixed order, of 600");
+        quiet_testing::report(format_args!(
+            "{name}: {whole} verdicts, {any} with any figure, {old} in fixed order, of 600"
+        ));
         assert!(whole < 30, "{name}: {whole} of 600");
         assert!(any < 30, "{name}: {any} of 600");
         if at == 0 {
@@ -150,19 +152,21 @@ fn false_verdicts_are_rarer_than_one_in_twenty_on_machines_that_drift() {
 }
 
 #[test]
-#[ignore = "half an hour without optimization: many more of the same, with other numbers of pairs"]
 fn false_verdicts_are_rarer_than_one_in_twenty_in_the_large() {
+    if !quiet_testing::is_long() {
+        return quiet_testing::skip(quiet_testing::Why::Long("half an hour"));
+    }
     for (at, (name, machine)) in MACHINES.into_iter().enumerate() {
         for pairs in [6, 8, 12, 17] {
             let of = if pairs > 12 { 400 } else { 10_000 };
             let (whole, any, old) = false_ones(machine, 1000 + at as u64, of, pairs);
             let share = |count: u32| f64::from(count) / f64::from(of) * 100.0;
-            println!(
+            quiet_testing::report(format_args!(
                 "{name}, {pairs} pairs: verdict {:.2} %, any figure {:.2} %, in fixed order {:.1} % of {of}",
                 share(whole),
                 share(any),
                 share(old)
-            );
+            ));
             assert!(share(whole) < 5.0 && share(any) < if of > 1000 { 5.2 } else { 7.5 });
         }
     }
@@ -214,22 +218,24 @@ fn a_campaign_of_many_settings_has_a_false_verdict_in_less_than_one_of_twenty() 
     for (at, (name, machine)) in MACHINES.into_iter().enumerate() {
         let mut random = Random::new(300 + at as u64);
         let any = (0..100).filter(|_| any_verdict(&template, &mut random, machine, 10, 5)).count();
-        println!("{name}: {any} of 100 campaigns with a verdict");
+        quiet_testing::report(format_args!("{name}: {any} of 100 campaigns with a verdict"));
         assert!(any < 8, "{name}: {any} of 100");
     }
 }
 
 #[test]
-#[ignore = "minutes without optimization"]
 fn a_campaign_of_many_settings_has_a_false_verdict_in_less_than_one_of_twenty_in_the_large() {
+    if !quiet_testing::is_long() {
+        return quiet_testing::skip(quiet_testing::Why::Long("minutes"));
+    }
     let template = template();
     for (at, (name, machine)) in MACHINES.into_iter().enumerate() {
         let mut random = Random::new(3000 + at as u64);
         let any = (0..1000).filter(|_| any_verdict(&template, &mut random, machine, 10, 5)).count();
-        println!(
+        quiet_testing::report(format_args!(
             "{name}: {:.1} % of 1000 campaigns of 5 comparisons and 10 rounds",
             any as f64 / 10.0
-        );
+        ));
         assert!(any < 50, "{name}: {any} of 1000");
     }
 }

@@ -423,7 +423,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = State::make(&dir.path().join("state")).unwrap();
         let mut journal = Journal::begin(&state, "b0", &shield(), &[], None).unwrap();
-        let thread = |tid| quiet_types::plan::Thread { tid, start: 1, comm: "x".into() };
+        let thread = |tid| Thread { tid, start: 1, comm: "x".into() };
         let cpus: CpuSet = "0-1".parse().unwrap();
         let many = THREADS as u32 * 2 + 5;
         let threads: Vec<_> = (0..many).map(|tid| (thread(tid), cpus.clone())).collect();
