@@ -36,8 +36,8 @@ const DONE: &str = "done";
 const BACK: &str = "back";
 /// The guard's first word.
 const READY: &str = "ready\n";
-/// Guards that are started in place of killed ones.
-const RESTARTS: u32 = 20;
+/// So often a guard is started in vain, all in all, before the owner says so.
+const RESTARTS: u32 = 50;
 /// How long somebody else may be at work with the state directory before the guard gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What a refused revert waits for ends within some of these.
@@ -168,7 +168,7 @@ fn keep(
     tell: fn(&str),
 ) -> io::Result<()> {
     let mut guard = Some(first);
-    let mut restarts = 0;
+    let mut restarts: u32 = 0;
     loop {
         let handle = guard
             .as_ref()
@@ -184,13 +184,16 @@ fn keep(
         if let Some(mut killed) = guard.take() {
             let _ = killed.child.wait();
         }
-        restarts += 1;
-        let again = if poor.load(Ordering::Relaxed) {
-            Err(io::Error::other("root's rights are given up"))
-        } else if restarts > RESTARTS {
-            Err(io::Error::other("it is killed again and again"))
-        } else {
-            Guard::start(program, state)
+        let again = loop {
+            restarts += 1;
+            if poor.load(Ordering::Relaxed) {
+                break Err(io::Error::other("root's rights are given up"));
+            }
+            match Guard::start(program, state) {
+                // One may be killed before it stands.
+                Err(_) if restarts < RESTARTS => sleep(TURN),
+                other => break other,
+            }
         };
         match again {
             Ok(another) => {
