@@ -5,7 +5,7 @@
 mod machine;
 
 use machine::{Capture, Machine, PROGRAM, read, text};
-use quiet_testing::{Why, is_root, skip};
+use quiet_testing::{Why, is_long, is_root, skip};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::{
     fs,
@@ -205,10 +205,8 @@ fn a_proof_that_is_killed_leaves_nothing() {
 
 #[test]
 fn a_proof_that_is_killed_at_thirty_instants_leaves_nothing_after_two_seconds() {
-    if !quiet_testing::is_long() {
-        return quiet_testing::skip(quiet_testing::Why::Long(
-            "minutes, and wants a machine that does nothing else",
-        ));
+    if !is_long() {
+        return skip(Why::Long("minutes, and wants a machine that does nothing else"));
     }
     let took = killed_at(30);
     let late: Vec<_> = took.iter().filter(|took| **took > PROMISED).collect();
