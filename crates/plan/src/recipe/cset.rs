@@ -245,8 +245,8 @@ fn read(text: &str) -> Result<Listing<'_>, RecipeError> {
                 rows.push(row(&words, &current).map_err(|why| RecipeError::at(at, why))?);
             }
             _ => {
-                // Around listings people write; within one a line that is no row matters.
-                if part != Part::Outside {
+                // Around listings people write; within one a line matters that is a row but for something.
+                if part != Part::Outside && is_like_a_row(&words) {
                     odd.push(line);
                 }
                 part = Part::Outside;
@@ -261,6 +261,14 @@ fn read(text: &str) -> Result<Listing<'_>, RecipeError> {
 fn is_row(words: &[&str]) -> bool {
     let digits = |at: usize| words[at].starts_with(|c: char| c.is_ascii_digit());
     words.len() >= 5 && (digits(1) || digits(2))
+}
+
+/// Whether a line has what a row of either listing has: a number where it has one, or a path at its end.
+fn is_like_a_row(words: &[&str]) -> bool {
+    let number =
+        |word: &&str| word.trim_start_matches('*').starts_with(|c: char| c.is_ascii_digit());
+    let path = words.last().is_some_and(|last| last.starts_with('/'));
+    words.len() >= 3 && (path || words[1..3].iter().any(number))
 }
 
 fn row<'a>(words: &[&'a str], set: &str) -> Result<Row<'a>, String> {

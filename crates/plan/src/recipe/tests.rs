@@ -92,6 +92,18 @@ fn what_people_write_around_a_listing_does_no_harm() {
 }
 
 #[test]
+fn prose_behind_a_listing_is_prose_and_a_torn_row_is_said() {
+    let listing = "cset:\nName CPUs-X MEMs-X Tasks Subs Path\n--- --- - --- - --- --- ---\n\
+                   root 0-3 y 0 y 207 4 /\nplayer 2 y 0 n 7 0 /player\n";
+    let prose = format!("{listing}The priorities rise towards the card, as they should.\n");
+    let (_, text) = chain(&prose, Format::Cset);
+    assert!(!text.contains("Not understood"), "{text}");
+    let torn = format!("{listing}server 3 y 0 n /server\n");
+    let (_, text) = chain(&torn, Format::Cset);
+    assert!(text.contains("Not understood, and left out: server 3 y 0 n /server"), "{text}");
+}
+
+#[test]
 fn a_kernel_thread_in_a_set_is_said_and_no_link() {
     let text = "cset: \"audio\" cpuset of CPUSPEC(1) with 1 task running\n\
                 USER PID PPID SPPr TASK NAME\nroot 40 2 Soth [kcompactd0]\n";
