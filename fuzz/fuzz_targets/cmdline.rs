@@ -16,7 +16,9 @@ fuzz_target!(|text: &str| {
     for word in &words {
         let masked = mask_parameter(word);
         assert_eq!(mask_parameter(&masked), masked);
-        assert_eq!(masked.split('=').next(), word.split('=').next());
+        // Of a name nothing is masked but who signs in to an address that stands in it.
+        let name = word.split('=').next().unwrap_or_default();
+        assert!(name.contains("://") || masked.split('=').next() == Some(name));
     }
     let secret = format!("password={}", text.replace(char::is_whitespace, ""));
     assert!(secret == "password=" || mask_parameter(&secret) == "password=***");
