@@ -18,9 +18,11 @@ fn is_secret(name: &str) -> bool {
 /// `name=value` with the value masked where the name looks like one of a credential, and
 /// `scheme://user:password@host` without the user. A masked parameter stays as it is.
 pub fn mask_parameter(word: &str) -> String {
+    // Who signs in goes first: that may hold a sign of equality, behind which another name begins.
+    let word = mask_login(word);
     match word.split_once('=') {
         Some((name, value)) if is_secret(name) && !value.is_empty() => format!("{name}={MASK}"),
-        _ => mask_login(word),
+        _ => word,
     }
 }
 
@@ -57,6 +59,9 @@ mod tests {
     fn credentials_are_masked_and_nothing_else() {
         for (word, masked) in [
             ("rd.luks.key=/x", "rd.luks.key=***"),
+            ("root%=x:@/key=secret", "root%=x:@/key=secret"),
+            ("p=a://b=c:d@/key=secret", "p=a://***:***@/key=secret"),
+            ("a://b=c:d@/key=secret", "a://***:***@/key=***"),
             ("systemd.set_credential=a:b", "systemd.set_credential=***"),
             ("MY_PASSWORD=hunter2", "MY_PASSWORD=***"),
             ("isolcpus=2-3", "isolcpus=2-3"),
