@@ -85,6 +85,10 @@ pub(crate) fn taken(machine: &Machine) -> CpuSet {
         let cpus = group.cpus.clone().unwrap_or_default();
         if crate::is_ours(&group.path) {
             own = own.union(&cpus);
+            // Somebody may have rewritten what was asked for, and the partition stands all the same.
+            if is_partition(group) {
+                own = own.union(&group.effective.clone().unwrap_or_default());
+            }
         } else if is_partition(group) {
             held = held.union(&cpus);
         }
