@@ -233,8 +233,8 @@ fn an_interrupt_off_the_shield_may_be_moved_among_the_cpus_it_was_left() {
     }
 }
 
-/// A partition on CPU 1, and a link's thread in it that is pinned there; with `repair`, the partition itself is taken care of.
-fn linked(world: &World, tid: u32, repair: bool) -> Plan {
+/// A partition on `cpus`, and a link's thread in it that is pinned to CPU 1; with `repair`, the partition itself is taken care of.
+fn linked(world: &World, tid: u32, repair: bool, cpus: &str) -> Plan {
     let thread =
         Thread { tid, start: world.tasks[&tid].start, comm: world.tasks[&tid].comm.clone() };
     let file = |name: &str, value: &str, form| GroupFile {
@@ -244,7 +244,7 @@ fn linked(world: &World, tid: u32, repair: bool) -> Plan {
         need: Need::Essential,
     };
     let files = vec![
-        file("cpuset.cpus", "1", Form::List),
+        file("cpuset.cpus", cpus, Form::List),
         file("cpuset.cpus.partition", "isolated", Form::Partition),
     ];
     let path = format!("{MOUNT}/cgroup.subtree_control");
@@ -262,12 +262,13 @@ fn linked(world: &World, tid: u32, repair: bool) -> Plan {
 /// and that no thread of the partition can be given.
 #[test]
 fn what_a_watch_noted_while_the_partition_was_broken_needs_no_second_revert() {
-    for born_since in [false, true] {
+    // Of a wider one the thread has but a part, which it is to be given again.
+    for (born_since, cpus) in [(false, "1"), (true, "1"), (false, "1,3"), (true, "1,3")] {
         let before = world(Hierarchy::V2, 4, &[], &[15]);
         let kernel = Fake::new(before.clone());
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("state");
-        raise(&kernel, &linked(&before, 100, true), &state);
+        raise(&kernel, &linked(&before, 100, true, cpus), &state);
         let tid = if born_since { kernel.world.borrow_mut().born(100) } else { 100 };
         let broken = |cpus: &str, partition: &str| {
             let mut world = kernel.world.borrow_mut();
@@ -275,9 +276,12 @@ fn what_a_watch_noted_while_the_partition_was_broken_needs_no_second_revert() {
             (group.cpus, group.partition) = (cpus.parse().unwrap(), partition.into());
         };
         broken("0,2", "isolated invalid (cpuset.cpus is empty)");
-        let told = drift(&keep(&kernel, &state, 1, false, &|world| linked(world, tid, false)));
+        // The kernel forgets what a thread had asked for where none of it runs.
+        kernel.world.borrow_mut().tasks.get_mut(&tid).unwrap().asked = before.all.clone();
+        let told =
+            drift(&keep(&kernel, &state, 1, false, &|world| linked(world, tid, false, cpus)));
         assert!(matches!(told.as_slice(), [(_, Some(Outcome::Refused { .. }))]), "{told:?}");
-        let told = drift(&keep(&kernel, &state, 1, false, &|world| linked(world, tid, true)));
+        let told = drift(&keep(&kernel, &state, 1, false, &|world| linked(world, tid, true, cpus)));
         assert!(told.iter().all(|(_, outcome)| outcome.as_ref().unwrap().holds()), "{told:?}");
         assert_eq!(kernel.world.borrow().groups["/shield"].partition, "isolated");
         assert_eq!(kernel.world.borrow().allowed(tid).to_string(), "1");

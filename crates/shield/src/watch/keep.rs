@@ -122,11 +122,14 @@ impl Look<'_> {
     }
 }
 
-/// What the kernel refused stays refused: asking again would say the same every time.
+/// What the kernel refused stays refused: asking again would say the same every time. Not so a group, and where a thread may be: that was
+/// refused while the group was not valid, and costs one call.
 fn is_settled(step: &Step, last: Option<&(Step, Outcome)>) -> bool {
     let Some((old, outcome)) = last else { return false };
     let for_good = matches!(outcome, Outcome::Refused { .. } | Outcome::Ignored { .. });
-    for_good && old.action == step.action && !matches!(step.action, Action::Group { .. })
+    let may_change =
+        matches!(step.action, Action::Group { .. } | Action::Enter { .. } | Action::Pin { .. });
+    for_good && old.action == step.action && !may_change
 }
 
 /// Moving tasks out of a group is repeated until it is empty: without moving it never is. A daemon
