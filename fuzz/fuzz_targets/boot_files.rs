@@ -1,7 +1,8 @@
 //! Boot loaders' folders with one file of any content: loaders are found and changes proposed, or there is a sentence.
 #![no_main]
 use libfuzzer_sys::fuzz_target;
-use quiet_shield::persist::{Place, Request, Term, entries_of, loaders, propose};
+use quiet_boot::{Request, Term, entries_of, loaders, propose};
+use quiet_linux::files;
 use quiet_types::boot::{Asked, Parameter};
 use std::{
     fs,
@@ -10,7 +11,7 @@ use std::{
 };
 
 /// A copy of a fixture, and its files.
-struct Tree {
+struct Copied {
     dir: tempfile::TempDir,
     files: Vec<PathBuf>,
 }
@@ -32,8 +33,8 @@ fn copy(from: &Path, to: &Path, files: &mut Vec<PathBuf>) {
     files.sort();
 }
 
-fn trees() -> &'static [Tree] {
-    static TREES: OnceLock<Vec<Tree>> = OnceLock::new();
+fn trees() -> &'static [Copied] {
+    static TREES: OnceLock<Vec<Copied>> = OnceLock::new();
     TREES.get_or_init(|| {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/boot");
         let mut found: Vec<PathBuf> =
@@ -44,7 +45,7 @@ fn trees() -> &'static [Tree] {
             let mut files = Vec::new();
             let dir = tempfile::tempdir().expect("a folder");
             copy(from, dir.path(), &mut files);
-            Tree { dir, files }
+            Copied { dir, files }
         };
         found.iter().map(tree).collect()
     })
@@ -59,7 +60,7 @@ fuzz_target!(|bytes: &[u8]| {
     let file = &tree.files[usize::from(*file) % tree.files.len()];
     let was = fs::read(file).expect("it was copied");
     fs::write(file, text).expect("it is written");
-    let place = Place::at(tree.dir.path()).expect("a place");
+    let place = files::Tree::at(tree.dir.path()).expect("a place");
     let parameter = |name: &str, value: &str| Parameter {
         name: name.to_owned(),
         value: Some(value.to_owned()),

@@ -1,7 +1,7 @@
 //! A boot loader's file in any form: words put in are found there, and taken out again leave every byte as it was.
 #![no_main]
 use libfuzzer_sys::fuzz_target;
-use quiet_shield::persist::form::{Form, add, parameters, remove, spots};
+use quiet_boot::form::{Form, add, parameters, remove, spots};
 
 fuzz_target!(|bytes: &[u8]| {
     // The last byte chooses the form: what stands before it is a file as it lies on a disk.

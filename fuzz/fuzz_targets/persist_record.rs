@@ -2,4 +2,4 @@
 #![no_main]
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| quiet_shield::fuzzing::persist_record(bytes));
+fuzz_target!(|bytes: &[u8]| quiet_boot::fuzzing::persist_record(bytes));

@@ -2,8 +2,11 @@
 
 use crate::{face, user};
 use anyhow::{Context, bail};
-use quiet_linux::Root;
-use quiet_store::{Filter, Kept, Owner, Replace, Store};
+use quiet_linux::{
+    Root,
+    files::{self, Replace},
+};
+use quiet_store::{Filter, Kept, Owner, Store};
 use quiet_types::{Nanos, Run, head::Head, run::Host};
 use std::{
     io::{Read, Write},
@@ -127,7 +130,8 @@ impl Target {
 
     fn tried(self) -> anyhow::Result<Target> {
         if !self.stream {
-            self.act(|| quiet_store::room(&self.path))??;
+            self.act(|| files::room(&self.path))?
+                .with_context(|| format!("cannot write {}", self.path.display()))?;
         }
         Ok(self)
     }
@@ -149,7 +153,8 @@ impl Target {
                 let done = file.and_then(|mut file| file.write_all(text.as_bytes()));
                 return done.with_context(|| format!("cannot write {shown}"));
             }
-            Ok(quiet_store::write_whole(&self.path, text.as_bytes(), Replace::Always)?)
+            files::write_whole(&self.path, text.as_bytes(), Replace::Always)
+                .map_err(|e| quiet_linux::Error::io("write", shown.to_string(), e).into())
         })?
     }
 

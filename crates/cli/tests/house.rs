@@ -14,15 +14,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("quiet-rt", &["quiet-types"]),
     ("quiet-plan", &["quiet-types"]),
     ("quiet-report", &["quiet-types"]),
-    ("quiet-store", &["quiet-types"]),
+    ("quiet-store", &["quiet-linux", "quiet-types"]),
     ("quiet-dsp", &["quiet-types"]),
     ("quiet-engine", &["quiet-dsp", "quiet-linux", "quiet-rt", "quiet-types"]),
     ("quiet-linux", &["quiet-types"]),
     ("quiet-shield", &["quiet-linux", "quiet-types"]),
+    ("quiet-boot", &["quiet-linux", "quiet-types"]),
     ("quiet-probe", &["quiet-linux", "quiet-rt", "quiet-types"]),
     (
         "quietcores",
         &[
+            "quiet-boot",
             "quiet-engine",
             "quiet-linux",
             "quiet-plan",

@@ -1,11 +1,7 @@
 //! The files that a strip names, read from beside it.
 
 use crate::Error;
-use std::{
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 /// No amp and no impulse response is larger, MiB.
 const LARGEST: u64 = 256;
@@ -37,22 +33,6 @@ impl quiet_dsp::strip::Loader for Files {
 /// The bytes of a file that is no larger than `largest`, so many MiB.
 pub(crate) fn read(path: &Path, largest: u64) -> crate::Result<Vec<u8>> {
     let shown = quiet_types::printable(&path.display().to_string(), 300);
-    let cannot = |e: std::io::Error| Error::new(format!("cannot read {shown}: {e}"));
-    let large = || Error::new(format!("cannot use {shown}: it is larger than {largest} MiB"));
-    // A pipe would wait for ever where a file is meant.
-    let about = std::fs::metadata(path).map_err(cannot)?;
-    if !about.is_file() {
-        return Err(Error::new(format!("cannot read {shown}: it is not a file")));
-    }
-    if about.len() > largest << 20 {
-        return Err(large());
-    }
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take((largest << 20) + 1).read_to_end(&mut bytes))
-        .map_err(cannot)?;
-    if bytes.len() as u64 > largest << 20 {
-        return Err(large());
-    }
-    Ok(bytes)
+    quiet_linux::files::read(path, largest << 20)
+        .map_err(|e| Error::new(format!("cannot read {shown}: {e}")))
 }

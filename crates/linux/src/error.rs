@@ -6,10 +6,26 @@ use std::{fmt, io};
 /// `cannot write /proc/irq/20/smp_affinity_list: Input/output error`.
 #[derive(Debug)]
 pub struct Error {
+    kind: ErrorKind,
     doing: &'static str,
     object: String,
     line: Option<usize>,
     source: Source,
+}
+
+/// What kind of thing stood in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The kernel refused; [`Error::errno`] has its number.
+    Refused,
+    /// What was read makes no sense.
+    Nonsense,
+    /// The state directory cannot be used.
+    State,
+    /// Another quietcores is changing this machine.
+    Busy,
+    /// Others could put something in the place of the file.
+    Unsafe,
 }
 
 #[derive(Debug)]
@@ -24,7 +40,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// `doing` is a verb (`read`, `write`), `object` a path or a task.
     pub fn io(doing: &'static str, object: impl Into<String>, source: io::Error) -> Error {
-        Error { doing, object: object.into(), line: None, source: Source::Io(source) }
+        Error {
+            kind: ErrorKind::Refused,
+            doing,
+            object: object.into(),
+            line: None,
+            source: Source::Io(source),
+        }
     }
 
     /// What was read makes no sense: where (line from 1, where it is known) and why.
@@ -33,15 +55,35 @@ impl Error {
         line: Option<usize>,
         why: impl Into<String>,
     ) -> Error {
-        Error { doing: "understand", object: object.into(), line, source: Source::Text(why.into()) }
+        Error { line, ..Error::because(ErrorKind::Nonsense, "understand", object, why) }
+    }
+
+    /// `cannot DOING OBJECT: WHY`.
+    pub(crate) fn because(
+        kind: ErrorKind,
+        doing: &'static str,
+        object: impl Into<String>,
+        why: impl Into<String>,
+    ) -> Error {
+        Error { kind, doing, object: object.into(), line: None, source: Source::Text(why.into()) }
+    }
+
+    /// What kind of thing it is.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// What the kernel answered, where it was the kernel that refused.
+    pub fn refusal(&self) -> Option<&io::Error> {
+        match &self.source {
+            Source::Io(error) => Some(error),
+            Source::Text(_) => None,
+        }
     }
 
     /// The kernel's error number, where it was the kernel that refused.
     pub fn errno(&self) -> Option<i32> {
-        match &self.source {
-            Source::Io(error) => error.raw_os_error(),
-            Source::Text(_) => None,
-        }
+        self.refusal()?.raw_os_error()
     }
 
     /// Whether the object does not exist.
@@ -57,15 +99,21 @@ impl fmt::Display for Error {
             write!(f, ", line {line}")?;
         }
         match &self.source {
-            // Without std's " (os error 5)": the sentence is for people, errno() for programs.
-            Source::Io(error) => {
-                let text = error.to_string();
-                let end = text.find(" (os error").unwrap_or(text.len());
-                write!(f, ": {}", &text[..end])
-            }
-            Source::Text(why) => write!(f, ": {}", printable(why, 300)),
+            Source::Io(error) => write!(f, ": {}", plain(error)),
+            Source::Text(why) => write!(f, ": {}", printable(why, 600)),
         }
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.refusal().map(|error| error as _)
+    }
+}
+
+/// The kernel's text for an error, without std's ` (os error 5)`: the sentence is for people, the number for programs.
+pub fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    let end = text.find(" (os error").unwrap_or(text.len());
+    text[..end].to_owned()
+}

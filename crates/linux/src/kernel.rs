@@ -1,8 +1,8 @@
 //! What changes things: the few acts that a shield is made of.
 
 use crate::{
+    files::{self, Aside, Owner},
     sys,
-    whole::{self, Aside, Owner},
 };
 use quiet_types::{CpuSet, Nanos, machine::Scheduling};
 use rustix::{
@@ -166,7 +166,7 @@ impl Kernel for System {
 
     fn sweep(&self, path: &str) {
         if let Ok((dir, name)) = parted(path) {
-            let _ = whole::sweep(dir.as_fd(), name);
+            let _ = files::sweep(dir.as_fd(), name);
         }
     }
 

@@ -7,6 +7,8 @@
 mod capture;
 pub mod clock;
 mod error;
+pub mod fault;
+pub mod files;
 mod kernel;
 pub mod parse;
 pub mod place;
@@ -16,10 +18,9 @@ mod snapshot;
 pub mod state;
 pub mod sys;
 pub mod trace;
-pub mod whole;
 
 pub use capture::{Captured, capture};
-pub use error::{Error, Result};
+pub use error::{Error, ErrorKind, Result, plain};
 pub use kernel::{Kernel, System, unit_file};
 pub use root::Root;
 pub use snapshot::{CommandLines, Options, glance, identity, snapshot};

@@ -1,11 +1,11 @@
 //! Where the machine is read: the running system, or a captured tree.
 
-use crate::{Error, Result};
+use crate::{Error, Result, files};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::{
     fs::File,
-    io::{self, Read},
+    io,
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
 };
@@ -165,13 +165,7 @@ impl Root {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
             }
         }
-        // Most kernel files fit: one read, and one that finds the end.
-        let mut bytes = Vec::with_capacity(4096);
-        File::from(fd).take(LARGEST + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > LARGEST {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 8 MiB"));
-        }
-        Ok(bytes)
+        files::take(File::from(fd), LARGEST)
     }
 
     /// Kind and permissions of what is there; a link at the end is followed.
@@ -255,7 +249,7 @@ mod tests {
         let huge = File::create(dir.path().join("huge")).unwrap();
         huge.set_len(LARGEST + 1).unwrap();
         let error = Root::at(dir.path()).unwrap().read("/huge").unwrap_err().to_string();
-        assert!(error.ends_with("larger than 8 MiB"), "{error}");
+        assert!(error.ends_with("it is larger than 8 MiB"), "{error}");
     }
 
     #[test]

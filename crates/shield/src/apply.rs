@@ -9,13 +9,12 @@ use crate::{
         Error, Kind, Result, errno, file_reason, irq_reason, is_gone, partition_reason, plain,
         schedule_reason, task_reason, write_reason,
     },
-    fault, hold, irqbalance,
+    hold, irqbalance,
     journal::{Journal, Record},
-    residents,
-    state::State,
-    tasks,
+    residents, tasks,
 };
-use quiet_linux::Kernel;
+use quiet_linux::files::StateDir;
+use quiet_linux::{Kernel, fault};
 use quiet_types::{
     CpuSet,
     machine::{Policy, Scheduling},
@@ -40,7 +39,7 @@ const TOLD: usize = 12;
 pub(crate) struct Hand<'a> {
     pub kernel: &'a dyn Kernel,
     pub journal: &'a mut Journal,
-    pub state: &'a State,
+    pub state: &'a StateDir,
     pub shield: &'a Shield,
     pub holder: Option<&'a Path>,
     pub interrupt: &'a AtomicBool,

@@ -10,10 +10,9 @@ use crate::{
     confirm::leave_session,
     error::{Error, Kind, plain},
     journal::{self, Past},
-    revert,
-    state::State,
-    tasks,
+    revert, tasks,
 };
+use quiet_linux::files::StateDir;
 use quiet_types::plan::Thread;
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -280,8 +279,8 @@ pub fn guard_owner(kernel: &dyn Kernel, state: &Path, ready: &mut dyn FnMut(&str
 
 /// Puts back a shield of `owner`; whether nothing is left to do.
 fn put_back(kernel: &dyn Kernel, state: &Path, owner: &Thread) -> Result<bool> {
-    let Some(state) = State::open(state)? else { return Ok(true) };
-    let _lock = state.lock_machine(kernel)?;
+    let Some(state) = StateDir::open(state)? else { return Ok(true) };
+    let _lock = state.lock_machine(kernel.lock_file().as_deref())?;
     let Some(past) = journal::read(&state)? else { return Ok(true) };
     // One without a whole first line changed nothing yet, and nobody is at work with it.
     let begun = past.shield.is_some() || !past.changes.is_empty() || !past.unread.is_empty();

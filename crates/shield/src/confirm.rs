@@ -10,9 +10,9 @@ use crate::{
     error::{Error, Kind, plain},
     hold,
     journal::{self, Journal, Past, Reader, Record},
-    state::{State, stamp},
     status::standing,
 };
+use quiet_linux::files::{StateDir, stamp};
 use quiet_types::plan::{Awaited, Reverted, Standing};
 use rustix::fs::{FlockOperation, OFlags};
 use std::{
@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(200);
 pub const LONGEST: u64 = 86_400;
 
 /// Starts the guard and waits until it stands.
-pub(crate) fn start(program: &Path, state: &State) -> Result<u32> {
+pub(crate) fn start(program: &Path, state: &StateDir) -> Result<u32> {
     hold::spawn(program, "guard", state, FILE)
         .map_err(|why| Error::new(Kind::State, format!("no guard could be started: {why}")))
 }
@@ -43,7 +43,7 @@ pub(crate) fn start(program: &Path, state: &State) -> Result<u32> {
 pub fn guard(kernel: &dyn Kernel, state: &Path) -> Result<()> {
     let failed = |why: String| Error::new(Kind::State, why);
     let _ = rustix::process::setsid();
-    let opened = State::open(state)?
+    let opened = StateDir::open(state)?
         .ok_or_else(|| failed(format!("there is no shield in {}", state.display())))?;
     let lock = opened
         .open_file(FILE, OFlags::RDWR | OFlags::CREATE)
@@ -59,7 +59,8 @@ pub fn guard(kernel: &dyn Kernel, state: &Path) -> Result<()> {
             return Ok(());
         };
         // While somebody applies, it is not yet time; who ended before its end has left a part.
-        let at_work = past.up.is_none() && opened.lock_machine(kernel).is_err();
+        let at_work =
+            past.up.is_none() && opened.lock_machine(kernel.lock_file().as_deref()).is_err();
         if at_work {
             since = None;
         } else if since.get_or_insert_with(Instant::now).elapsed() >= Duration::from_secs(seconds) {
@@ -100,8 +101,8 @@ pub(crate) fn leave_session() {
 /// When none is up, the time is over, or the journal cannot be used.
 pub fn confirm(kernel: &dyn Kernel, state: &Path) -> Result<bool> {
     let none = || Error::new(Kind::State, "no shield is up: there is nothing to confirm");
-    let opened = State::open(state)?.ok_or_else(none)?;
-    let _lock = opened.lock_patiently(kernel)?;
+    let opened = StateDir::open(state)?.ok_or_else(none)?;
+    let _lock = opened.lock_patiently(kernel.lock_file().as_deref())?;
     let mut reader = Reader::default();
     let past = reader.look(&opened)?.ok_or_else(none)?;
     if standing(past, &boot_id(kernel)) != Standing::Up {
@@ -118,7 +119,7 @@ pub fn confirm(kernel: &dyn Kernel, state: &Path) -> Result<bool> {
 }
 
 /// Whether the shield of a journal of this boot waits for a confirmation.
-pub(crate) fn awaited(state: &State, past: &Past) -> Option<Awaited> {
+pub(crate) fn awaited(state: &StateDir, past: &Past) -> Option<Awaited> {
     let seconds = past.awaits.filter(|_| past.confirmed.is_none())?;
     Some(Awaited { seconds, guard: hold::locked(state, FILE) })
 }
@@ -129,7 +130,7 @@ pub(crate) fn awaited(state: &State, past: &Past) -> Option<Awaited> {
 /// # Errors
 /// As [`crate::revert`].
 pub fn overdue(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
-    let Some(opened) = State::open(state)? else { return Ok(None) };
+    let Some(opened) = StateDir::open(state)? else { return Ok(None) };
     let Some(past) = journal::read(&opened)? else { return Ok(None) };
     let earlier = standing(&past, &boot_id(kernel)) == Standing::Rebooted;
     match awaited(&opened, &past) {
@@ -137,7 +138,9 @@ pub fn overdue(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
             crate::revert(kernel, state)
         }
         // An apply that is at work may not have started its guard yet.
-        Some(Awaited { guard: None, .. }) if !earlier && opened.lock_machine(kernel).is_ok() => {
+        Some(Awaited { guard: None, .. })
+            if !earlier && opened.lock_machine(kernel.lock_file().as_deref()).is_ok() =>
+        {
             crate::revert(kernel, state)
         }
         _ => Ok(None),

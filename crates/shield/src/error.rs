@@ -1,5 +1,6 @@
 //! Why a shield could not be put up, looked at or taken down.
 
+use quiet_linux::ErrorKind;
 use quiet_types::plan::Reverted;
 use std::{fmt, io};
 
@@ -75,12 +76,17 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The kernel's text for an error, without std's ` (os error 5)`.
-pub(crate) fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    let end = text.find(" (os error").unwrap_or(text.len());
-    text[..end].to_owned()
+impl From<quiet_linux::Error> for Error {
+    fn from(error: quiet_linux::Error) -> Error {
+        let kind = match error.kind() {
+            ErrorKind::Busy => Kind::Busy,
+            _ => Kind::State,
+        };
+        Error::new(kind, error.to_string())
+    }
 }
+
+pub(crate) use quiet_linux::plain;
 
 /// Error numbers as the kernel gives them; the same on every architecture that we know of.
 pub(crate) mod errno {

@@ -1,6 +1,7 @@
 //! Doors for the fuzz targets, in their builds alone: what reads bytes that others may have written.
 
-use crate::{journal, persist, state::State, watch};
+use crate::{journal, watch};
+use quiet_linux::files::StateDir;
 use std::path::Path;
 
 /// A journal of these bytes.
@@ -9,27 +10,11 @@ use std::path::Path;
 /// When it is not refused with a sentence and not read as what it is.
 pub fn journal(bytes: &[u8]) {
     in_state("journal.jsonl", bytes, |dir| {
-        let state = State::open(dir).expect("a state directory").expect("it is there");
+        let state = StateDir::open(dir).expect("a state directory").expect("it is there");
         match journal::read(&state) {
             Ok(past) => assert!(past.is_some()),
             Err(why) => assert!(why.to_string().contains("journal")),
         }
-    });
-}
-
-/// A record of what lasts across reboots of these bytes.
-///
-/// # Panics
-/// As [`journal`].
-pub fn persist_record(bytes: &[u8]) {
-    in_state("persist.json", bytes, |dir| match persist::record(dir) {
-        Ok(record) => {
-            let record = record.expect("it is there");
-            let text = serde_json::to_string(&record).expect("what was read can be written");
-            let again: persist::Record = serde_json::from_str(&text).expect("and be read again");
-            assert_eq!(serde_json::to_string(&again).expect("as before"), text);
-        }
-        Err(why) => assert!(why.to_string().contains("persist")),
     });
 }
 

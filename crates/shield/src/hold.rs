@@ -7,8 +7,8 @@
 use crate::{
     error::{is_gone, plain},
     journal,
-    state::State,
 };
+use quiet_linux::files::StateDir;
 use rustix::{
     event::{PollFd, PollFlags, Timespec},
     fs::{FlockOperation, OFlags},
@@ -30,7 +30,7 @@ const FILE: &str = "hold";
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Starts the holder and waits until it holds.
-pub(crate) fn start(program: &Path, state: &State) -> Result<u32, String> {
+pub(crate) fn start(program: &Path, state: &StateDir) -> Result<u32, String> {
     if !Path::new(DEVICE).exists() {
         return Err(format!("this kernel has no {DEVICE} (no CPU idle states to forbid)"));
     }
@@ -41,7 +41,12 @@ pub(crate) fn start(program: &Path, state: &State) -> Result<u32, String> {
 }
 
 /// Starts `PROGRAM VERB --state DIR` and waits until it has taken its lock.
-pub(crate) fn spawn(program: &Path, verb: &str, state: &State, file: &str) -> Result<u32, String> {
+pub(crate) fn spawn(
+    program: &Path,
+    verb: &str,
+    state: &StateDir,
+    file: &str,
+) -> Result<u32, String> {
     let mut child = Command::new(program)
         .arg(verb)
         .arg("--state")
@@ -69,12 +74,12 @@ pub(crate) fn spawn(program: &Path, verb: &str, state: &State, file: &str) -> Re
 }
 
 /// The process that holds the lock now.
-pub(crate) fn find(state: &State) -> Option<u32> {
+pub(crate) fn find(state: &StateDir) -> Option<u32> {
     locked(state, FILE)
 }
 
 /// The process that has locked a file of the state directory.
-pub(crate) fn locked(state: &State, file: &str) -> Option<u32> {
+pub(crate) fn locked(state: &StateDir, file: &str) -> Option<u32> {
     let file = state.open_file(file, OFlags::RDWR).ok()?;
     let whole = Flock::from(FlockType::WriteLock);
     let held = rustix::process::fcntl_getlk(&file, &whole).ok()??;
@@ -82,7 +87,7 @@ pub(crate) fn locked(state: &State, file: &str) -> Option<u32> {
 }
 
 /// Ends the holder, and waits for its end. `false` where there was none.
-pub(crate) fn stop(state: &State) -> Result<bool, String> {
+pub(crate) fn stop(state: &StateDir) -> Result<bool, String> {
     let Some(pid) = find(state) else { return Ok(false) };
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(false) };
     let told = |e: Errno| format!("cannot end the holder, process {pid:?}: {e}");
@@ -115,7 +120,7 @@ pub(crate) fn stop(state: &State) -> Result<bool, String> {
 /// When the device cannot be opened or does not hold, or another holder is there already.
 pub fn hold(state: &Path) -> crate::Result<()> {
     let failed = |why: String| crate::Error::new(crate::Kind::State, why);
-    let state = State::open(state)?
+    let state = StateDir::open(state)?
         .ok_or_else(|| failed(format!("there is no shield in {}", state.display())))?;
     let journal = journal::identity(&state)
         .map_err(|e| failed(format!("there is no journal to serve: {}", plain(&e))))?;

@@ -12,7 +12,6 @@ mod change;
 mod confirm;
 mod error;
 mod evl;
-mod fault;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod hold;
@@ -21,10 +20,8 @@ mod journal;
 mod lives;
 #[cfg(test)]
 mod nobody;
-pub mod persist;
 mod residents;
 mod revert;
-mod state;
 mod status;
 mod tally;
 mod tasks;
@@ -34,17 +31,17 @@ pub use bond::{Bond, guard_owner};
 pub use confirm::{LONGEST as LONGEST_WAIT, confirm, guard, overdue};
 pub use error::{Error, Kind, Result};
 pub use hold::hold;
-pub use state::DEFAULT_STATE;
+pub use quiet_linux::files::DEFAULT_STATE;
 pub use status::{current, status};
 pub use watch::{Planned, Watch, watch};
 
 use journal::{Journal, Past, Record};
 use quiet_linux::Kernel;
+use quiet_linux::files::{Lock, StateDir, stamp};
 use quiet_types::{
     Plan,
     plan::{APPLIED_SCHEMA, Applied, Reverted, Thread},
 };
-use state::{Lock, State, stamp};
 use std::{path::Path, sync::atomic::AtomicBool};
 
 /// What [`up`] needs beside the plan.
@@ -87,8 +84,8 @@ fn raise(
     setup: &Setup<'_>,
     owner: Option<Thread>,
 ) -> Result<Applied> {
-    let state = State::make(setup.state)?;
-    let mut lock = state.lock_machine(kernel)?;
+    let state = StateDir::make(setup.state)?;
+    let mut lock = state.lock_machine(kernel.lock_file().as_deref())?;
     refuse_beside(kernel, &state, &lock)?;
     if let Some(past) = journal::read(&state)? {
         let boot = boot_id(kernel);
@@ -143,8 +140,8 @@ fn raise(
 /// When the state directory or the journal cannot be used. Steps that the kernel refuses are no
 /// error: they are named in [`Reverted::items`], and the journal is kept.
 pub fn revert(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
-    let Some(state) = State::open(state)? else { return Ok(None) };
-    let _lock = state.lock_patiently(kernel)?;
+    let Some(state) = StateDir::open(state)? else { return Ok(None) };
+    let _lock = state.lock_patiently(kernel.lock_file().as_deref())?;
     let Some(past) = journal::read(&state)? else { return Ok(None) };
     if past.boot_id.as_ref().is_some_and(|boot| *boot != boot_id(kernel)) {
         return Ok(Some(revert::put_back_files(kernel, &state, &past)));
@@ -154,12 +151,12 @@ pub fn revert(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
 
 /// What stays the same for as long as a shield's journal stands, and is another one's in the next; `None` where there is none.
 pub fn identity(state: &Path) -> Option<String> {
-    let state = State::open(state).ok()??;
+    let state = StateDir::open(state).ok()??;
     let line = journal::identity(&state).ok()?;
     Some(String::from_utf8_lossy(&line).trim_end().to_owned())
 }
 
-fn roll_back(kernel: &dyn Kernel, state: &State, error: Error) -> Error {
+fn roll_back(kernel: &dyn Kernel, state: &StateDir, error: Error) -> Error {
     match journal::read(state) {
         Ok(Some(past)) => error.after(revert::put_back(kernel, state, &past)),
         _ => error,
@@ -167,10 +164,10 @@ fn roll_back(kernel: &dyn Kernel, state: &State, error: Error) -> Error {
 }
 
 /// Two shields that were put up over each other come down in one order only.
-fn refuse_beside(kernel: &dyn Kernel, state: &State, lock: &Lock) -> Result<()> {
-    let Some(other) = state.other(lock) else { return Ok(()) };
+fn refuse_beside(kernel: &dyn Kernel, state: &StateDir, lock: &Lock) -> Result<()> {
+    let Some(other) = state.other(lock, journal::NAME) else { return Ok(()) };
     // One that cannot be read is no reason to believe that it is over.
-    let is_over = State::open(&other).and_then(|other| match other {
+    let is_over = StateDir::open(&other).map_err(Error::from).and_then(|other| match other {
         Some(other) => journal::read(&other),
         None => Ok(None),
     });
@@ -187,8 +184,8 @@ fn refuse_beside(kernel: &dyn Kernel, state: &State, lock: &Lock) -> Result<()> 
     }
 }
 
-fn refuse_over(state: &State, past: &Past, boot: &str) -> Result<()> {
-    let journal = state.journal().display().to_string();
+fn refuse_over(state: &StateDir, past: &Past, boot: &str) -> Result<()> {
+    let journal = journal::path(state).display().to_string();
     let (kind, sentence) = match (&past.boot_id, &past.up) {
         _ if !past.unread.is_empty() => (Kind::Journal, past.stranger(&past.unread[0])),
         (Some(id), _) if id != boot => (

@@ -7,14 +7,13 @@ use crate::{
     error::{
         file_reason, irq_reason, is_gone, plain, task_reason, withdrawal_reason, write_reason,
     },
-    fault, hold, irqbalance,
-    journal::{Journal, Past, Record},
+    hold, irqbalance,
+    journal::{self, Journal, Past, Record},
     lives::{self, Life},
-    residents,
-    state::State,
-    tasks,
+    residents, tasks,
 };
-use quiet_linux::{Kernel, unit_file};
+use quiet_linux::files::StateDir;
+use quiet_linux::{Kernel, fault, unit_file};
 use quiet_types::{
     CpuId, CpuSet,
     plan::{Form, PutBack, REVERTED_SCHEMA, Return, Reverted, Thread},
@@ -44,7 +43,7 @@ const SETTINGS: [&str; 4] =
 const REMOVALS: u32 = 200;
 
 /// Puts back what a journal tells, and closes it unless something was refused.
-pub(crate) fn put_back(kernel: &dyn Kernel, state: &State, past: &Past) -> Reverted {
+pub(crate) fn put_back(kernel: &dyn Kernel, state: &StateDir, past: &Past) -> Reverted {
     let mut done = Reverted {
         schema: REVERTED_SCHEMA.into(),
         rebooted: false,
@@ -99,8 +98,8 @@ pub(crate) fn put_back(kernel: &dyn Kernel, state: &State, past: &Past) -> Rever
 }
 
 /// What is not understood of a journal: it is kept.
-fn strangers(state: &State, past: &Past) -> impl Iterator<Item = PutBack> {
-    let what = state.journal().display().to_string();
+fn strangers(state: &StateDir, past: &Past) -> impl Iterator<Item = PutBack> {
+    let what = journal::path(state).display().to_string();
     past.unread.iter().map(move |line| PutBack {
         what: what.clone(),
         outcome: Return::Refused { reason: past.stranger(line) },
@@ -108,19 +107,19 @@ fn strangers(state: &State, past: &Past) -> impl Iterator<Item = PutBack> {
 }
 
 /// Closes the journal.
-pub(crate) fn close(state: &State, done: &mut Reverted) {
+pub(crate) fn close(state: &StateDir, done: &mut Reverted) {
     fault::point();
-    match state.archive() {
+    match journal::archive(state) {
         Ok(path) => done.history = Some(path.display().to_string()),
         Err(error) => done.items.push(PutBack {
-            what: state.journal().display().to_string(),
+            what: journal::path(state).display().to_string(),
             outcome: Return::Refused { reason: format!("cannot be closed: {}", plain(&error)) },
         }),
     }
 }
 
 /// Puts back what outlives a reboot, of the journal of an earlier boot, and closes it.
-pub(crate) fn put_back_files(kernel: &dyn Kernel, state: &State, past: &Past) -> Reverted {
+pub(crate) fn put_back_files(kernel: &dyn Kernel, state: &StateDir, past: &Past) -> Reverted {
     let mut done = Reverted {
         schema: REVERTED_SCHEMA.into(),
         rebooted: true,
@@ -154,7 +153,7 @@ fn switched_off(past: &Past) -> CpuSet {
 
 struct Hand<'a> {
     kernel: &'a dyn Kernel,
-    state: &'a State,
+    state: &'a StateDir,
     shield: &'a Shield,
     past: &'a Past,
     /// CPUs that were switched off.
@@ -171,7 +170,12 @@ struct Hand<'a> {
 }
 
 impl<'a> Hand<'a> {
-    fn new(kernel: &'a dyn Kernel, state: &'a State, shield: &'a Shield, past: &'a Past) -> Self {
+    fn new(
+        kernel: &'a dyn Kernel,
+        state: &'a StateDir,
+        shield: &'a Shield,
+        past: &'a Past,
+    ) -> Self {
         let all = shield.housekeeping.union(&shield.cpus);
         let online = kernel.read("/sys/devices/system/cpu/online").ok();
         let online = online.and_then(|text| text.trim().parse::<CpuSet>().ok());

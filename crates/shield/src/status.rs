@@ -7,9 +7,9 @@ use crate::{
     journal::{self, Past},
     lives,
     residents::{residents, serves_another},
-    state::State,
     tasks,
 };
+use quiet_linux::files::StateDir;
 use quiet_types::{
     CpuSet,
     plan::{Action, Drift, GroupValue, Need, Outcome, STATUS_SCHEMA, Standing, Status, Step},
@@ -26,7 +26,7 @@ use std::{
 /// # Errors
 /// When the state directory or the journal cannot be read.
 pub fn current(kernel: &dyn Kernel, state: &Path) -> Result<Option<Shield>> {
-    let Some(state) = State::open(state)? else { return Ok(None) };
+    let Some(state) = StateDir::open(state)? else { return Ok(None) };
     let Some(past) = journal::read(&state)? else { return Ok(None) };
     Ok((standing(&past, &boot_id(kernel)) == Standing::Up).then_some(past.shield).flatten())
 }
@@ -52,7 +52,7 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
         evl: evl::threads(kernel),
         traces: Vec::new(),
     };
-    let Some(state) = State::open(state)? else { return Ok(status) };
+    let Some(state) = StateDir::open(state)? else { return Ok(status) };
     let Some(past) = journal::read(&state)? else { return Ok(status) };
     status.state = standing(&past, &boot_id(kernel));
     status.since = past.up.clone().or(past.began.clone());

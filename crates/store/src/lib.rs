@@ -9,13 +9,12 @@
 mod error;
 mod index;
 mod owner;
-mod write;
 
 pub use error::Error;
 pub use index::{Filter, Index, line};
 pub use owner::Owner;
-pub use write::{Replace, room, write_whole};
 
+use quiet_linux::files::{self, Replace};
 use quiet_types::{
     Proof, Run,
     buffers::{self, Buffers},
@@ -169,8 +168,9 @@ impl Store {
     pub fn ready(&self, kind: &str) -> Result<(), Error> {
         let dir = self.dir.join(checked_id(kind)?);
         self.act(|| {
-            write::make_dir(&dir)?;
-            room(&dir.join("trial"))
+            make_dir(&dir)?;
+            let trial = dir.join("trial");
+            files::room(&trial).map_err(|e| Error::io("write", &trial, e))
         })
     }
 
@@ -198,8 +198,9 @@ impl Store {
         let path = dir.join(id);
         let json = json(proof, &path)?;
         self.act(|| {
-            write::make_dir(&dir)?;
-            write::directory(&path, &[("proof.json", &json), ("report.html", page.as_bytes())])?;
+            make_dir(&dir)?;
+            files::directory(&path, &[("proof.json", &json), ("report.html", page.as_bytes())])
+                .map_err(|e| Error::io("write", &path, e))?;
             Ok(path)
         })
     }
@@ -233,8 +234,9 @@ impl Store {
         let path = dir.join(format!("{}.json", checked_id(id)?));
         let json = json(value, &path)?;
         self.act(|| {
-            write::make_dir(&dir)?;
-            write_whole(&path, &json, Replace::Never)?;
+            make_dir(&dir)?;
+            files::write_whole(&path, &json, Replace::Never)
+                .map_err(|e| Error::io("write", &path, e))?;
             Ok(path)
         })
     }
@@ -451,6 +453,11 @@ fn checked_id(id: &str) -> Result<&str, Error> {
         let why = "an id has 1 to 100 letters, digits, `-`, `_` and `.`, and no dot first";
         Error::text("keep", id, why)
     })
+}
+
+/// Makes a directory and what is missing above it.
+fn make_dir(dir: &Path) -> Result<(), Error> {
+    files::make_dir(dir).map_err(|e| Error::io("make the directory", dir, e))
 }
 
 #[cfg(test)]

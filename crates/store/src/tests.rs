@@ -663,7 +663,7 @@ fn a_place_that_takes_nothing_is_known_before() {
     let store = Store::at(dir.path().join("store"));
     store.ready("runs").unwrap();
     assert_eq!(names_in(&store.dir().join("runs")), Vec::<String>::new(), "nothing is left");
-    room(&dir.path().join("file")).unwrap();
+    files::room(&dir.path().join("file")).unwrap();
     assert_eq!(fs::read(dir.path().join("file")).unwrap(), b"");
-    assert!(room(&dir.path().join("no/such")).is_err());
+    assert!(files::room(&dir.path().join("no/such")).is_err());
 }

@@ -8,7 +8,7 @@ use super::{
 use crate::{face, keep};
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use quiet_linux::{Root, System};
+use quiet_linux::{Root, System, files};
 use quiet_probe::{Request, Stress};
 use quiet_store::{Filter, Store};
 use quiet_types::{
@@ -135,16 +135,9 @@ const LARGEST: u64 = 1 << 20;
 /// The campaign, and the directory that paths in it start from.
 fn read(path: &Path, root: &Root) -> anyhow::Result<(Campaign, PathBuf)> {
     let shown = quiet_types::printable(&path.display().to_string(), 300);
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes))
+    let text = File::open(path)
+        .and_then(|file| files::take_text(file, LARGEST))
         .with_context(|| format!("cannot read the campaign file {shown}"))?;
-    if bytes.len() as u64 > LARGEST {
-        bail!("cannot read the campaign file {shown}: it is larger than 1 MiB");
-    }
-    let text = String::from_utf8(bytes).map_err(|_| {
-        anyhow::anyhow!("cannot read the campaign file {shown}: it is not UTF-8 text")
-    })?;
     let online = online(root)?;
     let campaign = quiet_plan::campaign::parse(&text, &shown, Some(&online))?;
     Ok((campaign, path.parent().unwrap_or(Path::new("")).to_owned()))

@@ -4,6 +4,7 @@ use crate::{face, keep};
 use anyhow::{Context, bail};
 use clap::{ValueEnum, builder::PossibleValue};
 use quiet_engine::render::camilla;
+use quiet_linux::files::{self, Replace};
 use quiet_plan::recipe;
 use quiet_report::foreign;
 use quiet_types::{
@@ -12,7 +13,6 @@ use quiet_types::{
 };
 use std::{
     fs::File,
-    io::Read,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -267,29 +267,22 @@ fn counted(run: &Run) -> String {
 }
 
 fn read(path: &Path, shown: &str) -> anyhow::Result<String> {
-    let mut bytes = Vec::new();
     if path.as_os_str() == "-" {
-        std::io::stdin().take(LARGEST_RESULT + 1).read_to_end(&mut bytes)
+        files::take_text(std::io::stdin(), LARGEST_RESULT)
     } else {
-        File::open(path).and_then(|file| file.take(LARGEST_RESULT + 1).read_to_end(&mut bytes))
+        File::open(path).and_then(|file| files::take_text(file, LARGEST_RESULT))
     }
-    .with_context(|| format!("cannot read {shown}"))?;
-    if bytes.len() as u64 > LARGEST_RESULT {
-        bail!("cannot import {shown}: it is larger than 64 MiB");
-    }
-    String::from_utf8(bytes)
-        .map_err(|_| anyhow::anyhow!("cannot import {shown}: it is not UTF-8 text"))
+    .with_context(|| format!("cannot import {shown}"))
 }
 
 /// Writes a file that does not exist yet, whole or not at all, and gives its name as it may be shown.
 pub fn write_new(path: &Path, text: &str) -> anyhow::Result<String> {
-    let write = || quiet_store::write_whole(path, text.as_bytes(), quiet_store::Replace::Never);
+    let write = || files::write_whole(path, text.as_bytes(), Replace::Never);
     keep::as_owner(crate::user::owner(path), write)?.map_err(|error| {
-        if error.is_taken() {
-            anyhow::anyhow!("{error}: name a file that does not exist yet")
-        } else {
-            error.into()
-        }
+        let taken = error.kind() == std::io::ErrorKind::AlreadyExists;
+        let error = quiet_linux::Error::io("write", path.display().to_string(), error);
+        let remedy = if taken { ": name a file that does not exist yet" } else { "" };
+        anyhow::anyhow!("{error}{remedy}")
     })?;
     Ok(quiet_types::printable(&path.display().to_string(), 300))
 }

@@ -3,15 +3,14 @@
 use super::plan::{Wish, machine, make};
 use crate::face;
 use anyhow::{Context, bail};
+use quiet_boot::{
+    CHAIN, Kind, Loader, NoRunner, Proposal, Record, Request, Runner, Service, Stage, SystemRunner,
+    Term,
+};
+use quiet_linux::files::Tree;
 use quiet_linux::{Root, System};
 use quiet_plan::boot::{self, Extra, Line};
-use quiet_shield::{
-    DEFAULT_STATE,
-    persist::{
-        self, CHAIN, Kind, Loader, NoRunner, Place, Proposal, Record, Request, Runner, Service,
-        Stage, SystemRunner, Term,
-    },
-};
+use quiet_shield::DEFAULT_STATE;
 use quiet_types::{
     Finding, Machine, Severity,
     boot::Asked,
@@ -99,7 +98,7 @@ fn loader_name(name: &str) -> Result<Kind, String> {
 /// Where `persist` and `unpersist` work.
 pub struct Site {
     /// Its files.
-    pub place: Place,
+    pub place: Tree,
     /// Where the machine is read.
     pub root: Root,
     /// The state directory.
@@ -112,14 +111,14 @@ impl Site {
         let default = Path::new(DEFAULT_STATE);
         Ok(match root {
             None => Site {
-                place: Place::system()?,
+                place: Tree::system()?,
                 root: Root::system()?,
                 state: state.unwrap_or(default).to_owned(),
             },
             Some(dir) => {
                 let below = dir.join(default.strip_prefix("/").unwrap_or(default));
                 Site {
-                    place: Place::at(dir)?,
+                    place: Tree::at(dir)?,
                     root: Root::at(dir)?,
                     state: state.map_or(below, Path::to_owned),
                 }
@@ -147,7 +146,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return bless(&args, &site);
     }
     if !args.dry_run || rustix::process::geteuid().is_root() {
-        persist::vacant(&site.state)?;
+        quiet_boot::vacant(&site.state)?;
     }
     let machine = machine(&site.root)?;
     let (asked, mut findings) = asked(&args, &machine)?;
@@ -160,7 +159,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let service = if args.no_unit { None } else { service(&args, &site, &asked, &mut findings)? };
     let term = if args.trial { Term::OneBoot } else { Term::Lasting };
     let request = Request { asked: &asked, loader: &loader, service: service.as_ref(), term };
-    let proposal = persist::propose(&site.place, &request)?;
+    let proposal = quiet_boot::propose(&site.place, &request)?;
     findings.extend(proposal.findings.iter().cloned());
     finish(&args, &site, &proposal, &findings)
 }
@@ -188,7 +187,7 @@ fn finish(
         ask()?;
     }
     site.make_state_parent()?;
-    let written = persist::write(&site.place, &site.state, proposal, site.runner())?;
+    let written = quiet_boot::write(&site.place, &site.state, proposal, site.runner())?;
     if args.json {
         face::print_json(&as_json(proposal, findings, Some(&written.to_run)))?;
     } else {
@@ -236,8 +235,8 @@ fn asked(args: &Args, machine: &Machine) -> anyhow::Result<(Asked, Vec<Finding>)
         .map_err(|finding| anyhow::anyhow!("{}; {}", finding.title, finding.remedy))
 }
 
-fn the_loader(place: &Place, named: Option<Kind>, asked: &Asked) -> anyhow::Result<Loader> {
-    let mut found = persist::loaders(place);
+fn the_loader(place: &Tree, named: Option<Kind>, asked: &Asked) -> anyhow::Result<Loader> {
+    let mut found = quiet_boot::loaders(place);
     if let Some(kind) = named {
         found.retain(|loader| loader.kind == kind);
     }
@@ -264,12 +263,12 @@ fn the_loader(place: &Place, named: Option<Kind>, asked: &Asked) -> anyhow::Resu
 }
 
 fn reconciled(
-    place: &Place,
+    place: &Tree,
     loader: &Loader,
     asked: &Asked,
     machine: &Machine,
 ) -> anyhow::Result<(Asked, Vec<Finding>)> {
-    let (entries, longest) = persist::entries_of(place, loader).map_err(anyhow::Error::msg)?;
+    let (entries, longest) = quiet_boot::entries_of(place, loader).map_err(anyhow::Error::msg)?;
     let lines: Vec<Line> =
         entries.into_iter().map(|entry| Line { place: entry.place, words: entry.words }).collect();
     Ok(boot::reconcile(asked, &lines, &machine.kernel.boot_parameters, longest))
@@ -341,7 +340,7 @@ fn only_roots(program: &Path) -> anyhow::Result<()> {
 
 /// Keeps the trial: takes its entry back, and writes the same for good.
 fn bless(args: &Args, site: &Site) -> anyhow::Result<ExitCode> {
-    let record = match persist::record(&site.state)? {
+    let record = match quiet_boot::record(&site.state)? {
         Some(record) if record.trial && record.stage == Stage::Done => record,
         Some(record) if record.stage == Stage::Done && args.json => {
             face::print_json(&as_before(&record, None))?;
@@ -385,7 +384,7 @@ fn bless(args: &Args, site: &Site) -> anyhow::Result<ExitCode> {
         }
     };
     let kind = loader_name(&record.loader).ok();
-    let undone = persist::undo(&site.place, &site.state, site.runner())?;
+    let undone = quiet_boot::undo(&site.place, &site.state, site.runner())?;
     if undone.is_some_and(|undone| !undone.is_complete()) {
         bail!("the trial's entry could not be taken back; run `quietcores unpersist`");
     }
@@ -396,8 +395,8 @@ fn bless(args: &Args, site: &Site) -> anyhow::Result<ExitCode> {
         service: service.as_ref(),
         term: Term::Lasting,
     };
-    let proposal = persist::propose(&site.place, &request)?;
-    let written = persist::write(&site.place, &site.state, &proposal, site.runner())?;
+    let proposal = quiet_boot::propose(&site.place, &request)?;
+    let written = quiet_boot::write(&site.place, &site.state, &proposal, site.runner())?;
     if args.json {
         let blessed = Some(true);
         let said = as_json(&proposal, &[], Some(&written.to_run));
@@ -472,7 +471,7 @@ fn done_text(proposal: &Proposal, state: &Path, to_run: &[Vec<String>]) -> Strin
     for command in to_run {
         let _ = writeln!(text, "Not run, because this is a tree of files: {}", command.join(" "));
     }
-    let start = persist::how_to_start(proposal.loader);
+    let start = quiet_boot::how_to_start(proposal.loader);
     text += &match proposal.term {
         Term::Lasting => "It takes effect at the next boot: sudo reboot\n\
                           Then `quietcores status` compares what was asked with what is; \
@@ -503,13 +502,13 @@ fn as_json(
         diff: proposal.diff(),
         written: written.is_some(),
         to_run: written.cloned(),
-        start: persist::how_to_start(proposal.loader).to_owned(),
+        start: quiet_boot::how_to_start(proposal.loader).to_owned(),
     }
 }
 
 /// What is kept already, where nothing is changed.
 fn as_before(record: &Record, blessed: Option<bool>) -> Persisted {
-    let start = loader_name(&record.loader).map(persist::how_to_start);
+    let start = loader_name(&record.loader).map(quiet_boot::how_to_start);
     Persisted {
         schema: PERSISTED.to_owned(),
         loader: record.loader.clone(),

@@ -2,12 +2,11 @@
 
 use crate::face;
 use anyhow::{Context, bail};
-use quiet_linux::{CommandLines, Options, Root, snapshot};
+use quiet_linux::{CommandLines, Options, Root, files, snapshot};
 use quiet_report::plan::plan_text;
 use quiet_types::boot::Mode;
 use quiet_types::{Chain, CpuSet, Machine, Plan, chain::Choice};
 use std::{
-    io::Read,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -114,15 +113,9 @@ const LARGEST: u64 = 1 << 20;
 /// The chain in a file; `known` are the CPUs that it may name.
 pub fn read_chain(path: &Path, known: &CpuSet) -> anyhow::Result<Chain> {
     let shown = quiet_types::printable(&path.display().to_string(), 300);
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)
-        .and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes))
+    let text = std::fs::File::open(path)
+        .and_then(|file| files::take_text(file, LARGEST))
         .with_context(|| format!("cannot read the chain file {shown}"))?;
-    if bytes.len() as u64 > LARGEST {
-        bail!("cannot read the chain file {shown}: it is larger than 1 MiB");
-    }
-    let text = String::from_utf8(bytes)
-        .map_err(|_| anyhow::anyhow!("cannot read the chain file {shown}: it is not UTF-8 text"))?;
     if text.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with('#')) {
         bail!(
             "cannot use the chain file {shown}: nothing is in it; write a [chain] (see `quietcores plan \

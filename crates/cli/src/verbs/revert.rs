@@ -58,7 +58,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         face::print(&reverted_text(&done))?;
     }
-    let kept = quiet_shield::persist::record(&args.state).ok().flatten();
+    let kept = quiet_boot::record(&args.state).ok().flatten();
     if kept.is_some_and(|record| record.apply.is_some()) {
         face::say(
             "It comes up again at the next boot, because it was persisted: `quietcores unpersist` \

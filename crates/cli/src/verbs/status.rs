@@ -36,7 +36,7 @@ pub fn chain(links: &[Link], shield: &Shield) -> anyhow::Result<Vec<Finding>> {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let only_root = |error| face::only_root(error, "tell whether a shield is up", "status");
     let mut status = quiet_shield::status(&System, &args.state).map_err(only_root)?;
-    if let Some(record) = quiet_shield::persist::record(&args.state)? {
+    if let Some(record) = quiet_boot::record(&args.state)? {
         status.boot = quiet_plan::boot::compare(&record.asked, &machine(&Root::system()?)?);
     }
     if let (Standing::Up, Some(shield)) = (status.state, &status.shield)

@@ -1,12 +1,9 @@
 //! How a strip is named on the command line: a file, or `--amp` and `--ir`.
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use quiet_engine::render::{Description, Files};
-use std::{
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
-};
+use quiet_linux::files;
+use std::path::{Path, PathBuf};
 
 /// No strip file is larger.
 const LARGEST: u64 = 1 << 20;
@@ -47,15 +44,9 @@ impl Parts {
 /// The strip in a file.
 pub fn read(path: &Path) -> anyhow::Result<(Description, Files)> {
     let shown = quiet_types::printable(&path.display().to_string(), 300);
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes))
+    let text = files::read(path, LARGEST)
+        .and_then(|bytes| files::take_text(&bytes[..], LARGEST))
         .with_context(|| format!("cannot read the strip {shown}"))?;
-    if bytes.len() as u64 > LARGEST {
-        bail!("{shown} is no strip: it is larger than 1 MiB");
-    }
-    let text = String::from_utf8(bytes)
-        .map_err(|_| anyhow::anyhow!("{shown} is no strip: it is not UTF-8 text"))?;
     let strip = Description::parse(&text, &shown).map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok((strip, Files::beside(path)))
 }

@@ -2,7 +2,7 @@
 
 use super::persist::{Site, need_root};
 use crate::face;
-use quiet_shield::persist::{self, Outcome, Undone};
+use quiet_boot::{Outcome, Undone};
 use quiet_types::{printable, said::UNPERSISTED};
 use std::{path::PathBuf, process::ExitCode};
 
@@ -37,7 +37,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     need_root(&site, "")?;
     // Stopped half-way it would have to be run again.
     let _interrupt = face::interrupt()?;
-    let Some(undone) = persist::undo(&site.place, &site.state, site.runner())? else {
+    let Some(undone) = quiet_boot::undo(&site.place, &site.state, site.runner())? else {
         if args.json {
             face::print_json(&Undone {
                 schema: UNPERSISTED.to_owned(),

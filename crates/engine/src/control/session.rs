@@ -5,6 +5,7 @@ use crate::{
     Engine, Event, Fade, Loaded, Result, Shelf, Strip, Ticks, Wanted, admit, shelf::Param,
 };
 use quiet_dsp::Setting;
+use quiet_linux::files::{self, Replace};
 use quiet_rt::Cure;
 use quiet_types::{
     Nanos,
@@ -15,7 +16,6 @@ use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     fs,
-    io::{Read, Write},
     path::{Path, PathBuf},
 };
 
@@ -353,33 +353,18 @@ impl Session {
         };
         let text = serde_json::to_vec_pretty(&preset).map_err(|e| e.to_string())?;
         fs::create_dir_all(self.dir()?).map_err(cannot)?;
-        // Written aside and renamed: a preset is the old one or the new one, never half.
-        let aside = file.with_extension(format!("{}.new", std::process::id()));
-        let _ = fs::remove_file(&aside);
-        let written = fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&aside)
-            .and_then(|mut to| to.write_all(&text).and_then(|()| to.sync_all()))
-            .and_then(|()| fs::rename(&aside, &file));
-        written.map_err(|e| {
-            let _ = fs::remove_file(&aside);
-            cannot(e)
-        })?;
+        files::write_whole(&file, &text, Replace::Always).map_err(cannot)?;
         Ok(json!({"preset": name}))
     }
 
     fn load(&mut self, name: &str) -> Answer {
         let file = self.file(name)?;
-        let mut text = Vec::new();
-        fs::File::open(&file).and_then(|from| from.take(LARGEST).read_to_end(&mut text)).map_err(
-            |e| match e.kind() {
-                std::io::ErrorKind::NotFound => {
-                    format!("there is no preset `{name}`; ask for `presets` to see them")
-                }
-                _ => format!("cannot read {}: {e}", file.display()),
-            },
-        )?;
+        let text = files::read(&file, LARGEST).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => {
+                format!("there is no preset `{name}`; ask for `presets` to see them")
+            }
+            _ => format!("cannot read {}: {e}", file.display()),
+        })?;
         let preset: Preset = serde_json::from_slice(&text)
             .map_err(|e| format!("cannot understand {}: {e}", file.display()))?;
         if let Some(path) = preset.strip.filter(|path| Some(path) != self.shelf.path().as_ref()) {

@@ -1,8 +1,10 @@
 //! Makes a journal smaller: what it tells of threads that have ended is of no use any more.
 
 use super::{Key, Past, Reader, Record, key, line_of, past::Aim};
-use crate::{change::Change, error::is_gone, fault, state::State, tasks};
+use crate::{change::Change, error::is_gone, tasks};
 use quiet_linux::Kernel;
+use quiet_linux::fault;
+use quiet_linux::files::StateDir;
 use quiet_types::{
     CpuSet,
     plan::{Action, Outcome, Thread},
@@ -24,7 +26,7 @@ impl Reader {
     ///
     /// At any instant, a power cut's included, the journal is the old one or the new one, whole. One that cannot be compacted
     /// stays as it is, and is tried again when it has grown further.
-    pub fn compact(&mut self, kernel: &dyn Kernel, state: &State) {
+    pub fn compact(&mut self, kernel: &dyn Kernel, state: &StateDir) {
         if self.read < WORTH.max(2 * self.compacted) {
             return;
         }
@@ -35,14 +37,14 @@ impl Reader {
         let _ = std::fs::remove_file(state.path().join(ASIDE));
     }
 
-    fn compacted(&self, kernel: &dyn Kernel, state: &State) -> io::Result<Option<Reader>> {
+    fn compacted(&self, kernel: &dyn Kernel, state: &StateDir) -> io::Result<Option<Reader>> {
         let past = &self.past;
         // What is not understood cannot be written again; threads are looked for where they were found.
         if !past.unread.is_empty() || !is_same_world(kernel, past) {
             return Ok(None);
         }
         let mut begin = Vec::new();
-        let old = state.open_file("journal.jsonl", OFlags::RDONLY)?;
+        let old = state.open_file(super::NAME, OFlags::RDONLY)?;
         BufReader::new(old).read_until(b'\n', &mut begin)?;
         let _ = std::fs::remove_file(state.path().join(ASIDE));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
@@ -66,7 +68,7 @@ impl Reader {
         if reader.past != meant {
             return Err(io::Error::other("the compacted journal does not read as it was written"));
         }
-        state.rename(ASIDE, "journal.jsonl")?;
+        state.rename(ASIDE, super::NAME)?;
         fault::point();
         Ok(Some(reader))
     }
@@ -230,7 +232,7 @@ mod tests {
     }
 
     /// The first process's notes, and those of many others of which none lives.
-    fn journal(state: &State) {
+    fn journal(state: &StateDir) {
         let set = |text: &str| -> CpuSet { text.parse().unwrap() };
         let shield = Shield {
             cpus: set("1"),
@@ -258,7 +260,7 @@ mod tests {
         journal.seal(Record::Up { at: "now".into(), irqs: vec![(7, 9)] }).unwrap();
     }
 
-    fn look(state: &State) -> Reader {
+    fn look(state: &StateDir) -> Reader {
         let mut reader = Reader::default();
         reader.look(state).unwrap().unwrap();
         reader
@@ -279,14 +281,14 @@ mod tests {
     #[test]
     fn what_is_told_of_ended_threads_goes_and_the_journal_stays_known() {
         let dir = tempfile::tempdir().unwrap();
-        let state = State::make(&dir.path().join("state")).unwrap();
+        let state = StateDir::make(&dir.path().join("state")).unwrap();
         journal(&state);
         let known = crate::journal::identity(&state).unwrap();
         let mut reader = look(&state);
         reader.compact(&nobody::Nobody::default(), &state);
         is_small(&reader.past);
         is_small(&look(&state).past);
-        assert!(fs::metadata(state.journal()).unwrap().len() < 4096);
+        assert!(fs::metadata(crate::journal::path(&state)).unwrap().len() < 4096);
         assert_eq!(crate::journal::identity(&state).unwrap(), known);
         // It is written further, and read from where it was left.
         let mut journal = Journal::resume(&state, reader).unwrap();
@@ -299,18 +301,18 @@ mod tests {
     #[test]
     fn a_journal_with_a_line_of_a_stranger_or_of_other_processes_is_left_as_it_is() {
         let dir = tempfile::tempdir().unwrap();
-        let state = State::make(&dir.path().join("state")).unwrap();
+        let state = StateDir::make(&dir.path().join("state")).unwrap();
         journal(&state);
-        let text = fs::read_to_string(state.journal()).unwrap();
+        let text = fs::read_to_string(crate::journal::path(&state)).unwrap();
         let first = format!("\"start\":{},\"comm\":\"t1\"", nobody::START);
         for other in [
             format!("{text}{{\"record\":\"dance\"}}\n"),
             text.replace(&first, "\"start\":77,\"comm\":\"t1\""),
         ] {
             assert_ne!(other, text);
-            fs::write(state.journal(), &other).unwrap();
+            fs::write(crate::journal::path(&state), &other).unwrap();
             look(&state).compact(&nobody::Nobody::default(), &state);
-            assert_eq!(fs::read_to_string(state.journal()).unwrap(), other);
+            assert_eq!(fs::read_to_string(crate::journal::path(&state)).unwrap(), other);
         }
     }
 
@@ -318,7 +320,7 @@ mod tests {
     #[test]
     fn compacts_where_it_is_asked_to() {
         let Some(state) = std::env::var_os(STATE) else { return };
-        let state = State::open(Path::new(&state)).unwrap().unwrap();
+        let state = StateDir::open(Path::new(&state)).unwrap().unwrap();
         look(&state).compact(&nobody::Nobody::default(), &state);
     }
 
@@ -326,12 +328,12 @@ mod tests {
     #[cfg(debug_assertions)]
     fn killed_at_any_instant_the_journal_is_the_old_one_or_the_new_one() {
         let dir = tempfile::tempdir().unwrap();
-        let state = State::make(&dir.path().join("state")).unwrap();
+        let state = StateDir::make(&dir.path().join("state")).unwrap();
         journal(&state);
-        let text = fs::read(state.journal()).unwrap();
+        let text = fs::read(crate::journal::path(&state)).unwrap();
         let (mut old, mut new) = (0, 0);
         for act in 1.. {
-            fs::write(state.journal(), &text).unwrap();
+            fs::write(crate::journal::path(&state), &text).unwrap();
             let status = Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", "journal::compact::tests::compacts_where_it_is_asked_to"])
                 .env(STATE, state.path())
@@ -339,7 +341,7 @@ mod tests {
                 .stdout(Stdio::null())
                 .status()
                 .unwrap();
-            if fs::read(state.journal()).unwrap() == text {
+            if fs::read(crate::journal::path(&state)).unwrap() == text {
                 old += 1;
             } else {
                 is_small(&look(&state).past);

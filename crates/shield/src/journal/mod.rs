@@ -5,15 +5,17 @@
 //! watch adds is compacted: see [`Journal::compact`].
 
 mod compact;
+mod kept;
 mod past;
 
 use crate::{
     change::Change,
     error::{Error, Kind, Result, plain},
-    fault,
-    state::{State, stamp},
 };
+pub(crate) use kept::{NAME, archive, path};
 pub(crate) use past::{Key, Past, Reader, key};
+use quiet_linux::fault;
+use quiet_linux::files::{StateDir, stamp};
 use quiet_types::{
     CpuSet,
     chain::Link,
@@ -93,16 +95,16 @@ pub(crate) struct Journal {
 impl Journal {
     /// Begins a journal; on disk, with its directory entry, when this returns.
     pub fn begin(
-        state: &State,
+        state: &StateDir,
         boot_id: &str,
         shield: &Shield,
         links: &[Link],
         owner: Option<Thread>,
     ) -> Result<Journal> {
-        let path = state.journal().display().to_string();
+        let path = path(state).display().to_string();
         fault::point();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::APPEND;
-        let file = state.open_file("journal.jsonl", flags).map_err(|e| unwritten(&path, &e))?;
+        let file = state.open_file(NAME, flags).map_err(|e| unwritten(&path, &e))?;
         let mut journal = Journal::new(Some(file), path, 0, 1, None);
         let begin = Record::Begin {
             schema: SCHEMA.into(),
@@ -115,7 +117,7 @@ impl Journal {
         };
         let written = journal.append(&begin).and_then(|()| journal.sync());
         if let Err(error) = written.and_then(|()| state.sync()) {
-            let _ = std::fs::remove_file(state.journal());
+            let _ = std::fs::remove_file(state.path().join(NAME));
             return Err(unwritten(&journal.path, &error));
         }
         Ok(journal)
@@ -132,10 +134,10 @@ impl Journal {
     }
 
     /// Goes on with a journal, to note what a revert does.
-    pub fn reopen(state: &State) -> io::Result<Journal> {
-        let file = state.open_file("journal.jsonl", OFlags::RDWR | OFlags::APPEND)?;
+    pub fn reopen(state: &StateDir) -> io::Result<Journal> {
+        let file = state.open_file(NAME, OFlags::RDWR | OFlags::APPEND)?;
         let length = file.metadata()?.len();
-        let path = state.journal().display().to_string();
+        let path = path(state).display().to_string();
         let mut last = [b'\n'];
         if let Some(at) = length.checked_sub(1) {
             file.read_at(&mut last, at)?;
@@ -149,9 +151,9 @@ impl Journal {
     }
 
     /// Goes on with the journal of a shield that is up, which `reader` has read.
-    pub fn resume(state: &State, reader: Reader) -> Result<Journal> {
+    pub fn resume(state: &StateDir, reader: Reader) -> Result<Journal> {
         let journal = Journal::reopen(state)
-            .map_err(|e| unwritten(&state.journal().display().to_string(), &e))?;
+            .map_err(|e| unwritten(&path(state).display().to_string(), &e))?;
         let next = reader.past.next();
         Ok(Journal { next, reader: Some(reader), ..journal })
     }
@@ -267,15 +269,15 @@ fn line_of(record: &Record) -> io::Result<Vec<u8>> {
 }
 
 /// Reads the journal; `None` where there is none.
-pub(crate) fn read(state: &State) -> Result<Option<Past>> {
+pub(crate) fn read(state: &StateDir) -> Result<Option<Past>> {
     let mut reader = Reader::default();
     let there = reader.look(state)?.is_some();
     Ok(there.then_some(reader.past))
 }
 
 /// What stays the same for as long as a journal stands, and is another one's in the next: its first line.
-pub(crate) fn identity(state: &State) -> io::Result<Vec<u8>> {
-    let file = state.open_file("journal.jsonl", OFlags::RDONLY)?;
+pub(crate) fn identity(state: &StateDir) -> io::Result<Vec<u8>> {
+    let file = state.open_file(NAME, OFlags::RDONLY)?;
     let mut line = Vec::new();
     BufReader::new(file.take(LONGEST)).read_until(b'\n', &mut line)?;
     Ok(line)
@@ -370,15 +372,15 @@ mod tests {
     #[test]
     fn only_what_was_added_is_read_at_the_next_look() {
         let dir = tempfile::tempdir().unwrap();
-        let state = State::make(&dir.path().join("state")).unwrap();
+        let state = StateDir::make(&dir.path().join("state")).unwrap();
         let mut journal = Journal::begin(&state, "b0", &shield(), &[], None).unwrap();
         let make = |path: &str| Change::Make { path: path.into(), unit: false };
         journal.note(make("/one")).unwrap();
         let mut reader = Reader::default();
         assert_eq!(reader.look(&state).unwrap().unwrap().changes.len(), 1);
         // Somebody spoils what was read: it is not read again.
-        let length = std::fs::metadata(state.journal()).unwrap().len();
-        std::fs::write(state.journal(), "x".repeat(length as usize - 1) + "\n").unwrap();
+        let length = std::fs::metadata(super::path(&state)).unwrap().len();
+        std::fs::write(super::path(&state), "x".repeat(length as usize - 1) + "\n").unwrap();
         let mut journal = Journal::resume(&state, reader).unwrap();
         journal.note(make("/two")).unwrap();
         journal.note(make("/one")).unwrap();
@@ -387,7 +389,7 @@ mod tests {
         let past = reader.look(&state).unwrap().unwrap();
         assert_eq!((past.changes.len(), past.awaits), (2, Some(5)));
         // Another journal is read from its beginning.
-        std::fs::remove_file(state.journal()).unwrap();
+        std::fs::remove_file(super::path(&state)).unwrap();
         assert!(reader.look(&state).unwrap().is_none());
         Journal::begin(&state, "b1", &shield(), &[], None).unwrap();
         let past = reader.look(&state).unwrap().unwrap();
@@ -397,9 +399,9 @@ mod tests {
     #[test]
     fn a_rehearsal_leaves_journal_and_reader_as_they_are() {
         let dir = tempfile::tempdir().unwrap();
-        let state = State::make(&dir.path().join("state")).unwrap();
+        let state = StateDir::make(&dir.path().join("state")).unwrap();
         Journal::begin(&state, "b0", &shield(), &[], None).unwrap();
-        let text = std::fs::read(state.journal()).unwrap();
+        let text = std::fs::read(super::path(&state)).unwrap();
         let mut reader = Reader::default();
         reader.look(&state).unwrap();
         let mut journal = Journal::rehearse(reader);
@@ -408,7 +410,7 @@ mod tests {
         let mut reader = journal.end();
         let past = reader.look(&state).unwrap().unwrap();
         assert_eq!((past.changes.len(), past.awaits), (0, None));
-        assert_eq!(std::fs::read(state.journal()).unwrap(), text);
+        assert_eq!(std::fs::read(super::path(&state)).unwrap(), text);
     }
 
     #[test]
@@ -421,7 +423,7 @@ mod tests {
     #[test]
     fn many_threads_are_noted_in_several_lines_and_read_as_noted() {
         let dir = tempfile::tempdir().unwrap();
-        let state = State::make(&dir.path().join("state")).unwrap();
+        let state = StateDir::make(&dir.path().join("state")).unwrap();
         let mut journal = Journal::begin(&state, "b0", &shield(), &[], None).unwrap();
         let thread = |tid| Thread { tid, start: 1, comm: "x".into() };
         let cpus: CpuSet = "0-1".parse().unwrap();

@@ -4,8 +4,8 @@ use super::{LONGEST, Record, SCHEMA, VERSION, unreadable};
 use crate::{
     change::{Change, same},
     error::{Result, plain},
-    state::State,
 };
+use quiet_linux::files::StateDir;
 use quiet_types::{
     CpuSet,
     chain::Link,
@@ -271,9 +271,9 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// What the journal tells now; `None` where there is none.
-    pub fn look(&mut self, state: &State) -> Result<Option<&Past>> {
-        let path = state.journal().display().to_string();
-        let file = match state.open_file("journal.jsonl", OFlags::RDONLY) {
+    pub fn look(&mut self, state: &StateDir) -> Result<Option<&Past>> {
+        let path = super::path(state).display().to_string();
+        let file = match state.open_file(super::NAME, OFlags::RDONLY) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 *self = Reader::default();

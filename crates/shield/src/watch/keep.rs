@@ -6,9 +6,9 @@ use crate::{
     apply::Hand,
     boot_id, hold,
     journal::{Journal, Reader, Record},
-    state::State,
     status::standing,
 };
+use quiet_linux::files::StateDir;
 use quiet_types::{
     Plan,
     plan::{Action, Outcome, Standing, Step},
@@ -39,8 +39,12 @@ pub(super) enum Seen {
 impl Look<'_> {
     /// Takes every step of `plan` that does not hold.
     pub fn look(&mut self, plan: &Plan) -> Result<Seen> {
-        let Some(state) = State::open(self.state)? else { return Ok(Seen::Down) };
-        let _lock = if self.report_only { None } else { Some(state.lock_machine(self.kernel)?) };
+        let Some(state) = StateDir::open(self.state)? else { return Ok(Seen::Down) };
+        let _lock = if self.report_only {
+            None
+        } else {
+            Some(state.lock_machine(self.kernel.lock_file().as_deref())?)
+        };
         let Some(past) = self.reader.look(&state)? else { return Ok(Seen::Down) };
         if standing(past, &boot_id(self.kernel)) != Standing::Up {
             return Ok(Seen::Down);
@@ -63,7 +67,7 @@ impl Look<'_> {
         &self,
         kernel: &dyn Kernel,
         journal: &mut Journal,
-        state: &State,
+        state: &StateDir,
         plan: &Plan,
     ) -> Result<Vec<(Step, Outcome)>> {
         let interrupt = AtomicBool::new(false);

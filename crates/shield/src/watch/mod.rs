@@ -13,7 +13,6 @@ use crate::{
     Kernel, Result, boot_id,
     error::{Error, Kind, plain},
     journal::Reader,
-    state::{State, stamp},
     status::{current, standing},
     tasks,
 };
@@ -21,6 +20,7 @@ use keep::{Look, Seen};
 #[cfg(fuzzing)]
 pub(crate) use netlink::message as netlink_message;
 use netlink::{Message, Socket};
+use quiet_linux::files::{StateDir, stamp};
 use quiet_types::{
     Finding, Plan,
     plan::{Action, Outcome, Standing, Step},
@@ -410,7 +410,7 @@ impl Sentry<'_> {
     }
 
     fn current(&mut self) -> Result<Option<Shield>> {
-        let Some(state) = State::open(self.watch.state)? else { return Ok(None) };
+        let Some(state) = StateDir::open(self.watch.state)? else { return Ok(None) };
         let boot = boot_id(self.watch.kernel);
         let past = self.reader.look(&state)?;
         let up = past.filter(|past| standing(past, &boot) == Standing::Up);

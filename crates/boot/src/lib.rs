@@ -8,14 +8,17 @@
 //!
 //! Files of others are edited by adding words at the end of a place; files of ours stand beside.
 
+#![forbid(unsafe_code)]
+
 mod detect;
 pub mod diff;
 mod efi;
 mod error;
 pub mod form;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod grub;
 mod grubenv;
-mod place;
 mod propose;
 mod record;
 mod trial;
@@ -25,7 +28,6 @@ mod write;
 
 pub use detect::{Entry, Kind, Loader, entries_of, loaders};
 pub use error::{Error, Result};
-pub use place::{Found, Owner, Place};
 pub use propose::{Proposal, Request, Step, Term, propose};
 pub use record::{Change, Ours, Record, SCHEMA, Stage, record};
 pub use trial::how_to_start;

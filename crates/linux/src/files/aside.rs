@@ -13,6 +13,7 @@ use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, XattrFlags},
     io::Errno,
 };
+use serde::{Deserialize, Serialize};
 use std::{
     ffi::CStr,
     fs::File,
@@ -27,7 +28,7 @@ const BTRFS: rustix::fs::FsWord = 0x9123_683e;
 const F2FS: rustix::fs::FsWord = 0xf2f5_2010;
 
 /// Whose a file is and who may use it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// Permission bits.
     pub mode: u32,

@@ -1,9 +1,7 @@
 //! GRUB's own configuration: the drop-in, the generated menu, one entry of it copied for a trial.
 
-use super::{
-    form::{is_rescue, lines, words_of},
-    place::Place,
-};
+use super::form::{is_rescue, lines, words_of};
+use quiet_linux::files::Tree;
 use std::ops::Range;
 
 /// The variable that normal entries take and recovery ones do not.
@@ -26,7 +24,7 @@ pub fn drop_in(words: &[String]) -> String {
     )
 }
 
-fn program(place: &Place, names: &[&str]) -> Option<String> {
+fn program(place: &Tree, names: &[&str]) -> Option<String> {
     let paths = names
         .iter()
         .flat_map(|name| ["/usr/sbin", "/sbin", "/usr/bin"].map(|dir| format!("{dir}/{name}")));
@@ -37,7 +35,7 @@ fn program(place: &Place, names: &[&str]) -> Option<String> {
 const MAKERS: [&str; 2] = ["grub2-mkconfig", "grub-mkconfig"];
 
 /// The program that makes the menu `cfg` anew and its arguments, and whether it is Debian's.
-pub fn updater(place: &Place, cfg: &str) -> Option<(Vec<String>, bool)> {
+pub fn updater(place: &Tree, cfg: &str) -> Option<(Vec<String>, bool)> {
     if let Some(path) = program(place, &["update-grub"]) {
         return Some((vec![path], true));
     }
@@ -45,7 +43,7 @@ pub fn updater(place: &Place, cfg: &str) -> Option<(Vec<String>, bool)> {
 }
 
 /// The program that finds what GRUB would not understand in a menu.
-pub fn script_check(place: &Place) -> Option<String> {
+pub fn script_check(place: &Tree) -> Option<String> {
     program(place, &["grub2-script-check", "grub-script-check"])
 }
 

@@ -4,8 +4,8 @@ use super::{
     efi,
     form::{Form, parameters, spots, words_of},
     grub,
-    place::Place,
 };
+use quiet_linux::files::Tree;
 use quiet_types::printable;
 use serde::{Deserialize, Serialize};
 
@@ -77,7 +77,7 @@ pub struct Entry {
 
 /// The boot loaders whose files are there, with those sorted out that did not start this machine
 /// as far as the firmware tells.
-pub fn loaders(place: &Place) -> Vec<Loader> {
+pub fn loaders(place: &Tree) -> Vec<Loader> {
     let found: Vec<Loader> = [
         raspberry_pi(place),
         environment(place, Kind::Armbian, "/boot/armbianEnv.txt", "extraargs"),
@@ -105,7 +105,7 @@ pub fn loaders(place: &Place) -> Vec<Loader> {
 /// Where boot loader entries and the ESP are looked for.
 pub(super) const BOOT_DIRS: [&str; 3] = ["/efi", "/boot", "/boot/efi"];
 
-fn raspberry_pi(place: &Place) -> Option<Loader> {
+fn raspberry_pi(place: &Tree) -> Option<Loader> {
     let dir = ["/boot/firmware", "/boot"]
         .into_iter()
         .find(|dir| place.exists(&format!("{dir}/config.txt")))?;
@@ -141,7 +141,7 @@ fn pi_setting<'a>(config: &'a str, name: &str) -> Option<&'a str> {
     value.filter(|value| !value.is_empty() && !value.contains(".."))
 }
 
-fn environment(place: &Place, kind: Kind, path: &str, key: &str) -> Option<Loader> {
+fn environment(place: &Tree, kind: Kind, path: &str, key: &str) -> Option<Loader> {
     let text = place.text(path)?;
     let start = format!("{key}=");
     // uEnv.txt serves many purposes; without its line it is not known to take parameters.
@@ -152,7 +152,7 @@ fn environment(place: &Place, kind: Kind, path: &str, key: &str) -> Option<Loade
     Some(Loader { kind, evidence: path.into(), files: vec![(path.into(), form)], generated: None })
 }
 
-fn grub_cfg(place: &Place) -> Option<String> {
+fn grub_cfg(place: &Tree) -> Option<String> {
     ["/boot/grub/grub.cfg", "/boot/grub2/grub.cfg"]
         .into_iter()
         .find(|path| place.exists(path))
@@ -160,7 +160,7 @@ fn grub_cfg(place: &Place) -> Option<String> {
 }
 
 /// The entries of this system in a directory: not those of another one beside it.
-fn entries(place: &Place, dir: &str) -> Vec<String> {
+fn entries(place: &Tree, dir: &str) -> Vec<String> {
     let all = all_entries(place, dir);
     let own: Vec<String> = all.iter().filter(|path| is_own(place, path)).cloned().collect();
     let ordinary = own.iter().any(|path| {
@@ -172,7 +172,7 @@ fn entries(place: &Place, dir: &str) -> Vec<String> {
 
 /// Whether an entry is of this system, by its machine id or else by the root file system that runs;
 /// `true` where neither tells.
-fn is_own(place: &Place, path: &str) -> bool {
+fn is_own(place: &Tree, path: &str) -> bool {
     let text = place.text(path).unwrap_or_default();
     let field = |name: &str| {
         text.lines().find_map(|line| {
@@ -194,7 +194,7 @@ fn is_own(place: &Place, path: &str) -> bool {
     }
 }
 
-fn all_entries(place: &Place, dir: &str) -> Vec<String> {
+fn all_entries(place: &Tree, dir: &str) -> Vec<String> {
     let dir = format!("{dir}/loader/entries");
     let mut found = Vec::new();
     for name in place.list(&dir) {
@@ -207,12 +207,12 @@ fn all_entries(place: &Place, dir: &str) -> Vec<String> {
     found
 }
 
-fn kernel_cmdline(place: &Place) -> Option<(String, Form)> {
+fn kernel_cmdline(place: &Tree) -> Option<(String, Form)> {
     let path = "/etc/kernel/cmdline";
     place.exists(path).then(|| (path.to_owned(), Form::KernelCmdline))
 }
 
-fn grub_bls(place: &Place) -> Option<Loader> {
+fn grub_bls(place: &Tree) -> Option<Loader> {
     let cfg = grub_cfg(place)?;
     let uses = place.text(&cfg).is_some_and(|text| {
         text.lines().any(|line| line.split_whitespace().next() == Some("blscfg"))
@@ -243,7 +243,7 @@ fn grub_bls(place: &Place) -> Option<Loader> {
     Some(Loader { kind: Kind::GrubBls, evidence: cfg.clone(), files, generated: Some(cfg) })
 }
 
-fn grub(place: &Place) -> Option<Loader> {
+fn grub(place: &Tree) -> Option<Loader> {
     let cfg = grub_cfg(place)?;
     if grub_bls(place).is_some() || !place.exists("/etc/default/grub") {
         return None;
@@ -257,7 +257,7 @@ fn grub(place: &Place) -> Option<Loader> {
     Some(Loader { kind, evidence: cfg.clone(), files, generated: Some(cfg) })
 }
 
-fn systemd_boot(place: &Place) -> Option<Loader> {
+fn systemd_boot(place: &Tree) -> Option<Loader> {
     let evidence = BOOT_DIRS
         .iter()
         .flat_map(|dir| [format!("{dir}/loader/loader.conf"), format!("{dir}/EFI/systemd")])
@@ -273,7 +273,7 @@ fn systemd_boot(place: &Place) -> Option<Loader> {
     Some(Loader { kind: Kind::SystemdBoot, evidence, files, generated: None })
 }
 
-fn uki(place: &Place) -> Option<Loader> {
+fn uki(place: &Tree) -> Option<Loader> {
     if systemd_boot(place).is_some() {
         return None;
     }
@@ -286,7 +286,7 @@ fn uki(place: &Place) -> Option<Loader> {
     Some(Loader { kind: Kind::Uki, evidence, files, generated: None })
 }
 
-fn extlinux(place: &Place) -> Option<Loader> {
+fn extlinux(place: &Tree) -> Option<Loader> {
     const FILES: [&str; 7] = [
         "/boot/extlinux/extlinux.conf",
         "/boot/extlinux.conf",
@@ -310,7 +310,7 @@ fn extlinux(place: &Place) -> Option<Loader> {
 ///
 /// # Errors
 /// A sentence when a file is not of its form.
-pub fn entries_of(place: &Place, loader: &Loader) -> Result<(Vec<Entry>, usize), String> {
+pub fn entries_of(place: &Tree, loader: &Loader) -> Result<(Vec<Entry>, usize), String> {
     let mut found = Vec::new();
     let mut longest = 0;
     let named = |path: &str, line: usize| format!("{}, line {line}", place.shown(path));

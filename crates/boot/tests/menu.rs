@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_shield::persist::{self, Place, Proposal, Ran, Request, Runner, Term};
+use quiet_boot::{Proposal, Ran, Request, Runner, Term};
+use quiet_linux::files::Tree;
 use quiet_types::boot::Asked;
 use std::{
     cell::RefCell,
@@ -18,7 +19,7 @@ const WORD: &str = "isolcpus=managed_irq,domain,2-3";
 /// A machine with Debian's GRUB.
 struct Machine {
     dir: tempfile::TempDir,
-    place: Place,
+    place: Tree,
 }
 
 impl Machine {
@@ -35,7 +36,7 @@ impl Machine {
             fs::write(path, text).unwrap();
         }
         fs::set_permissions(dir.path().join(CFG), fs::Permissions::from_mode(0o600)).unwrap();
-        Machine { place: Place::at(dir.path()).unwrap(), dir }
+        Machine { place: Tree::at(dir.path()).unwrap(), dir }
     }
 
     fn cfg(&self) -> String {
@@ -52,10 +53,10 @@ impl Machine {
             "parameters": [{ "name": "isolcpus", "value": "managed_irq,domain,2-3", "why": "" }],
         }))
         .unwrap();
-        let loader = persist::loaders(&self.place).remove(0);
+        let loader = quiet_boot::loaders(&self.place).remove(0);
         let request =
             Request { asked: &asked, loader: &loader, service: None, term: Term::Lasting };
-        persist::propose(&self.place, &request).unwrap()
+        quiet_boot::propose(&self.place, &request).unwrap()
     }
 }
 
@@ -112,7 +113,7 @@ fn the_menu_is_whole_while_its_maker_runs() {
     let machine = Machine::new(USUAL);
     let new = with_word();
     let maker = Maker::of(&machine, &new);
-    persist::write(&machine.place, &machine.state(), &machine.proposal(), &maker).unwrap();
+    quiet_boot::write(&machine.place, &machine.state(), &machine.proposal(), &maker).unwrap();
     assert_eq!(machine.cfg(), new);
     let mode = fs::metadata(machine.dir.path().join(CFG)).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o600);
@@ -122,7 +123,7 @@ fn the_menu_is_whole_while_its_maker_runs() {
     fs::write(machine.dir.path().join(CFG), &later).unwrap();
     let after = format!("{OLD}# a kernel more\n");
     let maker = Maker::of(&machine, &after);
-    let undone = persist::undo(&machine.place, &machine.state(), &maker).unwrap().unwrap();
+    let undone = quiet_boot::undo(&machine.place, &machine.state(), &maker).unwrap().unwrap();
     assert!(undone.is_complete(), "{undone:?}");
     assert_eq!(machine.cfg(), after);
     assert!(maker.seen.borrow().iter().all(|seen| *seen == later), "{:?}", maker.seen);
@@ -140,9 +141,10 @@ fn a_menu_that_came_out_wrong_never_stands_where_grub_reads() {
     for (text, fails, why) in cases {
         let machine = Machine::new(USUAL);
         let maker = Maker { fails, ..Maker::of(&machine, text) };
-        let error = persist::write(&machine.place, &machine.state(), &machine.proposal(), &maker)
-            .unwrap_err()
-            .to_string();
+        let error =
+            quiet_boot::write(&machine.place, &machine.state(), &machine.proposal(), &maker)
+                .unwrap_err()
+                .to_string();
         assert!(error.contains(why) && error.contains("was put back"), "{error}");
         assert_eq!(machine.cfg(), OLD);
         assert!(maker.seen.borrow().iter().all(|seen| seen == OLD), "{text}: {:?}", maker.seen);
@@ -154,7 +156,7 @@ fn a_menu_that_came_out_wrong_never_stands_where_grub_reads() {
 fn a_maker_that_writes_only_in_place_is_not_run() {
     let machine = Machine::new("#!/bin/sh\ngrub-mkconfig > /boot/grub/grub.cfg\n");
     let maker = Maker::of(&machine, OLD);
-    let error = persist::write(&machine.place, &machine.state(), &machine.proposal(), &maker)
+    let error = quiet_boot::write(&machine.place, &machine.state(), &machine.proposal(), &maker)
         .unwrap_err()
         .to_string();
     assert!(error.contains("let it end with \"$@\""), "{error}");

@@ -3,10 +3,11 @@
 /// Counts one act; `QUIETCORES_FAULT=kill:N` in the environment ends the program at the Nth.
 /// Compiled to nothing in release builds.
 #[cfg(not(debug_assertions))]
-pub(crate) fn point() {}
+pub fn point() {}
 
+/// Counts one act; `QUIETCORES_FAULT=kill:N` in the environment ends the program at the Nth.
 #[cfg(debug_assertions)]
-pub(crate) fn point() {
+pub fn point() {
     use std::sync::{
         OnceLock,
         atomic::{AtomicU64, Ordering},

@@ -4,10 +4,8 @@
 //! The Boot Loader Interface (systemd.io/BOOT_LOADER_INTERFACE): variables of one vendor, UTF-16
 //! with a NUL; each file of efivarfs begins with four bytes of attributes.
 
-use super::{
-    error::{Error, Result, plain},
-    place::Place,
-};
+use super::error::{Error, Result, plain};
+use quiet_linux::files::Tree;
 use rustix::fs::{IFlags, Mode, OFlags};
 use std::io::{self, Write};
 
@@ -30,7 +28,7 @@ pub enum Booted {
 }
 
 /// Who started the machine.
-pub fn booted_by(place: &Place) -> Booted {
+pub fn booted_by(place: &Tree) -> Booted {
     match variable(place, "LoaderInfo") {
         Some(text) if text.starts_with("systemd-") => Booted::Systemd,
         Some(_) => Booted::Other,
@@ -45,7 +43,7 @@ fn path(name: &str) -> String {
 }
 
 /// The text of a variable of the boot loader.
-pub fn variable(place: &Place, name: &str) -> Option<String> {
+pub fn variable(place: &Tree, name: &str) -> Option<String> {
     let found = place.read(&path(name)).ok()??;
     let units: Vec<u16> = found
         .bytes
@@ -57,7 +55,7 @@ pub fn variable(place: &Place, name: &str) -> Option<String> {
 }
 
 /// Whether the loader can be asked for one boot of an entry.
-pub fn takes_one_shot(place: &Place) -> bool {
+pub fn takes_one_shot(place: &Tree) -> bool {
     let features = place.read(&path("LoaderFeatures")).ok().flatten().map(|found| found.bytes);
     let bits = features.as_deref().and_then(|bytes| bytes.get(4..12)?.try_into().ok());
     bits.is_some_and(|bits| u64::from_le_bytes(bits) & ONE_SHOT != 0)
@@ -67,7 +65,7 @@ pub fn takes_one_shot(place: &Place) -> bool {
 ///
 /// # Errors
 /// When the firmware refuses the variable.
-pub fn ask_one_shot(place: &Place, entry: &str) -> Result<()> {
+pub fn ask_one_shot(place: &Tree, entry: &str) -> Result<()> {
     let mut bytes = ATTRIBUTES.to_vec();
     for unit in entry.encode_utf16().chain([0]) {
         bytes.extend_from_slice(&unit.to_le_bytes());
@@ -92,7 +90,7 @@ pub fn ask_one_shot(place: &Place, entry: &str) -> Result<()> {
 ///
 /// # Errors
 /// When the firmware refuses.
-pub fn forget_one_shot(place: &Place, entry: &str) -> Result<bool> {
+pub fn forget_one_shot(place: &Tree, entry: &str) -> Result<bool> {
     if variable(place, "LoaderEntryOneShot").as_deref() != Some(entry) {
         return Ok(false);
     }

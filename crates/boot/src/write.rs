@@ -4,15 +4,12 @@ use super::{
     efi,
     error::{Error, Result},
     grub,
-    place::Place,
     propose::{Proposal, Step, Term},
     record::{Change, Record, SCHEMA, Shelf, Side, Stage},
     undo,
 };
-use crate::{
-    fault,
-    state::{State, stamp},
-};
+use quiet_linux::fault;
+use quiet_linux::files::{StateDir, Tree, stamp};
 use std::{
     path::Path,
     process::{Command, Stdio},
@@ -87,12 +84,12 @@ pub struct Written {
 /// When something was made to last already, a file has changed since the proposal, or a write
 /// fails: then what was done is put back, and the sentence says so.
 pub fn write(
-    place: &Place,
+    place: &Tree,
     state: &Path,
     proposal: &Proposal,
     runner: &dyn Runner,
 ) -> Result<Written> {
-    let state = State::make(state)?;
+    let state = StateDir::make(state)?;
     let _lock = state.lock()?;
     let shelf = Shelf::of(&state);
     refuse_over(shelf.read()?)?;
@@ -157,7 +154,7 @@ fn refuse_over(record: Option<Record>) -> Result<()> {
 }
 
 /// Between the proposal, which a person may have read for a while, and now.
-fn unchanged(place: &Place, proposal: &Proposal) -> Result<()> {
+fn unchanged(place: &Tree, proposal: &Proposal) -> Result<()> {
     for step in &proposal.steps {
         let (Change::File { path, .. } | Change::Generate { path, .. }) = &step.change else {
             continue;
@@ -186,7 +183,7 @@ fn keep(shelf: &Shelf<'_>, step: &Step) -> Result<()> {
 }
 
 fn make(
-    place: &Place,
+    place: &Tree,
     shelf: &Shelf<'_>,
     proposal: &Proposal,
     runner: &dyn Runner,
@@ -232,7 +229,7 @@ fn make(
 /// The program is given a file of ours to write: the one that the loader reads it would cut to nothing and fill
 /// again, and with the power gone in between, the machine had no menu.
 pub(super) fn generate(
-    place: &Place,
+    place: &Tree,
     shelf: &Shelf<'_>,
     runner: &dyn Runner,
     command: &[String],
@@ -289,7 +286,7 @@ fn took(menu: &[u8], words: &[String], path: &str) -> Result<()> {
 }
 
 fn put_back(
-    place: &Place,
+    place: &Tree,
     shelf: &Shelf<'_>,
     mut record: Record,
     runner: &dyn Runner,

@@ -6,11 +6,11 @@ use super::{
     error::{Error, Result},
     form::{self, Form},
     grub, grubenv,
-    place::{Found, Owner, Place},
     record::{Change, Ours, missing_dirs},
     trial,
     unit::{self, Service},
 };
+use quiet_linux::files::{FoundFile, Owner, Tree, split};
 use quiet_types::{Finding, Severity, boot::Asked};
 
 /// What is to be made to last.
@@ -96,7 +96,7 @@ impl Proposal {
 /// # Errors
 /// A sentence when a file cannot be read, is not of its form or belongs to somebody else, or when
 /// the loader has no trial boot.
-pub fn propose(place: &Place, request: &Request<'_>) -> Result<Proposal> {
+pub fn propose(place: &Tree, request: &Request<'_>) -> Result<Proposal> {
     let mut draft = Draft { place, steps: Vec::new(), findings: Vec::new() };
     let words = request.asked.words();
     match request.term {
@@ -119,7 +119,7 @@ pub fn propose(place: &Place, request: &Request<'_>) -> Result<Proposal> {
 
 /// Changes as they are gathered.
 pub(super) struct Draft<'a> {
-    pub place: &'a Place,
+    pub place: &'a Tree,
     pub steps: Vec<Step>,
     pub findings: Vec<Finding>,
 }
@@ -165,7 +165,7 @@ impl Draft<'_> {
     }
 
     /// A text for a file that is there; a link to it is followed now, not when it is written.
-    pub fn replace(&mut self, path: &str, found: Found, new: Vec<u8>, ours: Ours) {
+    pub fn replace(&mut self, path: &str, found: FoundFile, new: Vec<u8>, ours: Ours) {
         let path = self.place.real(path).unwrap_or_else(|| path.to_owned());
         let change = Change::File { path, ours, old: Some(found.owner), new: found.owner };
         self.steps.push(Step { change, old: Some(found.bytes), new: Some(new) });
@@ -302,7 +302,7 @@ impl Draft<'_> {
         }
         for (path, text) in units {
             self.make(path, text.into_bytes())?;
-            let name = super::place::split(path).1;
+            let name = split(path).1;
             self.link(&format!("{}/{name}", unit::WANTS), path)?;
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Why something could not be made to last.
 
-pub(super) use crate::error::plain;
+pub(super) use quiet_linux::plain;
 use std::{fmt, io};
 
 /// What stood in the way, as a sentence with its remedy.
@@ -30,9 +30,10 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-impl From<crate::Error> for Error {
-    fn from(error: crate::Error) -> Error {
-        Error(error.to_string())
+impl From<quiet_linux::Error> for Error {
+    fn from(error: quiet_linux::Error) -> Error {
+        let way = error.refusal().map_or("", remedy);
+        Error(format!("{error}{way}"))
     }
 }
 

@@ -1,19 +1,14 @@
 //! The files of a machine that outlive a reboot: read, and replaced whole.
 //!
 //! At every instant the old or the new text stands under a name, also for a boot loader that reads
-//! the file system without its journal: [`whole`] says how.
+//! the file system without its journal: [`super::aside`] says how.
 
-use super::error::{Error, Result};
-use crate::fault;
-use quiet_linux::{
-    Root,
-    whole::{self, Aside},
-};
+use super::aside::{self, Aside, Owner};
+use crate::{Error, ErrorKind, Result, Root, fault};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
-use serde::{Deserialize, Serialize};
 use std::{
     fs::File,
-    io::{self, Read},
+    io,
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
         unix::fs::MetadataExt,
@@ -24,26 +19,9 @@ use std::{
 /// No file that a boot loader reads as text is larger.
 const LARGEST: u64 = 4 << 20;
 
-/// Whose a file is and who may use it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owner {
-    /// Permission bits.
-    pub mode: u32,
-    /// User.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-}
-
-impl From<Owner> for whole::Owner {
-    fn from(owner: Owner) -> whole::Owner {
-        whole::Owner { mode: owner.mode, uid: owner.uid, gid: owner.gid }
-    }
-}
-
 /// A file as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundFile {
     /// Its bytes.
     pub bytes: Vec<u8>,
     /// Its owner and mode.
@@ -52,33 +30,33 @@ pub struct Found {
 
 /// A directory that stands for `/`: the running system's, or a tree of files.
 #[derive(Debug)]
-pub struct Place {
+pub struct Tree {
     root: Root,
     dir: PathBuf,
     /// The device that the tree's own folder is on; `None` for the running system.
     folder: Option<u64>,
 }
 
-impl Place {
+impl Tree {
     /// The running system.
     ///
     /// # Errors
     /// When `/` cannot be opened.
-    pub fn system() -> Result<Place> {
-        let root = Root::system().map_err(|e| Error::new(e.to_string()))?;
-        Ok(Place { root, dir: PathBuf::from("/"), folder: None })
+    pub fn system() -> Result<Tree> {
+        let root = Root::system()?;
+        Ok(Tree { root, dir: PathBuf::from("/"), folder: None })
     }
 
     /// A tree of files; links in it do not lead out of it.
     ///
     /// # Errors
     /// When `dir` is no directory that can be opened.
-    pub fn at(dir: &Path) -> Result<Place> {
-        let fail = |e: io::Error| Error::io("open the root", &dir.display().to_string(), &e);
+    pub fn at(dir: &Path) -> Result<Tree> {
+        let fail = |e: io::Error| Error::io("open the root", dir.display().to_string(), e);
         let dir = dir.canonicalize().map_err(fail)?;
         let folder = dir.join("..").metadata().map_err(fail)?.dev();
-        let root = Root::at(&dir).map_err(|e| Error::new(e.to_string()))?;
-        Ok(Place { root, dir, folder: Some(folder) })
+        let root = Root::at(&dir)?;
+        Ok(Tree { root, dir, folder: Some(folder) })
     }
 
     /// Whether this is the running system.
@@ -95,27 +73,23 @@ impl Place {
     ///
     /// # Errors
     /// When it cannot be read, is no regular file, or is larger than 4 MiB.
-    pub fn read(&self, path: &str) -> Result<Option<Found>> {
+    pub fn read(&self, path: &str) -> Result<Option<FoundFile>> {
         match self.read_file(path) {
             Ok(found) => Ok(Some(found)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(Error::io("read", &self.shown(path), &e)),
+            Err(e) => Err(Error::io("read", self.shown(path), e)),
         }
     }
 
-    fn read_file(&self, path: &str) -> io::Result<Found> {
+    fn read_file(&self, path: &str) -> io::Result<FoundFile> {
         let fd = self.root.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
         let stat = rustix::fs::fstat(&fd)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        let mut bytes = Vec::new();
-        File::from(fd).take(LARGEST + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > LARGEST {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 4 MiB"));
-        }
+        let bytes = super::take(File::from(fd), LARGEST)?;
         let owner = Owner { mode: stat.st_mode & 0o7777, uid: stat.st_uid, gid: stat.st_gid };
-        Ok(Found { bytes, owner })
+        Ok(FoundFile { bytes, owner })
     }
 
     /// The text of a file, where it is there and can be read.
@@ -161,34 +135,33 @@ impl Place {
     /// something in its place.
     fn parent(&self, path: &str) -> Result<OwnedFd> {
         let (parent, _) = split(path);
-        let fail = |e: rustix::io::Errno| Error::io("open", &self.shown(parent), &e.into());
+        let fail = |e: rustix::io::Errno| Error::io("open", self.shown(parent), e.into());
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let top = self.root.open_at("/", OFlags::PATH | OFlags::DIRECTORY);
-        let mut dir = top.map_err(|e| Error::io("open", &self.shown("/"), &e))?;
+        let mut dir = top.map_err(|e| Error::io("open", self.shown("/"), e))?;
         for part in parent.split('/').filter(|part| !part.is_empty()) {
             dir = rustix::fs::openat(&dir, part, flags, Mode::empty()).map_err(fail)?;
             let stat = rustix::fs::fstat(&dir).map_err(fail)?;
             let us = rustix::process::geteuid().as_raw();
             if (stat.st_uid != 0 && stat.st_uid != us) || stat.st_mode & 0o002 != 0 {
-                return Err(Error::new(format!(
-                    "cannot change {}: `{part}` on its way can be written by others than root; \
-                     take that right away first",
-                    self.shown(path)
-                )));
+                let why = format!(
+                    "`{part}` on its way can be written by others than root; take that right away first"
+                );
+                return Err(Error::because(ErrorKind::Unsafe, "change", self.shown(path), why));
             }
         }
         Ok(dir)
     }
 
     /// Writes a new text aside and brings it to the disk; [`Aside::swap`] puts it in place.
-    pub(super) fn aside(&self, path: &str, bytes: &[u8], owner: Owner) -> Result<Aside> {
+    pub fn aside(&self, path: &str, bytes: &[u8], owner: Owner) -> Result<Aside> {
         let dir = self.parent(path)?;
-        Aside::write(dir, split(path).1, bytes, owner.into())
-            .map_err(|e| Error::io("write", &self.shown(path), &e))
+        Aside::write(dir, split(path).1, bytes, owner)
+            .map_err(|e| Error::io("write", self.shown(path), e))
     }
 
     /// Replaces files, or makes them: all are written aside before the first takes its place.
-    pub(super) fn write_all(&self, files: &[(&str, &[u8], Owner)]) -> Result<()> {
+    pub fn write_all(&self, files: &[(&str, &[u8], Owner)]) -> Result<()> {
         let mut asides = Vec::new();
         for (path, bytes, owner) in files {
             asides.push((*path, self.aside(path, bytes, *owner)?));
@@ -197,20 +170,20 @@ impl Place {
         // What a loader reads stands at its place on the disk before a name leads to it ...
         self.settle(&asides)?;
         for (path, aside) in &mut asides {
-            aside.swap().map_err(|e| Error::io("write", &self.shown(path), &e))?;
+            aside.swap().map_err(|e| Error::io("write", self.shown(path), e))?;
             fault::point();
         }
         // ... and its name before the old text goes, whose blocks others may then have.
         self.settle(&asides)?;
         fault::point();
         for (path, aside) in asides {
-            aside.finish().map_err(|e| Error::io("write", &self.shown(path), &e))?;
+            aside.finish().map_err(|e| Error::io("write", self.shown(path), e))?;
         }
         Ok(())
     }
 
     /// Replaces a file, or makes it.
-    pub(super) fn write(&self, path: &str, bytes: &[u8], owner: Owner) -> Result<()> {
+    pub fn write(&self, path: &str, bytes: &[u8], owner: Owner) -> Result<()> {
         self.write_all(&[(path, bytes, owner)])
     }
 
@@ -218,10 +191,10 @@ impl Place {
     fn settle(&self, asides: &[(&str, Aside)]) -> Result<()> {
         let mut settled = Vec::new();
         for (path, aside) in asides {
-            let fail = |e: io::Error| Error::io("bring to the disk", &self.shown(path), &e);
+            let fail = |e: io::Error| Error::io("bring to the disk", self.shown(path), e);
             let Some(device) = self.to_settle(path, aside.dir()).map_err(fail)? else { continue };
             if !settled.contains(&device) {
-                whole::settle(aside.dir()).map_err(fail)?;
+                aside::settle(aside.dir()).map_err(fail)?;
                 settled.push(device);
             }
         }
@@ -236,62 +209,60 @@ impl Place {
     }
 
     /// Removes a file or a link; one that is not there is no error.
-    pub(super) fn remove(&self, path: &str) -> Result<()> {
+    pub fn remove(&self, path: &str) -> Result<()> {
         let dir = self.parent(path)?;
         let (name, dir) = (split(path).1, dir.as_fd());
         let remove = || -> io::Result<()> {
             if self.to_settle(path, dir)?.is_some() {
-                return whole::remove_settled(dir, name);
+                return aside::remove_settled(dir, name);
             }
             match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
-                Ok(()) => whole::sync(dir),
+                Ok(()) => aside::sync(dir),
                 Err(rustix::io::Errno::NOENT) => Ok(()),
                 Err(e) => Err(e.into()),
             }
         };
-        remove().map_err(|e| Error::io("remove", &self.shown(path), &e))
+        remove().map_err(|e| Error::io("remove", self.shown(path), e))
     }
 
     /// Removes what a killed run may have left beside a file.
-    pub(super) fn sweep(&self, path: &str) {
+    pub fn sweep(&self, path: &str) {
         if let Ok(dir) = self.parent(path) {
-            let _ = whole::sweep(dir.as_fd(), split(path).1);
+            let _ = aside::sweep(dir.as_fd(), split(path).1);
         }
     }
 
     /// Makes a link.
-    pub(super) fn make_link(&self, path: &str, target: &str) -> Result<()> {
+    pub fn make_link(&self, path: &str, target: &str) -> Result<()> {
         let dir = self.parent(path)?;
         rustix::fs::symlinkat(target, &dir, split(path).1)
             .map_err(io::Error::from)
-            .and_then(|()| whole::sync(dir.as_fd()))
-            .map_err(|e| Error::io("make the link", &self.shown(path), &e))
+            .and_then(|()| aside::sync(dir.as_fd()))
+            .map_err(|e| Error::io("make the link", self.shown(path), e))
     }
 
     /// Makes a directory (0755).
-    pub(super) fn make_dir(&self, path: &str) -> Result<()> {
+    pub fn make_dir(&self, path: &str) -> Result<()> {
         let dir = self.parent(path)?;
         let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
         match rustix::fs::mkdirat(&dir, split(path).1, mode) {
-            Ok(()) => {
-                whole::sync(dir.as_fd()).map_err(|e| Error::io("make", &self.shown(path), &e))
-            }
+            Ok(()) => aside::sync(dir.as_fd()).map_err(|e| Error::io("make", self.shown(path), e)),
             Err(rustix::io::Errno::EXIST) => Ok(()),
-            Err(e) => Err(Error::io("make", &self.shown(path), &e.into())),
+            Err(e) => Err(Error::io("make", self.shown(path), e.into())),
         }
     }
 
     /// Removes a directory where it is empty; tells whether it is gone.
-    pub(super) fn remove_dir(&self, path: &str) -> bool {
+    pub fn remove_dir(&self, path: &str) -> bool {
         let Ok(dir) = self.parent(path) else { return !self.exists(path) };
         let _ = rustix::fs::unlinkat(&dir, split(path).1, AtFlags::REMOVEDIR);
-        let _ = whole::sync(dir.as_fd());
+        let _ = aside::sync(dir.as_fd());
         !self.exists(path)
     }
 }
 
 /// A path as its directory and its name.
-pub(super) fn split(path: &str) -> (&str, &str) {
+pub fn split(path: &str) -> (&str, &str) {
     match path.rsplit_once('/') {
         Some(("", name)) => ("/", name),
         Some((parent, name)) => (parent, name),
@@ -304,63 +275,63 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
-    fn tree() -> (tempfile::TempDir, Place) {
+    fn tree() -> (tempfile::TempDir, Tree) {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("boot/loader")).unwrap();
         std::fs::write(dir.path().join("boot/loader/a.conf"), "old\n").unwrap();
-        let place = Place::at(dir.path()).unwrap();
-        (dir, place)
+        let tree = Tree::at(dir.path()).unwrap();
+        (dir, tree)
     }
 
     #[test]
     fn a_file_is_replaced_whole_and_keeps_its_owner_and_mode() {
-        let (dir, place) = tree();
+        let (dir, tree) = tree();
         let path = dir.path().join("boot/loader/a.conf");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
-        let found = place.read("/boot/loader/a.conf").unwrap().unwrap();
+        let found = tree.read("/boot/loader/a.conf").unwrap().unwrap();
         let before = std::fs::metadata(&path).unwrap().ino();
-        place.write("/boot/loader/a.conf", b"new\n", found.owner).unwrap();
+        tree.write("/boot/loader/a.conf", b"new\n", found.owner).unwrap();
         let meta = std::fs::metadata(&path).unwrap();
         assert_eq!(meta.mode() & 0o7777, 0o640);
         assert_ne!(meta.ino(), before, "written aside and renamed");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "new\n");
-        assert_eq!(place.list("/boot/loader"), ["a.conf"]);
+        assert_eq!(tree.list("/boot/loader"), ["a.conf"]);
     }
 
     #[test]
     fn a_text_that_is_not_put_in_place_leaves_nothing_behind() {
-        let (_dir, place) = tree();
+        let (_dir, tree) = tree();
         let owner =
-            Owner { mode: 0o644, ..place.read("/boot/loader/a.conf").unwrap().unwrap().owner };
-        let aside = place.aside("/boot/loader/a.conf", b"new", owner).unwrap();
-        assert_eq!(place.list("/boot/loader"), [".a.conf.quietcores-new", "a.conf"]);
+            Owner { mode: 0o644, ..tree.read("/boot/loader/a.conf").unwrap().unwrap().owner };
+        let aside = tree.aside("/boot/loader/a.conf", b"new", owner).unwrap();
+        assert_eq!(tree.list("/boot/loader"), [".a.conf.quietcores-new", "a.conf"]);
         drop(aside);
-        assert_eq!(place.list("/boot/loader"), ["a.conf"]);
-        assert_eq!(place.text("/boot/loader/a.conf").unwrap(), "old\n");
+        assert_eq!(tree.list("/boot/loader"), ["a.conf"]);
+        assert_eq!(tree.text("/boot/loader/a.conf").unwrap(), "old\n");
     }
 
     #[test]
     fn links_are_not_followed_on_a_write_and_lead_nowhere_out_on_a_read() {
-        let (dir, place) = tree();
+        let (dir, tree) = tree();
         symlink("/etc", dir.path().join("boot/out")).unwrap();
         symlink("loader/a.conf", dir.path().join("boot/a")).unwrap();
-        let owner = place.read("/boot/a").unwrap().unwrap().owner;
-        assert!(place.write("/boot/out/x", b"", owner).is_err());
+        let owner = tree.read("/boot/a").unwrap().unwrap().owner;
+        assert!(tree.write("/boot/out/x", b"", owner).is_err());
         assert!(!Path::new("/etc/x").exists());
-        assert!(place.read("/boot/out/passwd").unwrap().is_none());
-        assert_eq!(place.real("/boot/a").as_deref(), Some("/boot/loader/a.conf"));
-        assert_eq!(place.real("/boot/loader/new").as_deref(), Some("/boot/loader/new"));
-        assert_eq!(place.real("/nowhere/new"), None);
+        assert!(tree.read("/boot/out/passwd").unwrap().is_none());
+        assert_eq!(tree.real("/boot/a").as_deref(), Some("/boot/loader/a.conf"));
+        assert_eq!(tree.real("/boot/loader/new").as_deref(), Some("/boot/loader/new"));
+        assert_eq!(tree.real("/nowhere/new"), None);
     }
 
     #[test]
     fn a_way_that_others_can_write_is_refused() {
-        let (dir, place) = tree();
+        let (dir, tree) = tree();
         let open = dir.path().join("boot");
         std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
-        let owner = place.read("/boot/loader/a.conf").unwrap().unwrap().owner;
-        let error = place.write("/boot/loader/a.conf", b"x", owner).unwrap_err().to_string();
+        let owner = tree.read("/boot/loader/a.conf").unwrap().unwrap().owner;
+        let error = tree.write("/boot/loader/a.conf", b"x", owner).unwrap_err().to_string();
         assert!(error.contains("`boot` on its way can be written by others"), "{error}");
-        assert_eq!(place.text("/boot/loader/a.conf").unwrap(), "old\n");
+        assert_eq!(tree.text("/boot/loader/a.conf").unwrap(), "old\n");
     }
 }

@@ -1,6 +1,5 @@
 //! Files written whole or not at all.
 
-use crate::Error;
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
 use std::{
     fs::File,
@@ -26,21 +25,21 @@ pub enum Replace {
 ///
 /// # Errors
 /// When it cannot be written, or the name is taken and is not to be replaced
-/// ([`Error::is_taken`]).
+/// (`AlreadyExists`).
 ///
 /// # Source
 /// open(2) `O_EXCL`, `O_NOFOLLOW`; rename(2) `RENAME_NOREPLACE`; fsync(2) on directories.
-pub fn write_whole(path: &Path, bytes: &[u8], replace: Replace) -> Result<(), Error> {
+pub fn write_whole(path: &Path, bytes: &[u8], replace: Replace) -> io::Result<()> {
     let aside = aside(path);
     let done = (|| {
         write_new(&aside, bytes)?;
         put(&aside, path, replace)?;
         sync_parent(path)
     })();
-    done.map_err(|e| {
+    if done.is_err() {
         let _ = std::fs::remove_file(&aside);
-        Error::io("write", path, e)
-    })
+    }
+    done
 }
 
 /// More than most of what is kept; a proof of many pairs is some MiB.
@@ -54,7 +53,7 @@ const ROOM: u64 = 1 << 20;
 ///
 /// # Source
 /// fallocate(2): reserves blocks, so that a full disk or quota shows itself without anything written.
-pub fn room(path: &Path) -> Result<(), Error> {
+pub fn room(path: &Path) -> io::Result<()> {
     let aside = aside(path);
     let done = (|| {
         let file = create(&aside)?;
@@ -68,11 +67,11 @@ pub fn room(path: &Path) -> Result<(), Error> {
         }
     })();
     let _ = std::fs::remove_file(&aside);
-    done.map_err(|e| Error::io("write", path, e))
+    done
 }
 
 /// Writes a directory with these files, all or nothing.
-pub(crate) fn directory(path: &Path, files: &[(&str, &[u8])]) -> Result<(), Error> {
+pub fn directory(path: &Path, files: &[(&str, &[u8])]) -> io::Result<()> {
     let aside = aside(path);
     let done = (|| {
         // Left by a killed writer whose process number is ours now.
@@ -87,15 +86,15 @@ pub(crate) fn directory(path: &Path, files: &[(&str, &[u8])]) -> Result<(), Erro
         put(&aside, path, Replace::Never)?;
         sync_parent(path)
     })();
-    done.map_err(|e| {
+    if done.is_err() {
         let _ = std::fs::remove_dir_all(&aside);
-        Error::io("write", path, e)
-    })
+    }
+    done
 }
 
 /// Makes a directory and what is missing above it.
-pub(crate) fn make_dir(dir: &Path) -> Result<(), Error> {
-    std::fs::create_dir_all(dir).map_err(|e| Error::io("make the directory", dir, e))
+pub fn make_dir(dir: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(dir)
 }
 
 /// A name beside `path` that no other writer uses: process and a count.

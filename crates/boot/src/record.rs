@@ -8,9 +8,8 @@
 use super::{
     error::{Error, Result},
     form::Form,
-    place::{Owner, split},
 };
-use crate::state::State;
+use quiet_linux::files::{Owner, StateDir, Tree, split};
 use quiet_types::boot::Asked;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -144,11 +143,11 @@ pub(super) enum Side {
 
 /// The record and its texts in a state directory.
 pub(super) struct Shelf<'a> {
-    state: &'a State,
+    state: &'a StateDir,
 }
 
 impl<'a> Shelf<'a> {
-    pub fn of(state: &'a State) -> Shelf<'a> {
+    pub fn of(state: &'a StateDir) -> Shelf<'a> {
         Shelf { state }
     }
 
@@ -269,14 +268,14 @@ impl<'a> Shelf<'a> {
 /// # Errors
 /// When the directory cannot be used or the record makes no sense.
 pub fn record(state: &Path) -> Result<Option<Record>> {
-    match State::open(state)? {
+    match StateDir::open(state)? {
         Some(state) => Shelf::of(&state).read(),
         None => Ok(None),
     }
 }
 
 /// The directories on the way to a file that are not there yet, outermost first.
-pub(super) fn missing_dirs(place: &super::Place, path: &str) -> Vec<String> {
+pub(super) fn missing_dirs(place: &Tree, path: &str) -> Vec<String> {
     let mut missing = Vec::new();
     let mut dir = split(path).0;
     while dir != "/" && !place.exists(dir) {

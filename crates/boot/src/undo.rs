@@ -5,11 +5,11 @@ use super::{
     error::{Error, Result},
     form::{self, Form},
     grub, grubenv,
-    place::{Owner, Place},
     record::{Change, Ours, Record, Shelf, Side, Stage},
     write::{Runner, generate},
 };
-use crate::{fault, state::State};
+use quiet_linux::fault;
+use quiet_linux::files::{Owner, StateDir, Tree};
 use quiet_types::said::UNPERSISTED;
 pub use quiet_types::said::{Outcome, TakenBack, Undone};
 use std::path::Path;
@@ -18,8 +18,8 @@ use std::path::Path;
 ///
 /// # Errors
 /// When the state directory or the record cannot be used.
-pub fn undo(place: &Place, state: &Path, runner: &dyn Runner) -> Result<Option<Undone>> {
-    let Some(state) = State::open(state)? else { return Ok(None) };
+pub fn undo(place: &Tree, state: &Path, runner: &dyn Runner) -> Result<Option<Undone>> {
+    let Some(state) = StateDir::open(state)? else { return Ok(None) };
     let _lock = state.lock()?;
     let shelf = Shelf::of(&state);
     let Some(mut record) = shelf.read()? else {
@@ -41,7 +41,7 @@ pub fn undo(place: &Place, state: &Path, runner: &dyn Runner) -> Result<Option<U
 }
 
 pub(super) fn take_back(
-    place: &Place,
+    place: &Tree,
     shelf: &Shelf<'_>,
     record: &Record,
     runner: &dyn Runner,
@@ -63,7 +63,7 @@ pub(super) fn take_back(
 }
 
 struct Hand<'a> {
-    place: &'a Place,
+    place: &'a Tree,
     shelf: &'a Shelf<'a>,
     runner: &'a dyn Runner,
 }
@@ -128,8 +128,8 @@ impl Hand<'_> {
 
     fn put(&self, path: &str, text: Option<&[u8]>, owner: Option<Owner>) -> Result<()> {
         match (text, owner) {
-            (Some(text), Some(owner)) => self.place.write(path, text, owner),
-            _ => self.place.remove(path),
+            (Some(text), Some(owner)) => Ok(self.place.write(path, text, owner)?),
+            _ => Ok(self.place.remove(path)?),
         }
     }
 

@@ -6,10 +6,10 @@ use super::{
     error::{Error, Result},
     form::{self, Form},
     grub, grubenv,
-    place::Place,
     propose::{Draft, Step},
     record::{Change, Ours},
 };
+use quiet_linux::files::{Tree, split};
 
 /// The trial's entry in GRUB's menu. GRUB takes what begins with a digit for a number, and sorts
 /// entry files by name, the highest first: a capital comes last.
@@ -131,7 +131,7 @@ fn next_entry(draft: &mut Draft<'_>, loader: &Loader) -> Result<()> {
 
 /// GRUB forgets `next_entry` by writing its block: where it cannot, the trial would come again at
 /// every boot.
-fn writable_by_grub(place: &Place, path: &str) -> Result<()> {
+fn writable_by_grub(place: &Tree, path: &str) -> Result<()> {
     if !place.is_system() {
         return Ok(());
     }
@@ -170,7 +170,7 @@ fn mount_of(mounts: &str, path: &str) -> Option<(String, String)> {
     best.map(|(_, mount)| mount)
 }
 
-fn release(place: &Place) -> Option<String> {
+fn release(place: &Tree) -> Option<String> {
     place.text("/proc/sys/kernel/osrelease").map(|text| text.trim().to_owned())
 }
 
@@ -236,7 +236,7 @@ fn tryboot(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) -> Result<(
     config.extend_from_slice(
         b"[all]\n# quietcores: one boot on trial\ncmdline=cmdline-quietcores.txt\n",
     );
-    let folder = super::place::split(path).0.to_owned();
+    let folder = split(path).0.to_owned();
     draft.make(&format!("{folder}/cmdline-quietcores.txt"), line)?;
     draft.make(&format!("{dir}/tryboot.txt"), config)
 }

@@ -1,13 +1,12 @@
 //! The state directory: who may use it, and who is using it now.
 
-use crate::error::{Error, Kind, Result, plain};
-use quiet_linux::Kernel;
+use crate::{Error, ErrorKind, Result, plain};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File},
     io::{self, Read, Seek, Write},
-    os::{fd::OwnedFd, unix::fs::MetadataExt},
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     thread::sleep,
     time::{Duration, Instant, SystemTime},
@@ -17,19 +16,17 @@ use std::{
 pub const DEFAULT_STATE: &str = "/var/lib/quietcores";
 /// How long a look of a watch may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Closed journals that are kept.
-const HISTORY: usize = 20;
 
 /// An open state directory.
 #[derive(Debug)]
-pub(crate) struct State {
+pub struct StateDir {
     path: PathBuf,
     dir: OwnedFd,
 }
 
 /// The sole right to change the machine, by this state directory or any other; ends with the process.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub struct Lock {
     #[expect(dead_code, reason = "held, not read")]
     state: OwnedFd,
     machine: Option<MachineLock>,
@@ -53,15 +50,15 @@ struct Says {
     shield: Option<PathBuf>,
 }
 
-impl State {
+impl StateDir {
     /// Opens the directory, and makes it (0700) where it is not there.
-    pub fn make(path: &Path) -> Result<State> {
-        State::make_synced(path, |above| File::open(above)?.sync_all())
+    pub fn make(path: &Path) -> Result<StateDir> {
+        StateDir::make_synced(path, |above| File::open(above)?.sync_all())
     }
 
-    /// As [`State::make`], where `sync` brings the entries of the directory above to the disk: a journal in a directory that a
+    /// As [`StateDir::make`], where `sync` brings the entries of the directory above to the disk: a journal in a directory that a
     /// power cut takes away is none.
-    fn make_synced(path: &Path, sync: impl FnOnce(&Path) -> io::Result<()>) -> Result<State> {
+    fn make_synced(path: &Path, sync: impl FnOnce(&Path) -> io::Result<()>) -> Result<StateDir> {
         match rustix::fs::mkdir(path, Mode::RWXU) {
             Ok(()) => {
                 let above = path.parent().filter(|above| !above.as_os_str().is_empty());
@@ -76,14 +73,14 @@ impl State {
                 return Err(unusable(path, &why, "name another one with --state DIR"));
             }
         }
-        match State::open(path)? {
+        match StateDir::open(path)? {
             Some(state) => Ok(state),
             None => Err(unusable(path, "it vanished while it was opened", "try again")),
         }
     }
 
     /// Opens the directory; `None` where it is not there.
-    pub fn open(path: &Path) -> Result<Option<State>> {
+    pub fn open(path: &Path) -> Result<Option<StateDir>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = match rustix::fs::open(path, flags, Mode::empty()) {
             Ok(dir) => dir,
@@ -116,7 +113,7 @@ impl State {
                 "take that right away (chmod 700), or name another one with --state DIR",
             ));
         }
-        Ok(Some(State { path: path.to_owned(), dir }))
+        Ok(Some(StateDir { path: path.to_owned(), dir }))
     }
 
     /// Takes the sole right to change what this directory records.
@@ -126,34 +123,32 @@ impl State {
             .map_err(|e| unusable(&self.path, &plain(&e.into()), "run this as root"))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Lock { state: file, machine: None }),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::new(
-                Kind::Busy,
-                format!(
-                    "another quietcores is applying or reverting with {} just now; wait for it \
-                     to end",
-                    self.path.display()
-                ),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::because(
+                ErrorKind::Busy,
+                "use",
+                self.path.display().to_string(),
+                "another quietcores is changing something with it just now; wait for it to end",
             )),
             Err(error) => Err(unusable(&self.path, &plain(&error.into()), "try again")),
         }
     }
 
-    /// Takes the sole right to change the machine of `kernel`, whichever state directory others use.
-    pub fn lock_machine(&self, kernel: &dyn Kernel) -> Result<Lock> {
-        let machine = match kernel.lock_file() {
-            Some(file) => MachineLock::take(&file, &self.known_as())?,
+    /// Takes the sole right to change the machine whose lock is `lock_file`, whichever state directory others use.
+    pub fn lock_machine(&self, lock_file: Option<&Path>) -> Result<Lock> {
+        let machine = match lock_file {
+            Some(file) => MachineLock::take(file, &self.known_as())?,
             None => None,
         };
         Ok(Lock { machine, ..self.lock()? })
     }
 
-    /// As [`State::lock_machine`], but waits some seconds for whoever is at work: a watch looks often, and
+    /// As [`StateDir::lock_machine`], but waits some seconds for whoever is at work: a watch looks often, and
     /// is done soon.
-    pub fn lock_patiently(&self, kernel: &dyn Kernel) -> Result<Lock> {
+    pub fn lock_patiently(&self, lock_file: Option<&Path>) -> Result<Lock> {
         let until = Instant::now() + PATIENCE;
         loop {
-            match self.lock_machine(kernel) {
-                Err(error) if error.kind() == Kind::Busy && Instant::now() < until => {
+            match self.lock_machine(lock_file) {
+                Err(error) if error.kind() == ErrorKind::Busy && Instant::now() < until => {
                     sleep(Duration::from_millis(20));
                 }
                 other => return other,
@@ -166,10 +161,10 @@ impl State {
         fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone())
     }
 
-    /// The state directory of another shield that was put up on this machine, if its journal is there still.
-    pub fn other(&self, lock: &Lock) -> Option<PathBuf> {
+    /// The state directory of another shield that was put up on this machine, if its file `journal` is there still.
+    pub fn other(&self, lock: &Lock, journal: &str) -> Option<PathBuf> {
         let shield = lock.machine.as_ref()?.says.shield.clone()?;
-        (shield != self.known_as() && shield.join("journal.jsonl").exists()).then_some(shield)
+        (shield != self.known_as() && shield.join(journal).exists()).then_some(shield)
     }
 
     /// Says in the machine's lock that the shield of this directory is being put up.
@@ -179,12 +174,9 @@ impl State {
         machine.say().map_err(|e| unusable(&self.path, &plain(&e), "make room in /run"))
     }
 
+    /// The directory's path.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    pub fn journal(&self) -> PathBuf {
-        self.path.join("journal.jsonl")
     }
 
     /// Opens a file in the directory.
@@ -204,41 +196,6 @@ impl State {
         rustix::fs::renameat(&self.dir, from, &self.dir, to)?;
         self.sync()
     }
-
-    /// Closes the journal: renamed to history, of which the last 20 are kept.
-    pub fn archive(&self) -> io::Result<PathBuf> {
-        let mut name = format!("journal-{}.jsonl", stamp());
-        let mut again = 1;
-        while self.path.join(&name).exists() {
-            again += 1;
-            name = format!("journal-{}-{again}.jsonl", stamp());
-        }
-        self.rename("journal.jsonl", &name)?;
-        self.prune();
-        Ok(self.path.join(name))
-    }
-
-    /// Forgets the oldest closed journals. A failure here harms nobody.
-    fn prune(&self) {
-        let Ok(entries) = fs::read_dir(&self.path) else { return };
-        let mut old: Vec<(i64, i64, PathBuf)> = entries
-            .flatten()
-            .filter(|entry| {
-                let name = entry.file_name();
-                let name = name.to_string_lossy();
-                name.starts_with("journal-") && name.ends_with(".jsonl")
-            })
-            .filter_map(|entry| {
-                let meta = entry.metadata().ok()?;
-                Some((meta.mtime(), meta.mtime_nsec(), entry.path()))
-            })
-            .collect();
-        old.sort();
-        let many = old.len().saturating_sub(HISTORY);
-        for (_, _, path) in &old[..many] {
-            let _ = fs::remove_file(path);
-        }
-    }
 }
 
 impl MachineLock {
@@ -256,11 +213,13 @@ impl MachineLock {
         match taken {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(Error::new(
-                    Kind::Busy,
+                return Err(Error::because(
+                    ErrorKind::Busy,
+                    "change",
+                    "this machine",
                     format!(
-                        "another quietcores (process {}, state directory {}) is changing this \
-                         machine just now; wait for it to end",
+                        "another quietcores (process {}, state directory {}) is changing it just now; wait for it to \
+                         end",
                         says.pid,
                         says.state.display()
                     ),
@@ -284,14 +243,12 @@ impl MachineLock {
 }
 
 fn unusable(path: &Path, why: &str, remedy: &str) -> Error {
-    Error::new(
-        Kind::State,
-        format!("cannot use the state directory {}: {why}; {remedy}", path.display()),
-    )
+    let what = format!("the state directory {}", path.display());
+    Error::because(ErrorKind::State, "use", what, format!("{why}; {remedy}"))
 }
 
 /// The time now as `20261121T213000Z`.
-pub(crate) fn stamp() -> String {
+pub fn stamp() -> String {
     let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     now.replace(['-', ':'], "")
 }
@@ -299,7 +256,6 @@ pub(crate) fn stamp() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nobody::Nobody;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
@@ -307,54 +263,54 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let link = dir.path().join("link");
         symlink("/tmp", &link).unwrap();
-        assert!(State::make(&link).unwrap_err().to_string().contains("is a link or a file"));
+        assert!(StateDir::make(&link).unwrap_err().to_string().contains("is a link or a file"));
         let open = dir.path().join("open");
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(State::make(&open).unwrap_err().to_string().contains("others may write"));
+        assert!(StateDir::make(&open).unwrap_err().to_string().contains("others may write"));
     }
 
     #[test]
     fn only_one_at_a_time_may_change_the_machine() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state");
-        let state = State::make(&path).unwrap();
-        let kernel = Nobody::default();
-        let lock = state.lock_machine(&kernel).unwrap();
+        let state = StateDir::make(&path).unwrap();
+        let lock = state.lock_machine(None).unwrap();
         assert_eq!(
-            State::make(&path).unwrap().lock_machine(&kernel).unwrap_err().kind(),
-            Kind::Busy
+            StateDir::make(&path).unwrap().lock_machine(None).unwrap_err().kind(),
+            ErrorKind::Busy
         );
         drop(lock);
-        state.lock_machine(&kernel).unwrap();
+        state.lock_machine(None).unwrap();
     }
 
     #[test]
     fn by_two_state_directories_a_machine_is_changed_one_after_the_other() {
         let dir = tempfile::tempdir().unwrap();
-        let kernel = Nobody { lock: Some(dir.path().join("machine.lock")) };
+        let machine = dir.path().join("machine.lock");
+        let machine = Some(machine.as_path());
         let (one, two) = (dir.path().join("one"), dir.path().join("two"));
-        let (one, two) = (State::make(&one).unwrap(), State::make(&two).unwrap());
-        let mut lock = one.lock_machine(&kernel).unwrap();
-        let busy = two.lock_machine(&kernel).unwrap_err();
-        assert_eq!(busy.kind(), Kind::Busy);
+        let (one, two) = (StateDir::make(&one).unwrap(), StateDir::make(&two).unwrap());
+        let mut lock = one.lock_machine(machine).unwrap();
+        let busy = two.lock_machine(machine).unwrap_err();
+        assert_eq!(busy.kind(), ErrorKind::Busy);
         let who =
             format!("process {}, state directory {}", std::process::id(), one.path().display());
         assert!(busy.to_string().contains(&who), "{busy}");
         one.enlist(&mut lock).unwrap();
         drop(lock);
-        let lock = two.lock_machine(&kernel).unwrap();
+        let lock = two.lock_machine(machine).unwrap();
         // Nothing is noted there: nothing to be put back first.
-        assert_eq!(two.other(&lock), None);
-        fs::write(one.journal(), "x").unwrap();
-        assert_eq!(two.other(&lock).as_deref(), Some(one.path()));
+        assert_eq!(two.other(&lock, "journal.jsonl"), None);
+        fs::write(one.path().join("journal.jsonl"), "x").unwrap();
+        assert_eq!(two.other(&lock, "journal.jsonl").as_deref(), Some(one.path()));
         drop(lock);
-        let lock = one.lock_machine(&kernel).unwrap();
-        assert_eq!(one.other(&lock), None);
+        let lock = one.lock_machine(machine).unwrap();
+        assert_eq!(one.other(&lock, "journal.jsonl"), None);
         drop(lock);
         // What makes no sense is said of nobody.
-        fs::write(kernel.lock.as_ref().unwrap(), "{torn").unwrap();
-        two.lock_machine(&kernel).unwrap();
+        fs::write(machine.unwrap(), "{torn").unwrap();
+        two.lock_machine(machine).unwrap();
     }
 
     #[test]
@@ -363,7 +319,7 @@ mod tests {
         let path = dir.path().join("state");
         let mut synced = Vec::new();
         for _ in 0..2 {
-            State::make_synced(&path, |above| {
+            StateDir::make_synced(&path, |above| {
                 assert!(path.exists(), "before the directory is there");
                 synced.push(above.to_owned());
                 Ok(())
@@ -372,19 +328,8 @@ mod tests {
         }
         assert_eq!(synced, [dir.path()]);
         let failed = |_: &Path| Err(io::Error::other("broken"));
-        let said = State::make_synced(&dir.path().join("other"), failed).unwrap_err().to_string();
+        let said =
+            StateDir::make_synced(&dir.path().join("other"), failed).unwrap_err().to_string();
         assert!(said.contains("cannot be synced: broken"), "{said}");
-    }
-
-    #[test]
-    fn the_last_twenty_journals_are_kept() {
-        let dir = tempfile::tempdir().unwrap();
-        let state = State::make(&dir.path().join("state")).unwrap();
-        for _ in 0..23 {
-            fs::write(state.journal(), "x").unwrap();
-            state.archive().unwrap();
-        }
-        let kept = fs::read_dir(state.path()).unwrap().count();
-        assert_eq!(kept, HISTORY);
     }
 }
