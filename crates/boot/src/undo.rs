@@ -19,8 +19,18 @@ use std::path::Path;
 /// # Errors
 /// When the state directory or the record cannot be used.
 pub fn undo(place: &Tree, state: &Path, runner: &dyn Runner) -> Result<Option<Undone>> {
+    undo_under(place.lock_file().as_deref(), place, state, runner)
+}
+
+/// As [`undo`], where `lock_file` is the machine's lock: others may have a state directory of their own, and change the same files.
+fn undo_under(
+    lock_file: Option<&Path>,
+    place: &Tree,
+    state: &Path,
+    runner: &dyn Runner,
+) -> Result<Option<Undone>> {
     let Some(state) = StateDir::open(state)? else { return Ok(None) };
-    let _lock = state.lock()?;
+    let _lock = state.lock_machine(lock_file)?;
     let shelf = Shelf::of(&state);
     let Some(mut record) = shelf.read()? else {
         // Texts of a persist that was cut before its record: nothing was changed.
@@ -207,5 +217,44 @@ fn without_ours(ours: &Ours, now: &[u8]) -> std::result::Result<Option<Vec<u8>>,
         Ours::Whole => Ok(None),
         Ours::Block => Ok(grub::without_block(now)),
         Ours::NextEntry => grubenv::forget(now, "next_entry", grub::TRIAL),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Kind, NoRunner, Proposal, Term, write::write_under};
+    use quiet_types::boot::Asked;
+
+    #[test]
+    fn by_two_state_directories_boot_files_are_changed_one_after_the_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock_file = dir.path().join("machine.lock");
+        let place = Tree::at(dir.path()).unwrap();
+        let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+        let lock = StateDir::make(&one).unwrap().lock_machine(Some(&lock_file)).unwrap();
+        let asked: Asked = serde_json::from_value(serde_json::json!({
+            "cpus": "2-3", "housekeeping": "0-1", "mode": "sleeping_chain", "parameters": [],
+        }))
+        .unwrap();
+        let proposal = Proposal {
+            loader: Kind::Grub,
+            asked,
+            term: Term::Lasting,
+            apply: None,
+            steps: Vec::new(),
+            findings: Vec::new(),
+        };
+        let write = || write_under(Some(&lock_file), &place, &two, &proposal, &NoRunner);
+        let undo = || undo_under(Some(&lock_file), &place, &two, &NoRunner);
+        let busy = write().unwrap_err().to_string();
+        assert!(busy.contains("is changing it just now"), "{busy}");
+        assert!(undo().is_err());
+        drop(lock);
+        write().unwrap();
+        assert!(undo().unwrap().unwrap().is_complete());
+        assert_eq!(place.lock_file(), None);
+        let system = Tree::system().unwrap().lock_file();
+        assert_eq!(system.as_deref(), Some(Path::new("/run/quietcores.lock")));
     }
 }

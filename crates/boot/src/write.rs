@@ -89,8 +89,19 @@ pub fn write(
     proposal: &Proposal,
     runner: &dyn Runner,
 ) -> Result<Written> {
+    write_under(place.lock_file().as_deref(), place, state, proposal, runner)
+}
+
+/// As [`write()`], where `lock_file` is the machine's lock: others may have a state directory of their own, and change the same files.
+pub(super) fn write_under(
+    lock_file: Option<&Path>,
+    place: &Tree,
+    state: &Path,
+    proposal: &Proposal,
+    runner: &dyn Runner,
+) -> Result<Written> {
     let state = StateDir::make(state)?;
-    let _lock = state.lock()?;
+    let _lock = state.lock_machine(lock_file)?;
     let shelf = Shelf::of(&state);
     refuse_over(shelf.read()?)?;
     unchanged(place, proposal)?;

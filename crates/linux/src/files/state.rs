@@ -287,8 +287,8 @@ mod tests {
     #[test]
     fn by_two_state_directories_a_machine_is_changed_one_after_the_other() {
         let dir = tempfile::tempdir().unwrap();
-        let machine = dir.path().join("machine.lock");
-        let machine = Some(machine.as_path());
+        let lock_file = dir.path().join("machine.lock");
+        let machine = Some(lock_file.as_path());
         let (one, two) = (dir.path().join("one"), dir.path().join("two"));
         let (one, two) = (StateDir::make(&one).unwrap(), StateDir::make(&two).unwrap());
         let mut lock = one.lock_machine(machine).unwrap();
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(one.other(&lock, "journal.jsonl"), None);
         drop(lock);
         // What makes no sense is said of nobody.
-        fs::write(machine.unwrap(), "{torn").unwrap();
+        fs::write(&lock_file, "{torn").unwrap();
         two.lock_machine(machine).unwrap();
     }
 

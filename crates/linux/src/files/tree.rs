@@ -4,7 +4,7 @@
 //! the file system without its journal: [`super::aside`] says how.
 
 use super::aside::{self, Aside, Owner};
-use crate::{Error, ErrorKind, Result, Root, fault};
+use crate::{Error, ErrorKind, Kernel, Result, Root, System, fault};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use std::{
     fs::File,
@@ -62,6 +62,11 @@ impl Tree {
     /// Whether this is the running system.
     pub fn is_system(&self) -> bool {
         self.folder.is_none()
+    }
+
+    /// The lock of the machine whose files these are: of the running system, which `apply` and `revert` hold as well; a folder has none.
+    pub fn lock_file(&self) -> Option<PathBuf> {
+        if self.is_system() { System.lock_file() } else { None }
     }
 
     /// The path as a person can open it.
