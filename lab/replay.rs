@@ -40,7 +40,10 @@ fn entries(log: &File) -> io::Result<Vec<Entry>> {
     };
     let sector = word(24)? & 0xffff_ffff;
     if word(0)? != MAGIC || word(8)? != 1 || sector != SECTOR {
-        return Err(Error::new(ErrorKind::InvalidData, format!("no log of writes: {:x} {} {sector}", word(0)?, word(8)?)));
+        return Err(Error::new(
+            ErrorKind::InvalidData,
+            format!("no log of writes: {:x} {} {sector}", word(0)?, word(8)?),
+        ));
     }
     let mut entries = Vec::new();
     let mut at = SECTOR;
@@ -89,29 +92,36 @@ fn cuts(log: &File, image: &str, cuts: &str, command: &[String]) -> io::Result<(
     let mut wanted: Vec<(usize, u64, Vec<String>)> = Vec::new();
     for line in std::fs::read_to_string(cuts)?.lines() {
         let mut words = line.split_whitespace();
-        let number = |word: Option<&str>| word.and_then(|w| w.parse::<u64>().ok()).ok_or_else(|| Error::other(line.to_owned()));
+        let number = |word: Option<&str>| {
+            word.and_then(|w| w.parse::<u64>().ok()).ok_or_else(|| Error::other(line.to_owned()))
+        };
         let (at, seed) = (number(words.next())? as usize, number(words.next())?);
         wanted.push((at.min(entries.len()), seed, words.map(Into::into).collect()));
     }
     wanted.sort_by_key(|cut| cut.0);
     let mut stands = 0;
     for (at, seed, words) in wanted {
-        let flushed = if seed == 0 { at } else { entries[..at].iter().rposition(|e| e.flags & FLUSH != 0).unwrap_or(0) };
+        let flushed = entries[..at].iter().rposition(|e| e.flags & FLUSH != 0).unwrap_or(0);
         while stands < flushed {
             disk.write_all_at(&data(log, &entries[stands])?, entries[stands].to)?;
             stands += 1;
         }
-        // What was there, to be put back: the next cut may be one where it was not lost.
+        // What was there, to be put back: the next cut may lose something else.
         let mut before = Vec::new();
         let mut state = (at as u64 * 1_000_003 + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let (mut kept, mut lost) = (0, 0);
-        for entry in &entries[stands..at.max(stands)] {
+        let held: usize = entries[stands..at].iter().map(|e| e.length.div_ceil(PIECE)).sum();
+        let mut keeps: Vec<bool> = (0..held).map(|_| seed == 0 || toss(&mut state)).collect();
+        // A disk with a cache loses something.
+        if seed != 0 && held > 0 && keeps.iter().all(|keep| *keep) {
+            keeps[(seed % held as u64) as usize] = false;
+        }
+        let lost = keeps.iter().filter(|keep| !*keep).count();
+        let mut keeps = keeps.into_iter();
+        for entry in &entries[stands..at] {
             for (n, piece) in data(log, entry)?.chunks(PIECE).enumerate() {
-                if !toss(&mut state) {
-                    lost += 1;
+                if keeps.next() != Some(true) {
                     continue;
                 }
-                kept += 1;
                 let to = entry.to + (n * PIECE) as u64;
                 let mut old = vec![0; piece.len()];
                 disk.read_exact_at(&mut old, to)?;
@@ -124,7 +134,7 @@ fn cuts(log: &File, image: &str, cuts: &str, command: &[String]) -> io::Result<(
             .args([at.to_string(), seed.to_string()])
             .args(words)
             .env("LOST", lost.to_string())
-            .env("HELD", (lost + kept).to_string())
+            .env("HELD", held.to_string())
             .status()?;
         for (to, old) in before.iter().rev() {
             disk.write_all_at(old, *to)?;
@@ -140,7 +150,9 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().collect();
     let done = match &arguments[..] {
         [_, log, what] if what == "marks" => File::open(log).and_then(|log| marks(&log)),
-        [_, log, image, list, command @ ..] if !command.is_empty() => File::open(log).and_then(|log| cuts(&log, image, list, command)),
+        [_, log, image, list, command @ ..] if !command.is_empty() => {
+            File::open(log).and_then(|log| cuts(&log, image, list, command))
+        }
         _ => Err(Error::other("replay LOG marks; replay LOG IMAGE CUTS COMMAND...")),
     };
     match done {
