@@ -6,6 +6,7 @@ use quiet_types::Run;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(run) = serde_json::from_slice::<Run>(bytes) else { return };
+    let run = run.from_first();
     let _ = judge_run(&run);
     let _ = run_text(&run, 80);
     let runs = [run];

@@ -76,7 +76,7 @@ fn main() -> anyhow::Result<()> {
         hypervisor: run.host.hypervisor,
         cpus: std::thread::available_parallelism()?.get(),
         release: run.host.release.split('-').next().unwrap_or_default().to_owned(),
-        clock: run.clock.source,
+        clock: run.clock.context("a run of ours names its clock")?.source,
     };
     println!(
         "{}, {} CPUs, {}, Linux {}, clock {}",
@@ -235,7 +235,8 @@ fn gaps(cpu: u64, pairs: u64, seconds: u64) -> anyhow::Result<(Gap, Run)> {
         let thread = &text["thread"]["0"];
         let reads: u64 = histogram(thread)?.iter().map(|(_, n)| n).sum();
         let duration = thread["duration"].as_f64().context("oslat gave no duration")?;
-        turns.push([ours, duration * 1e9 / reads as f64, run.clock.read.0 as f64]);
+        let read = run.clock.as_ref().context("a run of ours names its clock")?.read;
+        turns.push([ours, duration * 1e9 / reads as f64, read.0 as f64]);
         last = Some(run);
     }
     let column = |at: usize| median(turns.iter().map(|t| t[at]).collect());

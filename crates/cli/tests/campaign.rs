@@ -101,9 +101,9 @@ fn killed_in_the_middle_it_goes_on_and_makes_no_run_twice_and_loses_none() {
     for state in &it.cells {
         let run = all.iter().find(|run| run.id == state.run.as_ref().unwrap().id).unwrap();
         assert_eq!(run.cell.as_ref(), Some(&state.cell));
-        let gap = run.spec.probe == quiet_types::run::Probe::Gap;
+        let gap = run.is_gap();
         assert_eq!(state.cell.probe, if gap { "gap" } else { "wakeup 1.00 ms" });
-        let as_is = run.spec.idle == quiet_types::run::Idle::AsIs;
+        let as_is = run.spec.idle == Some(quiet_types::run::Idle::AsIs);
         assert_eq!(state.cell.setting, if as_is { "deep" } else { "shallow" });
     }
     // All of it is there: nothing is measured any more.
@@ -129,7 +129,7 @@ fn ended_by_a_signal_it_keeps_what_there_is_and_the_cell_stays_open() {
     let it = told(&output);
     assert_eq!((it.done, it.left), (0, 12));
     let [run] = &runs(dir.path())[..] else { panic!("one run, cut short, is kept") };
-    assert!(run.interrupted && run.cell.is_none());
+    assert!(run.interrupted == Some(true) && run.cell.is_none());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::request::name;
 use quiet_types::{
     Finding, Nanos, Severity,
     machine::Policy,
-    run::{Probe, Run, Thread},
+    run::{Run, Thread},
 };
 
 /// What only the one who ran it can know; the rest is judged from the run by whoever reads it.
@@ -47,14 +47,14 @@ fn state_changed(run: &Run) -> Option<Finding> {
 
 /// The time that the kernel keeps for ordinary tasks, seen as stalls of a spinning thread.
 fn throttled(run: &Run, thread: &Thread) -> Option<Finding> {
-    let real_time = matches!(thread.scheduling.policy, Policy::Fifo | Policy::Rr);
-    if run.spec.probe != Probe::Gap || !real_time {
+    let policy = thread.scheduling?.policy;
+    if !run.is_gap() || !matches!(policy, Policy::Fifo | Policy::Rr) {
         return None;
     }
     let like = Nanos::from_millis(40)..Nanos::from_millis(120);
     let seen: Vec<_> = thread.worst.iter().filter(|r| like.contains(&r.value)).collect();
     let (Some(largest), Some(least)) = (seen.first(), seen.last()) else { return None };
-    let seconds = run.lasted.as_secs_f64().max(1e-3);
+    let seconds = run.lasted?.as_secs_f64().max(1e-3);
     let runtime = run.before.files.get("proc/sys/kernel/sched_rt_runtime_us");
     let server = run
         .before
@@ -66,7 +66,7 @@ fn throttled(run: &Run, thread: &Thread) -> Option<Finding> {
             Severity::Warning,
             "gap.throttled",
             format!("The kernel takes CPU {} from a spinning {} thread for ordinary tasks",
-                thread.cpu, name(thread.scheduling.policy)),
+                thread.cpu, name(policy)),
         )
         .evidence(format!(
             "{} stalls of {} to {} in {seconds:.1} s; sched_rt_runtime_us is {}, the fair server's \

@@ -106,13 +106,14 @@ pub fn watched(
         schema: run::SCHEMA.to_owned(),
         id,
         label: request.label.clone(),
-        spec: request.spec.clone(),
-        started,
-        monotonic: part.monotonic,
-        lasted: part.lasted,
-        interrupted: part.interrupted,
+        spec: request.spec.clone().into(),
+        started: Some(started),
+        monotonic: Some(part.monotonic),
+        lasted: Some(part.lasted),
+        interrupted: Some(part.interrupted),
+        partial: false,
         host: host(&root)?,
-        clock: part.clock,
+        clock: Some(part.clock),
         threads: part.threads,
         stress: stress?,
         entry: request.entry.clone(),
@@ -135,7 +136,7 @@ pub(crate) fn victims(part: &Part, ids: &[u32]) -> Vec<Victim> {
         .map(|((thread, late), task)| Victim {
             cpu: thread.cpu,
             task: *task,
-            beyond: thread.beyond,
+            beyond: thread.beyond.unwrap_or_default(),
             late: late
                 .iter()
                 .map(|(at, value)| {

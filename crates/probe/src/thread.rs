@@ -289,20 +289,19 @@ fn measure<T: Timer, C: Clock>(
         .map(|k| Reading { at: Nanos(place.of(k.at)), value: Nanos(k.value), missed: k.missed })
         .collect();
     worst.sort_unstable_by_key(|r| (std::cmp::Reverse(r.value), r.at));
-    let nobody = Scheduling { policy: Policy::Other, priority: 0, nice: 0 };
     let thread = Thread {
         cpu: job.cpu,
-        scheduling: sched::scheduling(0).map_or(nobody, |s| s.0),
-        allowed: sched::affinity(0).unwrap_or_default(),
-        memory_locked: job.gate.locked.load(Acquire),
-        expected: periods.expected,
+        scheduling: sched::scheduling(0).ok().map(|got| got.0),
+        allowed: sched::affinity(0).ok(),
+        memory_locked: Some(job.gate.locked.load(Acquire)),
+        expected: Some(periods.expected),
         obtained: periods.obtained,
-        missed: periods.missed,
+        missed: Some(periods.missed),
         readings,
         corrected,
-        max_at: Nanos(place.of(tally.max_at)),
-        beyond: tally.beyond,
-        stolen: Nanos(tally.stolen),
+        max_at: Some(Nanos(place.of(tally.max_at))),
+        beyond: Some(tally.beyond),
+        stolen: Some(Nanos(tally.stolen)),
         worst,
         counters: BTreeMap::new(),
         stations: Vec::new(),

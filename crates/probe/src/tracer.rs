@@ -132,19 +132,22 @@ pub fn tracer(
             policy: scheduling.policy,
             priority: scheduling.priority,
             ..spec.clone()
-        },
-        started,
-        monotonic,
-        lasted: now.elapsed,
-        interrupted: stop.load(Relaxed),
+        }
+        .into(),
+        started: Some(started),
+        monotonic: Some(monotonic),
+        lasted: Some(now.elapsed),
+        interrupted: Some(stop.load(Relaxed)),
+        partial: false,
         origin: Some(Origin {
-            format: "timerlat".into(),
+            format: run::TIMERLAT.into(),
             program: format!("tracer timerlat of Linux {}", host.release),
             resolution: Nanos(1),
             said: said.map(|(name, text)| (name.to_owned(), text)).to_vec(),
         }),
         host,
-        clock: run::Clock { source: "kernel".into(), ..run::Clock::default() },
+        // The kernel's, and nobody measured what it costs.
+        clock: None,
         threads: all
             .into_iter()
             .map(|(cpu, stamps)| told(cpu, stamps, interval, spec.threshold, scheduling, user))
@@ -216,16 +219,17 @@ fn told(
     let beyond = last.iter().filter(|ns| **ns > threshold.0);
     Thread {
         cpu,
-        scheduling,
-        allowed: CpuSet::from_iter([cpu]),
-        memory_locked: !user,
-        expected: expected.max(obtained),
+        scheduling: Some(scheduling),
+        allowed: Some(CpuSet::from_iter([cpu])),
+        // The kernel's own threads have no memory that could be paged.
+        memory_locked: (!user).then_some(true),
+        expected: Some(expected.max(obtained)),
         obtained,
-        missed: expected.saturating_sub(obtained),
+        missed: Some(expected.saturating_sub(obtained)),
         corrected: None,
-        max_at: stamps.worst.first().map_or(Nanos::ZERO, |reading| reading.at),
-        beyond: beyond.clone().count() as u64,
-        stolen: Nanos(beyond.sum()),
+        max_at: stamps.worst.first().map(|reading| reading.at),
+        beyond: Some(beyond.clone().count() as u64),
+        stolen: Some(Nanos(beyond.sum())),
         worst: stamps.worst,
         counters: BTreeMap::new(),
         stations: stations

@@ -200,8 +200,8 @@ pub(crate) struct Middle {
     pub p99: Option<Nanos>,
     pub p99_9: Option<Nanos>,
     pub max: Option<Nanos>,
-    pub beyond: f64,
-    pub missed: u64,
+    pub beyond: Option<f64>,
+    pub missed: Option<u64>,
 }
 
 impl Middle {
@@ -220,14 +220,14 @@ impl Middle {
             let values: Vec<f64> = values.iter().map(|time| time.0 as f64).collect();
             (!values.is_empty()).then(|| Nanos(stats::median(&values) as u64))
         };
-        let beyond: Vec<f64> = lines.iter().map(|line| line.beyond).collect();
+        let beyond: Vec<f64> = lines.iter().filter_map(|line| line.beyond).collect();
         Middle {
             runs: lines.len(),
             p50: middle(lines.iter().filter_map(|line| line.p50).collect()),
             p99: middle(lines.iter().filter_map(|line| line.p99).collect()),
             p99_9: middle(lines.iter().filter_map(|line| line.p99_9).collect()),
             max: lines.iter().filter_map(|line| line.max).max(),
-            beyond: stats::median(&beyond),
+            beyond: (!beyond.is_empty()).then(|| stats::median(&beyond)),
             missed: lines.iter().map(|line| line.missed).sum(),
         }
     }
@@ -272,8 +272,8 @@ pub fn campaign_text(it: &Campaigned, width: usize) -> String {
             shown(middle.p99),
             shown(middle.p99_9),
             shown(middle.max),
-            if middle.runs == 0 { "-".into() } else { words::share(middle.beyond) },
-            words::count(middle.missed),
+            middle.beyond.map_or("-".into(), words::share),
+            middle.missed.map_or("-".into(), words::count),
         ]);
     }
     text.push_str(&table.text(width));
@@ -316,8 +316,8 @@ pub fn campaign_markdown(it: &Campaigned) -> String {
                     &shown(middle.p99),
                     &shown(middle.p99_9),
                     &shown(middle.max),
-                    &words::share(middle.beyond),
-                    &words::count(middle.missed),
+                    &middle.beyond.map_or("–".into(), words::share),
+                    &middle.missed.map_or("–".into(), words::count),
                 ],
             );
         }

@@ -2,7 +2,7 @@
 
 use crate::{
     judge::figures::{self, Design, Taken},
-    judge_run,
+    judge_run, known,
     stats::{self, LEVEL},
     words,
 };
@@ -12,7 +12,7 @@ use quiet_types::{
     compared::{Compared, ComparedFigure, Difference, Method, SCHEMA, Side},
     printable,
     proof::{Role, Verdict},
-    run::Probe,
+    run::Measured,
 };
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -28,7 +28,7 @@ pub fn compare_runs<'a>(a: (&str, &'a [Run]), b: (&str, &'a [Run])) -> Compared 
     let (a_all, b_all) = (in_time(a.1), in_time(b.1));
     let mut findings = Vec::new();
     let all = || a_runs.iter().chain(&b_runs);
-    let threshold = all().map(|run| run.spec.threshold).max().unwrap_or_default();
+    let threshold = all().filter_map(|run| run.spec.threshold).max();
     let unlike = unlike(&a_runs, &b_runs);
     let paired = by_round(&a_all, &b_all).or_else(|| in_turn(&a_all, &b_all));
     let design = match paired.map(|paired| paired.valid(&a_runs, &b_runs)) {
@@ -48,8 +48,7 @@ pub fn compare_runs<'a>(a: (&str, &'a [Run]), b: (&str, &'a [Run])) -> Compared 
     };
     let withheld =
         unlike.as_ref().map(|why| format!("the two sides measure different things: {why}"));
-    let mixed = all().any(|run| run.spec.probe == Probe::Gap)
-        && all().any(|run| run.spec.probe != Probe::Gap);
+    let mixed = all().any(|run| run.is_gap()) && all().any(|run| !run.is_gap());
     let found = if mixed {
         figures::judge(&Design::Sets(Vec::new(), Vec::new()), threshold, withheld.as_deref())
     } else {
@@ -99,7 +98,7 @@ pub fn compare_runs<'a>(a: (&str, &'a [Run]), b: (&str, &'a [Run])) -> Compared 
     }
 }
 
-fn compared_figure(one: figures::Judged, threshold: Nanos) -> ComparedFigure {
+fn compared_figure(one: figures::Judged, threshold: Option<Nanos>) -> ComparedFigure {
     ComparedFigure {
         id: one.id.to_owned(),
         title: figures::title(one.id, threshold),
@@ -151,7 +150,12 @@ fn side<'a>(name: &str, runs: &'a [Run]) -> (Side, Vec<&'a Run>) {
         let changed = judge_run(run).into_iter().find(|f| f.id == "run.state_changed");
         if let Some(changed) = changed {
             left_out.push(format!("{}: {}", printable(&run.id, 60), changed.title));
-        } else if run.interrupted {
+        } else if run.partial {
+            left_out.push(format!(
+                "{}: its program was killed, and it is a checkpoint",
+                printable(&run.id, 60)
+            ));
+        } else if run.interrupted == Some(true) {
             left_out.push(format!("{}: it was ended before its time", printable(&run.id, 60)));
         } else if run.readings().count == 0 {
             left_out.push(format!("{}: it holds no reading", printable(&run.id, 60)));
@@ -165,7 +169,11 @@ fn side<'a>(name: &str, runs: &'a [Run]) -> (Side, Vec<&'a Run>) {
         left_out,
         readings: counts.iter().map(|run| run.readings().count).sum(),
         missed: counts.iter().map(|run| run.missed()).sum(),
-        lasted: Nanos(counts.iter().map(|run| run.lasted.0).sum()),
+        lasted: counts
+            .iter()
+            .map(|run| run.lasted.map(|time| time.0))
+            .sum::<Option<u64>>()
+            .map(Nanos),
         max: counts.iter().filter_map(|run| run.readings().max).max(),
     };
     (side, counts)
@@ -227,7 +235,9 @@ fn apart_in_time(pairs: &[(&Run, &Run, bool)]) -> bool {
         let (a, b) = (a.started.clone(), b.started.clone());
         if a < b { (a, b) } else { (b, a) }
     };
-    let known = pairs.iter().all(|(a, b, _)| !a.started.is_empty() && a.started != b.started);
+    let known = pairs
+        .iter()
+        .all(|(a, b, _)| a.started.is_some() && b.started.is_some() && a.started != b.started);
     known && pairs.windows(2).all(|two| ends(&two[0]).1 < ends(&two[1]).0)
 }
 
@@ -294,8 +304,9 @@ fn no_lot() -> Finding {
 fn unlike(a: &[&Run], b: &[&Run]) -> Option<String> {
     let kinds = |runs: &[&Run]| {
         let kind = |run: &&Run| match run.spec.probe {
-            Probe::Gap => "gap".to_owned(),
-            Probe::Wakeup { interval } => format!("wakeup every {interval}"),
+            Measured::Gap => "gap".to_owned(),
+            Measured::Wakeup { interval: Some(interval) } => format!("wakeup every {interval}"),
+            Measured::Wakeup { interval: None } => "wakeup, the interval not known".to_owned(),
         };
         let tool = |run: &&Run| {
             let format = run.origin.as_ref().map_or("quietcores", |o| o.format.as_str());
@@ -350,8 +361,8 @@ fn left_out(a: &Side, b: &Side) -> Option<Finding> {
 /// All of one side before all of the other: what drifted meanwhile is in the ratio.
 fn apart(a: &[&Run], b: &[&Run]) -> Option<Finding> {
     let ends = |runs: &[&Run]| {
-        let first = runs.iter().map(|run| run.started.clone()).min()?;
-        Some((first, runs.iter().map(|run| run.started.clone()).max()?))
+        let begun = runs.iter().map(|run| run.started.clone()).collect::<Option<Vec<_>>>()?;
+        Some((begun.iter().min()?.clone(), begun.iter().max()?.clone()))
     };
     let ((a_first, a_last), (b_first, b_last)) = (ends(a)?, ends(b)?);
     (a_last < b_first || b_last < a_first).then(|| {
@@ -379,13 +390,13 @@ fn differences(a: &[&Run], b: &[&Run]) -> Vec<Difference> {
             put("processor", run.host.processor.clone());
             put("program", run.host.program.clone());
             put("cpus", run.spec.cpus.to_string());
-            let scheduling = run.threads.first().map(|t| t.scheduling);
-            let scheduling = scheduling.map(|s| crate::text::policy(s.policy, s.priority));
-            put("policy", scheduling.unwrap_or_default());
+            put("policy", run.threads.first().map_or_else(String::new, known::policy));
+            let ours = !run.is_imported();
             let names = run.stress.as_ref().map(|stress| stress.names.join(","));
-            put("stress", names.unwrap_or_else(|| "none".to_owned()));
-            put("idle", format!("{:?}", run.spec.idle));
-            put("shield", if run.entry.is_some() { "inside" } else { "none" }.to_owned());
+            put("stress", known::or_not(names.or(ours.then(|| "none".to_owned()))));
+            put("idle", known::or_not(run.spec.idle.map(|idle| format!("{idle:?}"))));
+            let inside = if run.entry.is_some() { "inside" } else { "none" };
+            put("shield", known::or_not(ours.then_some(inside)));
             for (path, value) in &run.before.files {
                 put(path, value.clone());
             }
@@ -466,10 +477,10 @@ pub fn compared_text(compared: &Compared, width: usize) -> String {
         let name = printable(&side.name, 60);
         let runs = side.ids.len();
         format!(
-            "{letter}  {name}: {runs} runs, {} readings, {} missed, {} in all\n",
+            "{letter}  {name}: {runs} runs, {} readings, {} missed, {}\n",
             words::count(side.readings),
-            words::count(side.missed),
-            side.lasted
+            known::or_not(side.missed.map(words::count)),
+            side.lasted.map_or("for a time not known".to_owned(), |time| format!("{time} in all"))
         )
     };
     text.push('\n');
@@ -584,14 +595,16 @@ mod tests {
                 let mut run = example.clone();
                 let second = first + at as u32 * step;
                 run.id = format!("r{second:04}");
-                run.started = format!("2026-11-21T21:{:02}:{:02}.000Z", second / 60, second % 60);
+                run.started =
+                    Some(format!("2026-11-21T21:{:02}:{:02}.000Z", second / 60, second % 60));
                 let level = center * (0.7 + 0.6 * random.unit());
                 let all = Histogram::of(
                     (0..readings)
                         .map(|_| Nanos((level * (1.0 - random.unit()).powf(-0.25)) as u64)),
                 );
                 let thread = &mut run.threads[0];
-                (thread.expected, thread.obtained, thread.missed) = (readings, readings, 0);
+                (thread.expected, thread.obtained, thread.missed) =
+                    (Some(readings), readings, Some(0));
                 thread.corrected = Some(all.clone());
                 thread.readings = all;
                 run
@@ -638,7 +651,7 @@ mod tests {
     fn three_judges(a: &[Run], b: &[Run]) -> [Vec<(String, Verdict, f64, f64)>; 3] {
         let mut proof = example::proof();
         proof.lot = None;
-        proof.spec = a[0].spec.clone();
+        proof.spec.threshold = a[0].spec.threshold.unwrap();
         proof.arms.clear();
         let (mut cells, mut runs) = (Vec::new(), Vec::new());
         for (round, (one, other)) in a.iter().zip(b).enumerate() {
@@ -709,7 +722,7 @@ mod tests {
             assert_eq!(proof, campaign, "{level} {count} {readings}");
             seen.insert(format!("{:?}", proof.last().unwrap().1));
             // A run that was cut short takes its neighbour with it everywhere.
-            b[1].interrupted = true;
+            b[1].interrupted = Some(true);
             let [proof, compare, campaign] = three_judges(&a, &b);
             assert_eq!((&proof, &proof), (&compare, &campaign), "{level} {count} {readings}");
         }
@@ -752,7 +765,7 @@ mod tests {
         let late =
             runs.iter_mut().find(|run| run.cell.as_ref().is_some_and(|c| c.place == 0)).unwrap();
         // It failed in its turn and was made at the end.
-        late.started = "2026-11-21T23:59:00.000Z".into();
+        late.started = Some("2026-11-21T23:59:00.000Z".into());
         let it = crate::campaigned("c", cells, &runs, Nanos(0));
         let compared = &it.compared[0].compared;
         assert_eq!((compared.method, compared.a.ids.len()), (Method::Pairs, 5), "{compared:?}");
@@ -810,7 +823,7 @@ mod tests {
     fn different_questions_get_no_verdict() {
         let (a, mut b) = (runs(1, 6, 80e3, 0, 10), runs(2, 6, 20e3, 600, 10));
         for run in &mut b {
-            run.spec.probe = Probe::Wakeup { interval: Nanos::from_millis(1) };
+            run.spec.probe = Measured::Wakeup { interval: Some(Nanos::from_millis(1)) };
         }
         let got = compare_runs(("a", &a), ("b", &b));
         assert_eq!(got.verdict, Verdict::NotShown);

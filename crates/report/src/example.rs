@@ -109,7 +109,7 @@ pub fn campaign() -> (Vec<CellState>, Vec<Run>) {
             };
             let mut run = arm(&mut random, round - 1, setting).wakeup;
             let at = 4 * round + place;
-            run.started = format!("2026-11-21T22:{at:02}:00.000Z");
+            run.started = Some(format!("2026-11-21T22:{at:02}:00.000Z"));
             run.id = format!("20261121T22{at:02}00Z-wakeup-{at:04}");
             run.cell = Some(cell.clone());
             let all = run.readings();
@@ -122,7 +122,7 @@ pub fn campaign() -> (Vec<CellState>, Vec<Run>) {
                 p99_9: all.percentile(0.999),
                 max: all.max,
                 missed: run.missed(),
-                beyond: all.above(run.spec.threshold) as f64 / EXPECTED as f64,
+                beyond: run.share_beyond(&all),
                 ..Line::default()
             };
             let (why, run_line) = (String::new(), Some(line));
@@ -194,15 +194,15 @@ fn finish(
     worst.truncate(64);
     let thread = Thread {
         cpu: CpuId(3),
-        scheduling: Scheduling { policy: Policy::Fifo, priority: 90, nice: 0 },
-        allowed: cpus("3"),
-        memory_locked: true,
-        expected: readings.len() as u64 + missed,
+        scheduling: Some(Scheduling { policy: Policy::Fifo, priority: 90, nice: 0 }),
+        allowed: Some(cpus("3")),
+        memory_locked: Some(true),
+        expected: Some(readings.len() as u64 + missed),
         obtained: readings.len() as u64,
-        missed,
-        beyond: readings.iter().filter(|r| r.value > spec.threshold).count() as u64,
-        stolen: Nanos::ZERO,
-        max_at: worst.first().map_or(Nanos::ZERO, |r| r.at),
+        missed: Some(missed),
+        beyond: Some(readings.iter().filter(|r| r.value > spec.threshold).count() as u64),
+        stolen: Some(Nanos::ZERO),
+        max_at: worst.first().map(|r| r.at),
         readings: raw,
         corrected: Some(corrected),
         worst,
@@ -240,15 +240,15 @@ fn gap(id: &str, random: &mut Random, room: f64, setting: Setting) -> Run {
     let readings = Histogram::of(quiet.chain(gaps.iter().copied()));
     let thread = Thread {
         cpu: CpuId(3),
-        scheduling: Scheduling { policy: Policy::Fifo, priority: 90, nice: 0 },
-        allowed: cpus("3"),
-        memory_locked: true,
-        expected: readings.count,
+        scheduling: Some(Scheduling { policy: Policy::Fifo, priority: 90, nice: 0 }),
+        allowed: Some(cpus("3")),
+        memory_locked: Some(true),
+        expected: Some(readings.count),
         obtained: readings.count,
-        missed: 0,
-        beyond: beyond.len() as u64,
-        stolen: Nanos(beyond.iter().map(|g| g.0).sum()),
-        max_at: Nanos::from_millis(700),
+        missed: Some(0),
+        beyond: Some(beyond.len() as u64),
+        stolen: Some(Nanos(beyond.iter().map(|g| g.0).sum())),
+        max_at: Some(Nanos::from_millis(700)),
         readings,
         corrected: None,
         worst: Vec::new(),
@@ -277,20 +277,21 @@ fn new_run(
         schema: run::SCHEMA.into(),
         id: id.into(),
         label: setting.to_string(),
-        spec,
-        started: "2026-11-21T21:30:00.000Z".into(),
-        monotonic: Nanos::from_secs(3600),
-        lasted,
-        interrupted: false,
+        spec: spec.into(),
+        started: Some("2026-11-21T21:30:00.000Z".into()),
+        monotonic: Some(Nanos::from_secs(3600)),
+        lasted: Some(lasted),
+        interrupted: Some(false),
+        partial: false,
         host: host(),
-        clock: Clock {
+        clock: Some(Clock {
             source: "tsc".into(),
             hertz: 2.25e9,
             drift_ppm: 0.4,
             read: Nanos(20),
             floor: Nanos(44),
             placing: Nanos(30),
-        },
+        }),
         threads: vec![thread],
         stress: Some(stress(setting, random)),
         explained: None,

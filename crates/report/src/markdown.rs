@@ -1,7 +1,7 @@
 //! Runs as Markdown: what a pull request or a wiki shows.
 
 use crate::{known, text, words};
-use quiet_types::{Finding, Nanos, Proof, Run, run::Probe};
+use quiet_types::{Finding, Nanos, Proof, Run};
 use std::fmt::Write;
 
 /// Text that no viewer takes for markup: names come from anywhere.
@@ -62,12 +62,11 @@ pub fn runs_markdown(runs: &[Run]) -> String {
             cell(&host.name),
             cell(&host.processor),
             cell(&host.release),
-            cell(run.started.get(..16).unwrap_or(&run.started))
+            cell(run.started.as_deref().map_or("undated", |at| at.get(..16).unwrap_or(at)))
         );
     }
     for gap in [false, true] {
-        let these: Vec<&Run> =
-            runs.iter().filter(|run| (run.spec.probe == Probe::Gap) == gap).collect();
+        let these: Vec<&Run> = runs.iter().filter(|run| run.is_gap() == gap).collect();
         if these.is_empty() {
             continue;
         }
@@ -90,23 +89,23 @@ pub fn runs_markdown(runs: &[Run]) -> String {
                     &[
                         &cell(name),
                         &thread.cpu.to_string(),
-                        &known::policy(run, thread),
+                        &known::policy(thread),
                         &shown(thread.readings.min),
                         &shown(all.percentile(0.5)),
                         &shown(all.percentile(0.99)),
                         &shown(all.percentile(0.999)),
                         &shown(thread.readings.max),
-                        &known::or_not(known::threshold(run).map(|limit| {
-                            if gap {
-                                words::count(thread.beyond)
-                            } else {
-                                share(all.above(limit), thread.expected)
-                            }
-                        })),
                         &known::or_not(if gap {
-                            run.origin.is_none().then(|| share(thread.stolen.0, run.lasted.0))
+                            thread.beyond.map(words::count)
                         } else {
-                            known::missed(run).map(|_| words::count(thread.missed))
+                            let of = run.spec.threshold.zip(thread.expected);
+                            of.map(|(limit, expected)| share(all.above(limit), expected))
+                        }),
+                        &known::or_not(if gap {
+                            let of = thread.stolen.zip(run.lasted);
+                            of.map(|(stolen, lasted)| share(stolen.0, lasted.0))
+                        } else {
+                            thread.missed.map(words::count)
                         }),
                     ],
                 );

@@ -14,7 +14,6 @@ use quiet_types::{
     Finding, Frames, Histogram, Nanos, Run, SampleRate, Severity,
     prediction::{Bounded, Buffer, ClaimVerdict, Claimed, Prediction, SCHEMA, TailFit},
     printable,
-    run::Probe,
 };
 use std::fmt::Write;
 
@@ -66,8 +65,7 @@ pub fn predict(runs: &[Run], ask: &Ask) -> Prediction {
     for run in runs {
         all.merge(&run.readings());
     }
-    let seconds: f64 =
-        runs.iter().map(|run| run.lasted.as_secs_f64() * run.threads.len() as f64).sum();
+    let seconds = runs.iter().filter_map(thread_seconds).sum();
     if let Some(why) = nothing_to_predict_from(runs) {
         return nothing(runs, &all, seconds, ask, why);
     }
@@ -164,6 +162,11 @@ fn told(fit: &Fit) -> TailFit {
     }
 }
 
+/// Seconds that all its threads measured, where they are known.
+fn thread_seconds(run: &Run) -> Option<f64> {
+    Some(run.lasted?.as_secs_f64() * run.threads.len() as f64)
+}
+
 fn alike(runs: &[Run]) -> bool {
     let kind = |run: &Run| {
         let tool = run.origin.as_ref().map(|origin| origin.format.clone());
@@ -177,7 +180,7 @@ fn nothing_to_predict_from(runs: &[Run]) -> Option<&'static str> {
     if runs.iter().any(|run| !known::spread(&run.readings())) {
         return Some("only extremes and a mean are known: there is no distribution");
     }
-    let silent = runs.iter().any(|run| known::lasted(run).is_none());
+    let silent = runs.iter().any(|run| run.lasted.is_none());
     silent.then_some("how long was measured is not known, so nothing is known of how often")
 }
 
@@ -272,7 +275,7 @@ pub(crate) fn buffers_of(runs: &[&Run], ask: &Ask) -> Vec<Buffer> {
     let mut all = Histogram::default();
     runs.iter().for_each(|run| all.merge(&run.readings()));
     let events = Events::of(runs.iter().copied());
-    let seconds = runs.iter().map(|run| run.lasted.as_secs_f64() * run.threads.len() as f64).sum();
+    let seconds = runs.iter().filter_map(|run| thread_seconds(run)).sum();
     buffers(first, &all, &events.all, seconds, ask)
 }
 
@@ -287,10 +290,8 @@ fn buffers(
     seconds: f64,
     ask: &Ask,
 ) -> Vec<Buffer> {
-    let least = match first.spec.probe {
-        Probe::Gap => first.spec.threshold,
-        Probe::Wakeup { .. } => all.percentile(0.5).unwrap_or_default(),
-    };
+    let least = if first.is_gap() { first.spec.threshold } else { all.percentile(0.5) };
+    let Some(least) = least else { return Vec::new() };
     let Some(delays) = Delays::new(events, least, seconds, ask.load) else { return Vec::new() };
     let mut order: Vec<usize> = (0..ask.frames.len()).collect();
     order.sort_by_key(|at| ask.frames[*at].0);
@@ -397,7 +398,7 @@ mod tests {
     #[test]
     fn a_run_predicts_levels_buffers_and_claims() {
         let mut run = example::run();
-        run.lasted = Nanos::from_secs(30);
+        run.lasted = Some(Nanos::from_secs(30));
         let ask = Ask {
             claims: vec![
                 (Nanos::from_secs(1), Nanos::from_secs(3600)),
@@ -423,7 +424,7 @@ mod tests {
     /// A run of 200 us periods in which these stalls happened, every other wake-up near 8 us: stall, number.
     fn stalled(seconds: u64, stalls: &[(u64, u64)]) -> Run {
         let mut run = example::run();
-        run.lasted = Nanos::from_secs(seconds);
+        run.lasted = Some(Nanos::from_secs(seconds));
         let expected = seconds * 5000;
         let mut raw = Vec::new();
         let mut corrected = Vec::new();
@@ -443,8 +444,8 @@ mod tests {
         let thread = &mut run.threads[0];
         thread.readings = Histogram::of(raw);
         thread.corrected = Some(Histogram::of(corrected));
-        (thread.missed, thread.obtained) = (missed, thread.readings.count);
-        thread.expected = thread.obtained + missed;
+        (thread.missed, thread.obtained) = (Some(missed), thread.readings.count);
+        thread.expected = Some(thread.obtained + missed);
         thread.worst.clear();
         run
     }

@@ -1,6 +1,7 @@
 //! The history of runs: what changed within a series when the kernel or a setting did.
 
 use crate::{
+    known,
     stats::{self, Resolution, Value},
     text::{Column, Table, wrap},
     words,
@@ -31,7 +32,7 @@ const FIGURES: [(&str, Unit, Take); 3] = [
     ("p99.9", Unit::Nanoseconds, |line| time(line.p99_9)),
     ("beyond", Unit::Share, |line| {
         let half = 0.5 / line.readings.max(1) as f64;
-        (line.readings > 0).then_some(Value { value: line.beyond, half })
+        line.beyond.filter(|_| line.readings > 0).map(|value| Value { value, half })
     }),
 ];
 
@@ -41,21 +42,22 @@ fn time(value: Option<Nanos>) -> Option<Value> {
 
 /// What the runs of one series have in common: the question, and the machine.
 fn series(line: &Line) -> String {
-    let interval =
-        if line.probe == "wakeup" { format!(" {}", line.interval) } else { String::new() };
-    let stress =
-        if line.stress == "none" { String::new() } else { format!(", stress {}", line.stress) };
+    let interval = line.interval.map_or(String::new(), |interval| format!(" {interval}"));
+    let stress = match line.stress.as_deref() {
+        Some("none") => String::new(),
+        Some(names) => format!(", stress {names}"),
+        None => ", stress not known".to_owned(),
+    };
+    let policy = line.policy.as_deref().unwrap_or("policy not known");
     let tool = if line.tool == "quietcores" { String::new() } else { format!(", {}", line.tool) };
-    format!(
-        "{} {}{interval}, CPU {}, {}{stress}{tool}",
-        line.host, line.probe, line.cpus, line.policy
-    )
+    format!("{} {}{interval}, CPU {}, {policy}{stress}{tool}", line.host, line.probe, line.cpus)
 }
 
 /// Lines by what they have in common.
 pub(crate) fn series_of(lines: &[Line]) -> Vec<(String, Vec<&Line>)> {
     let mut all: BTreeMap<String, Vec<&Line>> = BTreeMap::new();
-    for line in lines {
+    // A checkpoint's settings were not read back.
+    for line in lines.iter().filter(|line| !line.partial) {
         all.entry(series(line)).or_default().push(line);
     }
     all.into_iter().collect()
@@ -83,10 +85,10 @@ pub fn changes_over_time(lines: &[Line]) -> Vec<Change> {
     }
     let adjusted = stats::holm(&tests.iter().map(|test| test.p_value).collect::<Vec<f64>>());
     let shown = tests.iter().zip(adjusted).filter(|(_, p)| *p <= stats::LEVEL);
-    let mut changes: Vec<(&str, Change)> = shown
-        .filter_map(|(test, p)| Some((test.first.started.as_str(), test.change(p)?)))
+    let mut changes: Vec<(Option<&str>, Change)> = shown
+        .filter_map(|(test, p)| Some((test.first.started.as_deref(), test.change(p)?)))
         .collect();
-    changes.sort_by(|a, b| a.0.cmp(b.0));
+    changes.sort_by(|a, b| a.0.cmp(&b.0));
     changes.into_iter().map(|(_, change)| change).collect()
 }
 
@@ -133,7 +135,7 @@ impl<'a> Test<'a> {
         let since = if self.before.kernel != self.first.kernel {
             format!("kernel {}", self.first.kernel)
         } else {
-            format!("settings {}", self.first.settings)
+            format!("settings {}", self.first.settings.as_deref().unwrap_or(known::NOT_KNOWN))
         };
         Some(Change {
             series: self.series.to_owned(),
@@ -158,8 +160,9 @@ pub fn history_text(history: &History, short: &HashMap<String, String>, width: u
     let shown = |time: Option<Nanos>| time.map_or("-".to_owned(), |time| time.to_string());
     // An id is plain by the store's rule; whole, as somebody may type it.
     let named = |id: &String| printable(short.get(id).unwrap_or(id), 120);
-    let at =
-        |started: &str| started.get(..16).map_or("undated".to_owned(), |s| s.replace('T', " "));
+    let at = |started: Option<&str>| {
+        started.and_then(|at| at.get(..16)).map_or("undated".to_owned(), |s| s.replace('T', " "))
+    };
     let mut table = Table::new([
         Column::Left("started"),
         Column::Left("id"),
@@ -179,18 +182,22 @@ pub fn history_text(history: &History, short: &HashMap<String, String>, width: u
     ]);
     for line in &history.runs {
         table.row([
-            at(&line.started),
+            at(line.started.as_deref()),
             named(&line.id),
-            printable(&line.label, 20),
+            format!(
+                "{}{}",
+                printable(&line.label, 20),
+                if line.partial { " (partial)" } else { "" }
+            ),
             printable(&line.kernel, 18),
             line.cpus.clone(),
-            line.policy.clone(),
-            printable(&line.stress, 16),
+            known::or_not(line.policy.as_ref()),
+            printable(&known::or_not(line.stress.as_ref()), 16),
             shown(line.p50),
             shown(line.p99),
             shown(line.p99_9),
             shown(line.max),
-            words::count(line.missed),
+            known::or_not(line.missed.map(words::count)),
         ]);
     }
     if history.runs.is_empty() {
@@ -219,7 +226,7 @@ pub fn history_text(history: &History, short: &HashMap<String, String>, width: u
         for proof in &history.proofs {
             let ended = if proof.interrupted { ", interrupted" } else { "" };
             table.row([
-                at(&proof.started),
+                at(Some(&proof.started)),
                 named(&proof.id),
                 printable(&proof.host.release, 18),
                 format!("{}{ended}", proof.verdict),
@@ -280,13 +287,13 @@ mod tests {
                     |level: f64| Some(Nanos((level * (0.85 + 0.3 * random.unit())) as u64));
                 all.push(Line {
                     id: format!("run-{at:04}"),
-                    started: format!("2026-11-21T{:02}:{:02}:00.000Z", at / 60, at % 60),
+                    started: Some(format!("2026-11-21T{:02}:{:02}:00.000Z", at / 60, at % 60)),
                     host: "box".into(),
                     kernel: (*kernel).into(),
                     probe: "wakeup".into(),
-                    policy: "fifo 90".into(),
+                    policy: Some("fifo 90".into()),
                     cpus: "1".into(),
-                    stress: "none".into(),
+                    stress: Some("none".into()),
                     tool: "quietcores".into(),
                     readings: 10_000,
                     p50: draw(8e3),
@@ -322,7 +329,7 @@ mod tests {
         for (at, line) in runs.iter_mut().enumerate() {
             line.id = format!("20261121T213000123Z-wakeup-3f9a1c2b7{at}");
             short.insert(line.id.clone(), line.id.split_once('-').unwrap().1.to_owned());
-            (line.label, line.missed) = ("before the change".to_owned(), 12);
+            (line.label, line.missed) = ("before the change".to_owned(), Some(12));
         }
         let proof = Proven {
             id: "20261121T213000123Z-prove-aaaaaaaaaa".to_owned(),
@@ -387,7 +394,7 @@ mod tests {
     fn other_questions_are_other_series() {
         let mut all = lines(&[("6.16", 8, 100e3), ("6.17", 8, 300e3)]);
         for line in &mut all[8..] {
-            line.stress = "kernel".into();
+            line.stress = Some("kernel".into());
         }
         assert_eq!(changes_over_time(&all), []);
     }

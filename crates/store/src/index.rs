@@ -6,7 +6,6 @@ use quiet_types::{
     Run,
     history::{Aside, Line},
     machine::Policy,
-    run::Probe,
 };
 use rusqlite::{Connection, OpenFlags, Row, ToSql, params, types::Value};
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -19,7 +18,7 @@ use std::{
 };
 
 /// Another layout is thrown away and built anew.
-const LAYOUT: i64 = 2;
+const LAYOUT: i64 = 3;
 
 const TABLE: &str = "
 create table if not exists runs (
@@ -27,7 +26,7 @@ create table if not exists runs (
     started text, host text, kernel text, processor text, probe text, interval integer, policy text,
     cpus text, stress text, label text, tool text, settings text, lasted integer, readings integer,
     missed integer, p50 integer, p99 integer, p99_9 integer, max integer, beyond real,
-    campaign text, cell text
+    campaign text, cell text, partial integer
 ) without rowid;
 create index if not exists by_start on runs (started, id);
 create table if not exists bad (
@@ -435,7 +434,7 @@ impl Index {
         let sql = format!(
             "select id, started, host, kernel, processor, probe, interval, policy, cpus, stress, \
              label, tool, settings, lasted, readings, missed, p50, p99, p99_9, max, beyond, \
-             campaign, cell \
+             campaign, cell, partial \
              from runs where {condition} order by started desc, id desc limit ?"
         );
         let read = || -> rusqlite::Result<Vec<Line>> {
@@ -491,7 +490,7 @@ fn set_aside(dir: &Path, path: &Path, name: &str) -> Option<String> {
 
 fn insert(db: &Connection, stamp: Stamp, line: &Line) -> rusqlite::Result<()> {
     let ns = |time: Option<quiet_types::Nanos>| time.map(|time| time.0 as i64);
-    let values: [&dyn ToSql; 25] = [
+    let values: [&dyn ToSql; 26] = [
         &line.id,
         &stamp.0,
         &stamp.1,
@@ -500,16 +499,16 @@ fn insert(db: &Connection, stamp: Stamp, line: &Line) -> rusqlite::Result<()> {
         &line.kernel,
         &line.processor,
         &line.probe,
-        &(line.interval.0 as i64),
+        &ns(line.interval),
         &line.policy,
         &line.cpus,
         &line.stress,
         &line.label,
         &line.tool,
         &line.settings,
-        &(line.lasted.0 as i64),
+        &ns(line.lasted),
         &(line.readings as i64),
-        &(line.missed as i64),
+        &line.missed.map(|missed| missed as i64),
         &ns(line.p50),
         &ns(line.p99),
         &ns(line.p99_9),
@@ -517,9 +516,10 @@ fn insert(db: &Connection, stamp: Stamp, line: &Line) -> rusqlite::Result<()> {
         &line.beyond,
         &line.campaign,
         &line.cell,
+        &line.partial,
     ];
     let mut query = db.prepare_cached(
-        "insert or replace into runs values (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        "insert or replace into runs values (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
     )?;
     query.execute(&values[..]).map(|_| ())
 }
@@ -536,16 +536,16 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Line> {
         kernel: row.get(3)?,
         processor: row.get(4)?,
         probe: row.get(5)?,
-        interval: quiet_types::Nanos(count(6)?),
+        interval: ns(6)?,
         policy: row.get(7)?,
         cpus: row.get(8)?,
         stress: row.get(9)?,
         label: row.get(10)?,
         tool: row.get(11)?,
         settings: row.get(12)?,
-        lasted: quiet_types::Nanos(count(13)?),
+        lasted: ns(13)?,
         readings: count(14)?,
-        missed: count(15)?,
+        missed: row.get::<_, Option<i64>>(15)?.map(|missed| missed as u64),
         p50: ns(16)?,
         p99: ns(17)?,
         p99_9: ns(18)?,
@@ -553,48 +553,39 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Line> {
         beyond: row.get(20)?,
         campaign: row.get(21)?,
         cell: row.get(22)?,
+        partial: row.get(23)?,
     })
 }
 
 /// A run in a line.
 pub fn line(run: &Run) -> Line {
     let all = run.readings();
-    let (probe, interval) = match run.spec.probe {
-        Probe::Wakeup { interval } => ("wakeup", interval),
-        Probe::Gap => ("gap", quiet_types::Nanos::ZERO),
-    };
-    let first = run.threads.first().map(|thread| thread.scheduling);
-    let policy =
-        match first.map_or((run.spec.policy, run.spec.priority), |s| (s.policy, s.priority)) {
-            (policy @ (Policy::Fifo | Policy::Rr), priority) => {
-                format!("{} {priority}", format!("{policy:?}").to_lowercase())
-            }
-            (policy, _) => format!("{policy:?}").to_lowercase(),
-        };
-    let expected: u64 = run.threads.iter().map(|thread| thread.expected).sum();
-    let beyond = if probe == "gap" {
-        let stolen: u64 = run.threads.iter().map(|thread| thread.stolen.0).sum();
-        stolen as f64 / (run.lasted.0.max(1) as f64 * run.threads.len().max(1) as f64)
-    } else {
-        all.above(run.spec.threshold) as f64 / expected.max(1) as f64
-    };
+    let policy = run.scheduling().map(|(policy, priority)| {
+        let name = format!("{policy:?}").to_lowercase();
+        let real_time = matches!(policy, Policy::Fifo | Policy::Rr);
+        if real_time { format!("{name} {priority}") } else { name }
+    });
+    let beyond = if run.is_gap() { run.share_stolen() } else { run.share_beyond(&all) };
+    let ours = !run.is_imported();
     let stress = run.stress.as_ref().map(|stress| stress.names.join(","));
+    let stress = stress.filter(|names| !names.is_empty());
     Line {
         id: run.id.clone(),
         started: run.started.clone(),
+        partial: run.partial,
         host: run.host.name.clone(),
         kernel: run.host.release.clone(),
         processor: run.host.processor.clone(),
-        probe: probe.to_owned(),
-        interval,
+        probe: if run.is_gap() { "gap" } else { "wakeup" }.to_owned(),
+        interval: run.interval(),
         policy,
         cpus: run.spec.cpus.to_string(),
-        stress: stress.filter(|names| !names.is_empty()).unwrap_or_else(|| "none".to_owned()),
+        stress: stress.or(ours.then(|| "none".to_owned())),
         label: run.label.clone(),
         campaign: run.cell.as_ref().map(|cell| cell.campaign.clone()).unwrap_or_default(),
         cell: run.cell.as_ref().map(|cell| cell.key.clone()).unwrap_or_default(),
         tool: run.origin.as_ref().map_or("quietcores", |o| o.format.as_str()).to_owned(),
-        settings: settings(run),
+        settings: ours.then(|| settings(run)),
         lasted: run.lasted,
         readings: run.threads.iter().map(|thread| thread.obtained).sum(),
         missed: run.missed(),
@@ -602,7 +593,7 @@ pub fn line(run: &Run) -> Line {
         p99: all.percentile(0.99),
         p99_9: all.percentile(0.999),
         max: all.max,
-        beyond: if beyond.is_finite() { beyond } else { 0.0 },
+        beyond: beyond.filter(|beyond| beyond.is_finite()),
     }
 }
 
@@ -620,9 +611,9 @@ fn settings(run: &Run) -> String {
         eat(path);
         eat(value);
     }
-    eat(&format!("{:?} {}", run.spec.idle, run.entry.is_some()));
-    for thread in &run.threads {
-        eat(&format!("{:?} {}", thread.scheduling.policy, thread.scheduling.priority));
+    eat(&format!("{:?} {}", run.spec.idle.unwrap_or_default(), run.entry.is_some()));
+    for got in run.threads.iter().filter_map(|thread| thread.scheduling) {
+        eat(&format!("{:?} {}", got.policy, got.priority));
     }
     format!("{:08x}", (hash >> 32) as u32 ^ hash as u32)
 }

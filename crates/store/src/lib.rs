@@ -381,8 +381,11 @@ pub fn load(path: &Path) -> Result<Kept, Error> {
         serde_json::from_slice(&bytes).map_err(|e| Error::json(path, &e, &bytes))?;
     let schema = header.schema.unwrap_or_default();
     let kept = match schema.as_str() {
-        run::SCHEMA => serde_json::from_slice(&bytes).map(Kept::Run),
-        proof::SCHEMA => serde_json::from_slice(&bytes).map(Kept::Proof),
+        run::SCHEMA | run::FIRST_SCHEMA => {
+            serde_json::from_slice(&bytes).map(|run: Run| Kept::Run(Box::new(run.from_first())))
+        }
+        proof::SCHEMA => serde_json::from_slice(&bytes)
+            .map(|proof: Proof| Kept::Proof(Box::new(proof.from_first()))),
         buffers::SCHEMA => serde_json::from_slice(&bytes).map(Kept::Buffers),
         trip::SCHEMA => serde_json::from_slice(&bytes).map(Kept::RoundTrip),
         other => return Err(Error::text("use", path.display().to_string(), foreign(other))),

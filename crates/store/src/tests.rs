@@ -5,26 +5,31 @@ use quiet_testing::{Why, is_root, skip};
 use quiet_types::{CpuSet, Nanos, machine::Policy, run::Probe, run::Spec};
 use std::{fs, os::unix::fs::PermissionsExt, sync::Barrier};
 
+fn spec() -> Spec {
+    Spec {
+        probe: Probe::Gap,
+        cpus: "1".parse::<CpuSet>().unwrap(),
+        policy: Policy::Fifo,
+        priority: 90,
+        length: Nanos::from_secs(1),
+        threshold: Nanos::from_micros(5),
+        bucket: Nanos::from_micros(1),
+        buckets: 400,
+        idle: Default::default(),
+    }
+}
+
 fn run(id: &str) -> Run {
     Run {
         schema: run::SCHEMA.into(),
         id: id.into(),
         label: "a label".into(),
-        spec: Spec {
-            probe: Probe::Gap,
-            cpus: "1".parse::<CpuSet>().unwrap(),
-            policy: Policy::Fifo,
-            priority: 90,
-            length: Nanos::from_secs(1),
-            threshold: Nanos::from_micros(5),
-            bucket: Nanos::from_micros(1),
-            buckets: 400,
-            idle: Default::default(),
-        },
-        started: "2026-11-21T21:30:00.000Z".into(),
-        monotonic: Nanos::from_secs(100),
-        lasted: Nanos::from_secs(1),
-        interrupted: false,
+        spec: spec().into(),
+        started: Some("2026-11-21T21:30:00.000Z".into()),
+        monotonic: Some(Nanos::from_secs(100)),
+        lasted: Some(Nanos::from_secs(1)),
+        interrupted: Some(false),
+        partial: false,
         host: Default::default(),
         clock: Default::default(),
         threads: Vec::new(),
@@ -48,7 +53,7 @@ fn proof(id: &str) -> Proof {
         interrupted: false,
         host: Default::default(),
         question: "?".into(),
-        spec: run("x").spec,
+        spec: spec(),
         lot: None,
         order: None,
         arms: Vec::new(),
@@ -191,12 +196,12 @@ fn leftovers_of_a_killed_writer_are_ignored() {
 #[test]
 fn foreign_newer_and_broken_files_each_get_their_sentence() {
     let dir = tempfile::tempdir().unwrap();
-    let known = "this program reads quietcores.run/1, quietcores.proof/1, quietcores.buffers/1 and \
+    let known = "this program reads quietcores.run/2, quietcores.proof/1, quietcores.buffers/1 and \
                  quietcores.roundtrip/1";
     for (text, why) in [
         (
-            r#"{"schema":"quietcores.run/2"}"#,
-            format!("it is written in quietcores.run/2; {known}: update quietcores"),
+            r#"{"schema":"quietcores.run/3"}"#,
+            format!("it is written in quietcores.run/3; {known}: update quietcores"),
         ),
         (r#"{"schema":"quietcores.machine/1"}"#, format!("it holds quietcores.machine/1; {known}")),
         (
@@ -307,7 +312,7 @@ fn the_index_follows_the_files_and_can_be_thrown_away() {
     for at in 0..5 {
         let mut one = run(&format!("2026-{at}"));
         one.host.release = format!("6.1{at}.0");
-        one.started = format!("2026-11-2{at}T00:00:00.000Z");
+        one.started = Some(format!("2026-11-2{at}T00:00:00.000Z"));
         store.save_run(&one).unwrap();
     }
     let all = |store: &Store| store.index().unwrap().lines(&Filter::default(), 100).unwrap();
@@ -320,7 +325,7 @@ fn the_index_follows_the_files_and_can_be_thrown_away() {
         lines[2],
         line(&Run {
             host: run::Host { release: "6.12.0".into(), ..Default::default() },
-            started: "2026-11-22T00:00:00.000Z".into(),
+            started: Some("2026-11-22T00:00:00.000Z".into()),
             ..run("2026-2")
         })
     );

@@ -37,10 +37,20 @@ fn runs_a_proof_and_a_campaign_of_0_1_0_are_read() {
                 assert_eq!(run.id, entry.id);
                 let imported = run.origin.is_some();
                 assert_eq!(imported, entry.id.starts_with("undated-cyclictest"));
+                // As this version has it: what the file did not say is not known, and all of ours is.
+                assert_eq!(run.schema, quiet_types::run::SCHEMA);
+                let thread = &run.threads[0];
+                assert_eq!(thread.memory_locked.is_none(), imported);
+                assert_eq!(run.missed().is_none(), imported);
+                assert_eq!(run.spec.threshold.is_none() && run.clock.is_none(), imported);
+                assert_eq!(run.spec.idle.is_none(), imported);
                 assert!(imported || run.readings().percentile(0.5).is_some());
             }
             Kept::Proof(proof) => {
                 assert_eq!((proof.arms.len(), proof.lot), (4, None));
+                let ours = proof.arms.iter().map(|arm| &arm.wakeup);
+                assert!(ours.clone().all(|run| run.schema == quiet_types::run::SCHEMA));
+                assert!(ours.clone().all(|run| run.missed().is_some() && run.lasted.is_some()));
                 assert!(proof.shield.is_some() && proof.restored.as_ref().unwrap().exact);
             }
             _ => panic!("{} is something else", entry.id),

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The schema of [`Compared`] in JSON.
-pub const SCHEMA: &str = "quietcores.compared/1";
+pub const SCHEMA: &str = "quietcores.compared/2";
 
 /// A comparison of two sets of runs. Lower is better for every figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -67,10 +67,10 @@ pub struct Side {
     pub left_out: Vec<String>,
     /// Readings in all.
     pub readings: u64,
-    /// Periods missed in all.
-    pub missed: u64,
-    /// Measured time in all.
-    pub lasted: Nanos,
+    /// Periods missed in all; `None` where those of some run are not known.
+    pub missed: Option<u64>,
+    /// Measured time in all, likewise.
+    pub lasted: Option<Nanos>,
     /// The largest reading of all. Shown, never judged.
     pub max: Option<Nanos>,
 }

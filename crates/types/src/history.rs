@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The schema of [`History`] in JSON.
-pub const SCHEMA: &str = "quietcores.history/1";
+pub const SCHEMA: &str = "quietcores.history/2";
 
 /// Runs that are kept, and what their order in time shows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -68,13 +68,16 @@ pub struct BySound {
     pub said: String,
 }
 
-/// One run in a line.
+/// One run in a line. `None` (`null`) is not known, of a run of another tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Line {
     /// Its id.
     pub id: String,
     /// Start, UTC, RFC 3339.
-    pub started: String,
+    pub started: Option<String>,
+    /// A checkpoint of a run whose program was killed before its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
     /// Name of the machine.
     pub host: String,
     /// The kernel's release.
@@ -84,13 +87,13 @@ pub struct Line {
     /// `wakeup` or `gap`.
     pub probe: String,
     /// Of wakeup.
-    pub interval: Nanos,
+    pub interval: Option<Nanos>,
     /// Policy and priority, as `fifo 90`.
-    pub policy: String,
+    pub policy: Option<String>,
     /// CPUs that were measured.
     pub cpus: String,
     /// Names of the stress, joined by commas; `none`.
-    pub stress: String,
+    pub stress: Option<String>,
     /// Free words.
     pub label: String,
     /// The campaign that it was made by; empty for none.
@@ -103,13 +106,13 @@ pub struct Line {
     pub tool: String,
     /// A hash of the settings that were read back before the first reading: two equal ones make
     /// two runs comparable.
-    pub settings: String,
+    pub settings: Option<String>,
     /// How long it measured.
-    pub lasted: Nanos,
+    pub lasted: Option<Nanos>,
     /// Readings taken.
     pub readings: u64,
     /// Periods missed.
-    pub missed: u64,
+    pub missed: Option<u64>,
     /// Median.
     pub p50: Option<Nanos>,
     /// 99 of 100 readings are at or below it.
@@ -119,7 +122,7 @@ pub struct Line {
     /// The largest.
     pub max: Option<Nanos>,
     /// Share beyond the threshold; of gap, the gap time as a share.
-    pub beyond: f64,
+    pub beyond: Option<f64>,
 }
 
 /// A figure that changed within a series when something else did.

@@ -36,6 +36,8 @@ mod file_error;
 #[cfg(feature = "std")]
 pub mod finding;
 #[cfg(feature = "std")]
+mod first;
+#[cfg(feature = "std")]
 pub mod head;
 #[cfg(feature = "std")]
 pub mod history;

@@ -255,6 +255,15 @@ pub struct Restored {
 }
 
 impl Proof {
+    /// With each run as this version has it: see [`Run::from_first`].
+    pub fn from_first(mut self) -> Proof {
+        for arm in std::mem::take(&mut self.arms) {
+            let (wakeup, gap) = (arm.wakeup.from_first(), arm.gap.map(Run::from_first));
+            self.arms.push(Arm { wakeup, gap, ..arm });
+        }
+        self
+    }
+
     /// The setting that is compared with [`Setting::Shared`]: shielded, or confined where no arm
     /// was shielded.
     pub fn other(&self) -> Setting {
@@ -274,7 +283,7 @@ impl Proof {
     pub fn pairs(&self) -> Vec<(&Arm, &Arm)> {
         let other = self.other();
         let counts = |arm: &&Arm| {
-            let cut = arm.wakeup.interrupted || arm.gap.as_ref().is_some_and(|gap| gap.interrupted);
+            let cut = arm.wakeup.cut_short() || arm.gap.as_ref().is_some_and(Run::cut_short);
             arm.void.is_none() && !cut
         };
         self.arms_of(Setting::Shared)

@@ -12,7 +12,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The schema of [`Run`] in JSON.
-pub const SCHEMA: &str = "quietcores.run/1";
+pub const SCHEMA: &str = "quietcores.run/2";
+
+/// What 0.1 wrote: a run read from another tool's file says `false` and 0 there for what the file does
+/// not say. [`Run::from_first`] takes that back.
+pub const FIRST_SCHEMA: &str = "quietcores.run/1";
+
+/// The format of an [`Origin`] that is no file: the kernel's tracer, which quietcores started.
+pub const TIMERLAT: &str = "timerlat";
 
 /// What was asked of a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +43,67 @@ pub struct Spec {
     /// What was done about the processor's idle states meanwhile.
     #[serde(default)]
     pub idle: Idle,
+}
+
+/// What is known of what was asked: a [`Spec`] as far as anybody said it. `None` (`null`) is not known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Asked {
+    /// What was measured.
+    pub probe: Measured,
+    /// One measuring thread on each.
+    pub cpus: CpuSet,
+    /// Policy of the measuring threads.
+    pub policy: Option<Policy>,
+    /// 1 to 99 for FIFO and RR, else 0.
+    pub priority: Option<u8>,
+    /// How long.
+    pub length: Option<Nanos>,
+    /// Readings above it are counted as beyond the threshold. No other tool names one.
+    pub threshold: Option<Nanos>,
+    /// Width of a bucket of the linear histogram.
+    pub bucket: Option<Nanos>,
+    /// Number of buckets of the linear histogram.
+    pub buckets: Option<u32>,
+    /// What was done about the processor's idle states meanwhile.
+    pub idle: Option<Idle>,
+}
+
+impl From<Spec> for Asked {
+    fn from(spec: Spec) -> Asked {
+        Asked {
+            probe: spec.probe.into(),
+            cpus: spec.cpus,
+            policy: Some(spec.policy),
+            priority: Some(spec.priority),
+            length: Some(spec.length),
+            threshold: Some(spec.threshold),
+            bucket: Some(spec.bucket),
+            buckets: Some(spec.buckets),
+            idle: Some(spec.idle),
+        }
+    }
+}
+
+/// What a run measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Measured {
+    /// Timer expiry to thread running, every `interval`.
+    Wakeup {
+        /// Time between expiries, where it is known.
+        interval: Option<Nanos>,
+    },
+    /// Time between neighbouring clock reads of a spinning thread.
+    Gap,
+}
+
+impl From<Probe> for Measured {
+    fn from(probe: Probe) -> Measured {
+        match probe {
+            Probe::Wakeup { interval } => Measured::Wakeup { interval: Some(interval) },
+            Probe::Gap => Measured::Gap,
+        }
+    }
 }
 
 /// What to do about the processor's idle states while measuring.
@@ -63,7 +131,8 @@ pub enum Probe {
     Gap,
 }
 
-/// One execution of a probe.
+/// One execution of a probe. What nobody said of it is `None` (`null`), never `false` or 0: only a run
+/// with an [`Origin`] and a checkpoint (`partial`) have such fields, and nothing is computed from them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     /// [`SCHEMA`].
@@ -74,25 +143,30 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// What was asked.
-    pub spec: Spec,
+    pub spec: Asked,
     /// Start, UTC, RFC 3339 with milliseconds.
-    pub started: String,
+    pub started: Option<String>,
     /// The same moment on `CLOCK_MONOTONIC`: every `at` counts from it.
     #[serde(default)]
-    pub monotonic: Nanos,
+    pub monotonic: Option<Nanos>,
     /// How long it measured, by the clock.
-    pub lasted: Nanos,
+    pub lasted: Option<Nanos>,
     /// Ended by a signal before its time; the figures are of what there is.
-    pub interrupted: bool,
+    pub interrupted: Option<bool>,
+    /// A checkpoint of a run that was going on: the program was killed, or the power went, before its end.
+    /// The figures are of what was counted up to `lasted`; nothing was read back afterwards.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
     /// Name of the machine, kernel and processor, enough to tell runs apart.
     pub host: Host,
     /// The clock that stamped the readings.
-    pub clock: Clock,
+    pub clock: Option<Clock>,
     /// One measuring thread each.
     pub threads: Vec<Thread>,
-    /// The stress that ran meanwhile.
+    /// The stress that ran meanwhile. `None`: there was none; with an `origin`: nobody said.
     pub stress: Option<Stress>,
-    /// The shield's door that the threads went through; `None` outside a shield.
+    /// The shield's door that the threads went through; `None` outside a shield, with an `origin`: nobody
+    /// said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<Entry>,
     /// Settings that the figures depend on, read before the first reading.
@@ -142,7 +216,8 @@ pub struct Station {
     pub readings: Histogram,
 }
 
-/// Where a run was made.
+/// Where a run was made. Of a run with an `origin` an empty name is not known, and a hypervisor that is not
+/// named may have been there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Host {
     /// `uname -n`.
@@ -189,28 +264,28 @@ pub struct Thread {
     /// Its CPU.
     pub cpu: CpuId,
     /// How it was scheduled, read back from the kernel.
-    pub scheduling: Scheduling,
+    pub scheduling: Option<Scheduling>,
     /// Where it might run, read back from the kernel.
-    pub allowed: CpuSet,
+    pub allowed: Option<CpuSet>,
     /// Whether all its memory was locked.
-    pub memory_locked: bool,
+    pub memory_locked: Option<bool>,
     /// Periods that were due (wakeup), or clock reads made (gap).
-    pub expected: u64,
+    pub expected: Option<u64>,
     /// Readings taken: `expected` = `obtained` + `missed` for wakeup.
     pub obtained: u64,
     /// Periods that expired while the thread was still late from an earlier one.
-    pub missed: u64,
+    pub missed: Option<u64>,
     /// The readings as they were taken.
     pub readings: Histogram,
     /// Wakeup: the readings of every expected period, each missed one with the time from its
     /// expiry to the moment the thread ran at last. `None` for gap.
     pub corrected: Option<Histogram>,
     /// Time of the largest reading, since the start.
-    pub max_at: Nanos,
+    pub max_at: Option<Nanos>,
     /// Readings beyond the threshold.
-    pub beyond: u64,
+    pub beyond: Option<u64>,
     /// Their sum: for gap, the gap time, that was taken from the thread.
-    pub stolen: Nanos,
+    pub stolen: Option<Nanos>,
     /// The largest readings, largest first, at most 64.
     pub worst: Vec<Reading>,
     /// What hit the thread, by its own counters: voluntary and involuntary context switches, page
@@ -286,8 +361,65 @@ impl Run {
         self.origin.as_ref().map_or(Nanos(1), |origin| origin.resolution)
     }
 
-    /// Periods missed by all threads.
-    pub fn missed(&self) -> u64 {
-        self.threads.iter().map(|t| t.missed).sum()
+    /// Periods missed by all threads, where each one's are known.
+    pub fn missed(&self) -> Option<u64> {
+        self.threads.iter().map(|thread| thread.missed).sum()
+    }
+
+    /// Periods that were due for all threads (clock reads made, for gap), where each one's are known.
+    pub fn expected(&self) -> Option<u64> {
+        self.threads.iter().map(|thread| thread.expected).sum()
+    }
+
+    /// Whether it was read from another tool's file: what that does not say, nobody knows.
+    pub fn is_imported(&self) -> bool {
+        self.origin.as_ref().is_some_and(|origin| origin.format != TIMERLAT)
+    }
+
+    /// Whether it is known to have ended before its time: by a signal, or killed.
+    pub fn cut_short(&self) -> bool {
+        self.partial || self.interrupted == Some(true)
+    }
+
+    /// Gap time of all threads, where each one's is known.
+    pub fn stolen(&self) -> Option<Nanos> {
+        self.threads
+            .iter()
+            .map(|thread| thread.stolen.map(|time| time.0))
+            .sum::<Option<u64>>()
+            .map(Nanos)
+    }
+
+    /// The share of the threads' time that was taken from them: for gap.
+    pub fn share_stolen(&self) -> Option<f64> {
+        let whole = self.lasted?.0.max(1) as f64 * self.threads.len().max(1) as f64;
+        Some(self.stolen()?.0 as f64 / whole)
+    }
+
+    /// The share of the expected periods that is beyond the threshold, of the readings of all threads.
+    pub fn share_beyond(&self, all: &Histogram) -> Option<f64> {
+        Some(all.above(self.spec.threshold?) as f64 / self.expected()?.max(1) as f64)
+    }
+
+    /// Whether a spinning thread's gaps were measured, not wake-ups.
+    pub fn is_gap(&self) -> bool {
+        self.spec.probe == Measured::Gap
+    }
+
+    /// Time between wake-ups, where it is known.
+    pub fn interval(&self) -> Option<Nanos> {
+        match self.spec.probe {
+            Measured::Wakeup { interval } => interval,
+            Measured::Gap => None,
+        }
+    }
+
+    /// Policy and priority of the first thread as the kernel has them, else as asked for, where known.
+    pub fn scheduling(&self) -> Option<(Policy, u8)> {
+        let got = self.threads.first().and_then(|thread| thread.scheduling);
+        match got {
+            Some(got) => Some((got.policy, got.priority)),
+            None => Some((self.spec.policy?, self.spec.priority?)),
+        }
     }
 }

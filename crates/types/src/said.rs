@@ -42,7 +42,7 @@ pub struct Exported {
     pub lost: Vec<String>,
 }
 
-/// A recipe of another tool as a file of ours. A result is a run of its own: `quietcores.run/1`.
+/// A recipe of another tool as a file of ours. A result is a run of its own: `quietcores.run/2`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Imported {
     /// [`IMPORTED`].

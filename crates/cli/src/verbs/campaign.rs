@@ -383,7 +383,7 @@ impl Work<'_> {
                     self.store.save_run(&run).context(
                         "cannot keep the run; the campaign ends here, and goes on with the same command",
                     )?;
-                    if run.interrupted {
+                    if run.cut_short() {
                         break;
                     }
                     pace.took(task, began);
@@ -457,8 +457,8 @@ impl Work<'_> {
             run.explained = Some(Box::new(super::explain::explained(&run, &seen)));
         }
         // One that was cut short is kept, but fills no cell.
-        run.cell = (!run.interrupted).then(|| task.cell.clone());
-        if run.interrupted && run.threads.iter().all(|thread| thread.obtained == 0) {
+        run.cell = (!run.cut_short()).then(|| task.cell.clone());
+        if run.cut_short() && run.threads.iter().all(|thread| thread.obtained == 0) {
             return Ok(None);
         }
         Ok(Some(run))

@@ -215,7 +215,7 @@ fn told(
     let cpu = &explained.cpus[0];
     let mut found = Vec::new();
     for late in cpu.worst.iter().filter(|late| late.rest == Nanos::ZERO) {
-        let to = run.monotonic.0 + late.at.0;
+        let to = run.monotonic.unwrap().0 + late.at.0;
         let from = to - late.value.0;
         let within: Vec<&Stretch> =
             stretches.iter().filter(|one| from <= one.0 && one.1 <= to).collect();
@@ -395,7 +395,7 @@ fn agrees(share: &Share, before: &[Stretch], after: &[Stretch]) {
 }
 
 fn during(run: &Run, spans: Vec<Stretch>) -> Vec<Stretch> {
-    let while_it_ran = run.monotonic.0..run.monotonic.0 + run.lasted.0;
+    let while_it_ran = run.monotonic.unwrap().0..run.monotonic.unwrap().0 + run.lasted.unwrap().0;
     spans.into_iter().filter(|span| while_it_ran.contains(&span.0)).collect()
 }
 
@@ -581,7 +581,7 @@ fn a_storm_of_memory_barriers_is_told_with_its_sender_and_place() {
         return skip(Why::Machine(why));
     }
     let (task, beyond) = (task.load(Relaxed), late.len() as u64);
-    run.monotonic = late.first().map_or(Nanos::ZERO, |span| span.from);
+    run.monotonic = late.first().map(|span| span.from);
     let victim = Victim { cpu, task, beyond, late };
     let explained = quiet_report::explain(&run, Some(&seen), &[victim]);
     adds_up(&explained);
@@ -644,7 +644,7 @@ fn another_cpu_that_goes_and_comes_is_told_within_its_writes() {
     assert!(share.total.unwrap().0 <= took, "{share:?} in {took} ns");
     let of = &explained.cpus[0];
     for late in &of.worst {
-        let from = run.monotonic.0 + late.at.0 - late.value.0;
+        let from = run.monotonic.unwrap().0 + late.at.0 - late.value.0;
         for part in late.parts.iter().filter(|part| is(&of.causes[part.cause].cause)) {
             let (from, to) = (from + part.after.0, from + part.after.0 + part.length.0);
             assert!(
@@ -682,7 +682,7 @@ fn the_kernels_own_noise_tracer_tells_the_same() {
         .map(|(span, noise)| (Span { from: Nanos(span.0), to: Nanos(span.1) }, *noise))
         .unzip();
     assert!(late.len() > 20, "{} samples", late.len());
-    run.monotonic = late[0].from;
+    run.monotonic = Some(late[0].from);
     let victim = Victim { cpu, task, beyond: late.len() as u64, late };
     let explained = quiet_report::explain(&run, Some(&seen), &[victim]);
     adds_up(&explained);

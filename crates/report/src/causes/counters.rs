@@ -32,7 +32,7 @@ pub(super) fn cpu(run: &Run, thread: &Thread) -> Cpu {
     let steal = run.before.counters.get(&key).zip(run.after.counters.get(&key));
     Cpu {
         cpu: thread.cpu,
-        readings: thread.beyond,
+        readings: thread.beyond.unwrap_or_default(),
         explained: 0,
         total: Nanos::ZERO,
         named: Nanos::ZERO,

@@ -9,7 +9,6 @@ pub use knob::{knob, title};
 use quiet_types::{
     Finding, Histogram, Nanos, Run, Severity,
     explain::{self, Cause, Cpu, Explained, Late, Part, Share, Source, Sum},
-    run::Probe,
     trace::{Trace, Victim},
 };
 use std::collections::BTreeMap;
@@ -23,17 +22,17 @@ const PARTS: usize = 200;
 const EDGE: u64 = 2_000;
 const EDGE_VIRTUAL: u64 = 5_000;
 
-/// Explains the late readings of a run: by the trace where there is one, else by counters.
+/// Explains the late readings of a run of ours, of which threshold and times are known: by the trace where there is one, else by counters.
 pub fn explain(run: &Run, trace: Option<&Trace>, victims: &[Victim]) -> Explained {
     let virtual_machine = run.host.hypervisor.is_some();
     let mut explained = Explained {
         schema: explain::SCHEMA.to_owned(),
         run: run.id.clone(),
-        started: run.started.clone(),
-        lasted: run.lasted,
+        started: run.started.clone().unwrap_or_default(),
+        lasted: run.lasted.unwrap_or_default(),
         host: run.host.clone(),
         source: if trace.is_some() { Source::Trace } else { Source::Counters },
-        threshold: run.spec.threshold,
+        threshold: run.spec.threshold.unwrap_or_default(),
         cpus: Vec::new(),
         findings: Vec::new(),
     };
@@ -49,7 +48,7 @@ pub fn explain(run: &Run, trace: Option<&Trace>, victims: &[Victim]) -> Explaine
             _ => Silent::Unexplained,
         };
         let facts = Facts {
-            sleeps: matches!(run.spec.probe, Probe::Wakeup { .. }),
+            sleeps: !run.is_gap(),
             silent,
             edge: if virtual_machine { EDGE_VIRTUAL } else { EDGE },
         };
@@ -57,7 +56,7 @@ pub fn explain(run: &Run, trace: Option<&Trace>, victims: &[Victim]) -> Explaine
         for (why, times) in &found.tick_kept {
             *kept.entry(why.clone()).or_insert(0) += times;
         }
-        let mut cpu = cpu(victim, &found, run.monotonic);
+        let mut cpu = cpu(victim, &found, run.monotonic.unwrap_or_default());
         cpu.steal = steal(run, victim);
         explained.cpus.push(cpu);
     }

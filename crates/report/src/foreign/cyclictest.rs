@@ -13,7 +13,7 @@ use super::{
 use quiet_types::{
     Finding, Histogram, Nanos, Run, Severity,
     machine::Policy,
-    run::{Probe, Thread},
+    run::{Idle, Measured, Thread},
 };
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -23,8 +23,7 @@ const US: Nanos = Nanos(1000);
 const FIELDS: [&str; 7] = ["P:", "I:", "C:", "Min:", "Act:", "Avg:", "Max:"];
 
 pub(super) fn read_summary(text: &str) -> Result<Run> {
-    let probe = Probe::Wakeup { interval: Nanos::from_millis(1) };
-    let mut run = draft::run(Format::Cyclictest, "cyclictest", probe, US);
+    let mut run = draft::run(Format::Cyclictest, "cyclictest", draft::WAKEUP, US);
     let mut policy = Policy::Fifo;
     for (at, line) in text.lines().enumerate().map(|(at, line)| (at + 1, line)) {
         // Live output rewrites its lines: what stands before the last escape is old.
@@ -42,13 +41,13 @@ pub(super) fn read_summary(text: &str) -> Result<Run> {
         }
         let (thread, interval, unit) = summary_line(&mut run, at, line, policy)?;
         if run.threads.is_empty() {
-            run.spec.probe = Probe::Wakeup { interval };
+            run.spec.probe = Measured::Wakeup { interval };
             if let Some(origin) = &mut run.origin {
                 origin.resolution = unit;
             }
-            run.spec.bucket = unit;
         }
-        run.lasted = run.lasted.max(Nanos(interval.0.saturating_mul(thread.obtained)));
+        let lasted = interval.map(|interval| Nanos(interval.0.saturating_mul(thread.obtained)));
+        run.lasted = run.lasted.max(lasted);
         match run.threads.iter_mut().find(|known| known.cpu == thread.cpu) {
             Some(known) => *known = thread,
             None => run.threads.push(thread),
@@ -89,7 +88,7 @@ fn summary_line(
     at: usize,
     line: &str,
     policy: Policy,
-) -> Result<(Thread, Nanos, Nanos)> {
+) -> Result<(Thread, Option<Nanos>, Nanos)> {
     let wrong = || {
         ForeignError::at(
             at,
@@ -130,10 +129,11 @@ fn summary_line(
     let priority: u8 = number(at, "P", priority)?;
     let policy = if priority == 0 { Policy::Other } else { policy };
     let interval = Nanos::from_micros(interval.min(3_600_000_000));
-    Ok((draft::thread(index, readings, policy, priority), interval, unit))
+    let interval = Some(interval).filter(|interval| *interval > Nanos::ZERO);
+    Ok((draft::thread(index, readings, Some((policy, priority))), interval, unit))
 }
 
-pub(super) fn write_summary(run: &Run) -> String {
+pub(super) fn write_summary(run: &Run) -> Result<String> {
     let mut text = String::new();
     let own = run.origin.as_ref().filter(|origin| origin.format == Format::Cyclictest.name());
     match own {
@@ -143,7 +143,7 @@ pub(super) fn write_summary(run: &Run) -> String {
             }
         }
         None => {
-            if run.spec.idle == quiet_types::run::Idle::Shallow {
+            if run.spec.idle == Some(Idle::Shallow) {
                 text.push_str("# /dev/cpu_dma_latency set to 0us\n");
             }
         }
@@ -159,19 +159,25 @@ pub(super) fn write_summary(run: &Run) -> String {
         let average = all.sum.0 / all.count.max(1) / unit.0;
         let act: u64 = said("act").and_then(|act| act.parse().ok()).unwrap_or(average);
         let tid = said("tid").unwrap_or("0").to_owned();
-        let interval = draft::interval(run).0 / 1000;
-        let interval = said("interval").and_then(|i| i.parse().ok()).unwrap_or(interval);
+        let interval = match said("interval").and_then(|i| i.parse().ok()) {
+            Some(interval) => interval,
+            None => draft::interval(run, Format::Cyclictest)?,
+        };
+        let scheduling = thread.scheduling.ok_or_else(|| {
+            let why = "cyclictest names a priority, and this run's is not known: choose csv";
+            ForeignError::whole(why)
+        })?;
         let _ = writeln!(
             text,
             "T:{:2} ({tid:>5}) P:{:2} I:{interval} C:{:7} Min:{:7} Act:{act:wide$} Avg:{average:wide$} Max:{:8}",
             thread.cpu.0,
-            thread.scheduling.priority,
+            scheduling.priority,
             all.count,
             whole(all.min),
             whole(all.max),
         );
     }
-    text
+    Ok(text)
 }
 
 /// The lines below the histogram.
@@ -185,8 +191,7 @@ struct Foot {
 }
 
 pub(super) fn read_histogram(text: &str) -> Result<Run> {
-    let probe = Probe::Wakeup { interval: Nanos::from_millis(1) };
-    let mut run = draft::run(Format::CyclictestHistogram, "cyclictest", probe, US);
+    let mut run = draft::run(Format::CyclictestHistogram, "cyclictest", draft::WAKEUP, US);
     let mut columns: Vec<BTreeMap<u32, u64>> = Vec::new();
     let (mut foot, mut zeros, mut begun, mut rows) = (Foot::default(), false, false, 0u32);
     for (at, line) in text.lines().enumerate().map(|(at, line)| (at + 1, line.trim_end())) {
@@ -216,8 +221,7 @@ pub(super) fn read_histogram(text: &str) -> Result<Run> {
                         return Err(ForeignError::at(at, "the bucket stands twice"));
                     }
                 }
-            } else if let Some(rest) = line.strip_prefix("policy: ") {
-                run.spec.policy = draft::policy(rest.split(':').next().unwrap_or_default());
+            } else if line.starts_with("policy: ") {
                 draft::say(&mut run, "line", line);
             }
             continue;
@@ -257,7 +261,6 @@ pub(super) fn read_histogram(text: &str) -> Result<Run> {
             draft::say(&mut run, name, "yes");
         }
     }
-    let policy = if run.spec.policy == Policy::Other { Policy::Fifo } else { run.spec.policy };
     for (index, column) in columns.into_iter().enumerate() {
         let over = foot.over.get(index).copied().unwrap_or(0);
         let linear = draft::linear(US, if zeros { rows } else { 0 }, column, over);
@@ -275,7 +278,7 @@ pub(super) fn read_histogram(text: &str) -> Result<Run> {
         }
         let sum = draft::sum(foot.average[index] as f64, 1e3, count);
         let readings = Histogram::from_linear(linear, Some(min), Some(max), sum);
-        run.threads.push(draft::thread(index as u32, readings, policy, 0));
+        run.threads.push(draft::thread(index as u32, readings, None));
     }
     draft::finish(run, text)
 }

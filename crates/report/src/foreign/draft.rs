@@ -6,7 +6,7 @@ use quiet_types::{
     histogram::Linear,
     machine::{Policy, Scheduling},
     printable,
-    run::{self, Host, Idle, Origin, Probe, Spec, Thread},
+    run::{self, Asked, Host, Measured, Origin, Thread},
 };
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,32 +16,33 @@ pub(super) const MOST_BUCKETS: u32 = 10_000_000;
 /// More threads than any machine that these tools ran on.
 pub(super) const MOST_THREADS: usize = 8192;
 
-/// A run with nothing in it yet.
-pub(super) fn run(format: Format, program: &str, probe: Probe, resolution: Nanos) -> Run {
+/// Wake-ups at an interval that the file has not named yet.
+pub(super) const WAKEUP: Measured = Measured::Wakeup { interval: None };
+
+/// A run with nothing in it yet: nothing is known of it.
+pub(super) fn run(format: Format, program: &str, probe: Measured, resolution: Nanos) -> Run {
     Run {
         schema: run::SCHEMA.to_owned(),
         id: String::new(),
         label: String::new(),
-        spec: Spec {
+        spec: Asked {
             probe,
             cpus: CpuSet::default(),
-            policy: Policy::Other,
-            priority: 0,
-            length: Nanos::ZERO,
-            threshold: match probe {
-                Probe::Wakeup { .. } => Nanos::from_micros(100),
-                Probe::Gap => Nanos::from_micros(5),
-            },
-            bucket: resolution,
-            buckets: 0,
-            idle: Idle::AsIs,
+            policy: None,
+            priority: None,
+            length: None,
+            threshold: None,
+            bucket: None,
+            buckets: None,
+            idle: None,
         },
-        started: String::new(),
-        monotonic: Nanos::ZERO,
-        lasted: Nanos::ZERO,
-        interrupted: false,
+        started: None,
+        monotonic: None,
+        lasted: None,
+        interrupted: None,
+        partial: false,
         host: Host::default(),
-        clock: run::Clock::default(),
+        clock: None,
         threads: Vec::new(),
         stress: None,
         entry: None,
@@ -71,50 +72,49 @@ pub(super) fn said<'a>(run: &'a Run, format: Format, name: &str) -> Option<&'a s
     run.origin.as_ref().filter(|origin| origin.format == format.name())?.said(name)
 }
 
-/// One thread with its readings.
-pub(super) fn thread(cpu: u32, readings: Histogram, policy: Policy, priority: u8) -> Thread {
+/// One thread with its readings, and its policy and priority where the file names them.
+pub(super) fn thread(cpu: u32, readings: Histogram, named: Option<(Policy, u8)>) -> Thread {
     Thread {
         cpu: CpuId(cpu),
-        scheduling: Scheduling { policy, priority, nice: 0 },
-        allowed: CpuSet::default(),
-        memory_locked: false,
-        expected: readings.count,
+        scheduling: named.map(|(policy, priority)| Scheduling { policy, priority, nice: 0 }),
+        allowed: None,
+        memory_locked: None,
+        expected: None,
         obtained: readings.count,
-        missed: 0,
+        missed: None,
         readings,
         corrected: None,
-        max_at: Nanos::ZERO,
-        beyond: 0,
-        stolen: Nanos::ZERO,
+        max_at: None,
+        beyond: None,
+        stolen: None,
         worst: Vec::new(),
         counters: BTreeMap::new(),
         stations: Vec::new(),
     }
 }
 
-/// Completes the run: id, CPUs, what is beyond the threshold, and what is not known of it.
+/// Completes the run: id, CPUs, and what to know about it.
 pub(super) fn finish(mut run: Run, text: &str) -> Result<Run> {
     if run.threads.is_empty() {
         return Err(ForeignError::whole("it holds no measuring thread"));
     }
     let format = run.origin.as_ref().map(|origin| origin.format.clone()).unwrap_or_default();
     let tool = format.split('-').next().unwrap_or_default();
-    let stamp: String = run.started.chars().filter(char::is_ascii_digit).take(14).collect();
+    let started = run.started.as_deref().unwrap_or_default();
+    let stamp: String = started.chars().filter(char::is_ascii_digit).take(14).collect();
     let when = match stamp.len() {
         14 => format!("{}T{}Z", &stamp[..8], &stamp[8..]),
         _ => "undated".to_owned(),
     };
     run.id = format!("{when}-{tool}-{:08x}", fold(text));
     run.spec.cpus = run.threads.iter().map(|thread| thread.cpu).collect();
-    if let Some(first) = run.threads.first() {
-        (run.spec.policy, run.spec.priority) = (first.scheduling.policy, first.scheduling.priority);
-    }
-    if run.spec.length == Nanos::ZERO {
-        run.spec.length = run.lasted;
-    }
-    for thread in &mut run.threads {
-        thread.beyond = thread.readings.above(run.spec.threshold);
-        thread.allowed = [thread.cpu].into_iter().collect();
+    let first = run.threads.first().and_then(|thread| thread.scheduling);
+    (run.spec.policy, run.spec.priority) = (first.map(|s| s.policy), first.map(|s| s.priority));
+    if run.is_gap() {
+        // A clock read that was made is expected; none can be missed.
+        for thread in &mut run.threads {
+            (thread.expected, thread.missed) = (Some(thread.obtained), Some(0));
+        }
     }
     run.findings.push(
         Finding::new(
@@ -124,8 +124,7 @@ pub(super) fn finish(mut run: Run, text: &str) -> Result<Run> {
         )
         .effect("affinity, policy and idle states may have been others than stated"),
     );
-    let counts_missed = matches!(tool, "latmus" | "oslat");
-    if matches!(run.spec.probe, Probe::Wakeup { .. }) && !counts_missed && run.missed() == 0 {
+    if run.missed().is_none() {
         run.findings.push(
             Finding::new(
                 Severity::Note,
@@ -240,7 +239,10 @@ pub(super) fn date(text: &str) -> Option<String> {
 
 /// A moment that we wrote, for another tool's header: `Sun, 22 Nov 2026 01:13:13 +0000`, or in
 /// the form of `asctime`.
-pub(super) fn date_text(started: &str, asctime: bool) -> String {
+///
+/// Nothing for one that is not known.
+pub(super) fn date_text(started: Option<&str>, asctime: bool) -> String {
+    let Some(started) = started else { return String::new() };
     let moment = humantime::parse_rfc3339_weak(started).unwrap_or(UNIX_EPOCH);
     let seconds = moment.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let day = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"][(seconds / 86_400 % 7) as usize];
@@ -256,11 +258,11 @@ pub(super) fn date_text(started: &str, asctime: bool) -> String {
     }
 }
 
-/// `started` plus `lasted`.
-pub(super) fn end(run: &Run) -> String {
-    let moment = humantime::parse_rfc3339_weak(&run.started).unwrap_or(UNIX_EPOCH);
-    let end: SystemTime = moment.checked_add(Duration::from_nanos(run.lasted.0)).unwrap_or(moment);
-    humantime::format_rfc3339_millis(end).to_string()
+/// `started` plus `lasted`, where both are known.
+pub(super) fn end(run: &Run) -> Option<String> {
+    let moment = humantime::parse_rfc3339_weak(run.started.as_deref()?).ok()?;
+    let end: SystemTime = moment.checked_add(Duration::from_nanos(run.lasted?.0))?;
+    Some(humantime::format_rfc3339_millis(end).to_string())
 }
 
 /// The value of an option in a command line: `-i 200`, `-i200`, `--interval=200`.
@@ -289,10 +291,10 @@ pub(super) fn policy(name: &str) -> Policy {
     }
 }
 
-/// The interval of a wakeup run; 1 ms where there is none.
-pub(super) fn interval(run: &Run) -> Nanos {
-    match run.spec.probe {
-        Probe::Wakeup { interval } => interval,
-        Probe::Gap => Nanos::from_millis(1),
-    }
+/// The interval of a wakeup run in us, for a format that cannot be written without one.
+pub(super) fn interval(run: &Run, format: Format) -> Result<u64> {
+    // Gaps have none: what these formats hold of them are distances to a period of a millisecond.
+    let interval = if run.is_gap() { Some(Nanos::from_millis(1)) } else { run.interval() };
+    let why = format!("{format} names an interval, and this run's is not known: choose csv");
+    interval.map(|interval| interval.0 / 1000).ok_or_else(|| ForeignError::whole(why))
 }

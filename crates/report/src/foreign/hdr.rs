@@ -9,7 +9,7 @@ use hdrhistogram::serialization::{
     Deserializer, V2DeflateSerializer,
     interval_log::{IntervalLogIterator, IntervalLogWriterBuilder, LogEntry, Tag},
 };
-use quiet_types::{Finding, Histogram, Nanos, Run, Severity, machine::Policy, run::Probe};
+use quiet_types::{Finding, Histogram, Nanos, Run, Severity};
 use std::{
     collections::BTreeMap,
     time::{Duration, SystemTime},
@@ -19,15 +19,14 @@ use std::{
 const DIGITS: u8 = 3;
 
 pub(super) fn read(text: &str) -> Result<Run> {
-    let probe = Probe::Wakeup { interval: Nanos::from_millis(1) };
-    let mut run = draft::run(Format::Hdr, "HdrHistogram", probe, Nanos(1));
+    let mut run = draft::run(Format::Hdr, "HdrHistogram", draft::WAKEUP, Nanos(1));
     let mut all: BTreeMap<u32, Histogram> = BTreeMap::new();
     for (number, entry) in IntervalLogIterator::new(text.as_bytes()).enumerate() {
         let entry = entry
             .map_err(|_| ForeignError::whole("a line is none of a V2 log: is it cut short?"))?;
         match entry {
             LogEntry::StartTime(since) | LogEntry::BaseTime(since) => {
-                run.started = moment(since);
+                run.started = Some(moment(since));
             }
             LogEntry::Interval(interval) => {
                 let wrong =
@@ -38,7 +37,8 @@ pub(super) fn read(text: &str) -> Result<Run> {
                     .deserialize(&mut bytes.as_slice())
                     .map_err(|_| wrong("it is no compressed V2 histogram"))?;
                 let end = interval.start_timestamp().saturating_add(interval.duration());
-                run.lasted = run.lasted.max(Nanos(end.as_nanos().min(1 << 62) as u64));
+                let end = Nanos(end.as_nanos().min(1 << 62) as u64);
+                run.lasted = run.lasted.max(Some(end).filter(|end| *end > Nanos::ZERO));
                 let digits = |tag: Tag| {
                     tag.as_str().trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok()
                 };
@@ -59,7 +59,7 @@ pub(super) fn read(text: &str) -> Result<Run> {
         .effect("a log in microseconds shows a thousandth of its latencies"),
     );
     for (cpu, readings) in all {
-        run.threads.push(draft::thread(cpu, readings, Policy::Other, 0));
+        run.threads.push(draft::thread(cpu, readings, None));
     }
     draft::finish(run, text)
 }
@@ -96,14 +96,17 @@ fn native(one: &hdrhistogram::Histogram<u64>) -> Histogram {
 pub(super) fn write(run: &Run) -> Result<String> {
     let mut serializer = V2DeflateSerializer::new();
     let mut text = Vec::new();
-    let start = humantime::parse_rfc3339_weak(&run.started).unwrap_or(SystemTime::UNIX_EPOCH);
+    let start = run.started.as_deref().and_then(|at| humantime::parse_rfc3339_weak(at).ok());
     let failed = |why: String| ForeignError::whole(format!("the log cannot be made: {why}"));
     let mut builder = IntervalLogWriterBuilder::new();
     builder.add_comment(&format!(
         "quietcores {} run {}, values in nanoseconds",
         run.host.program, run.id
     ));
-    builder.with_start_time(start).with_base_time(start).with_max_value_divisor(1e3);
+    if let Some(start) = start {
+        builder.with_start_time(start).with_base_time(start);
+    }
+    builder.with_max_value_divisor(1e3);
     let mut log = builder
         .begin_log_with(&mut text, &mut serializer)
         .map_err(|error| failed(error.to_string()))?;
@@ -132,7 +135,8 @@ pub(super) fn write(run: &Run) -> Result<String> {
         log.write_histogram(
             &one,
             Duration::ZERO,
-            Duration::from_nanos(run.lasted.0),
+            // A log has an interval for each histogram: zero where it is not known, as we read it.
+            Duration::from_nanos(run.lasted.map_or(0, |lasted| lasted.0)),
             Tag::new(&tag),
         )
         .map_err(|error| failed(format!("{error:?}")))?;

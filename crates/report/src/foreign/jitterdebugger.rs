@@ -7,7 +7,7 @@
 //! jitterdebugger `jitterdebugger.c`, `dump_stats`.
 
 use super::{ForeignError, Format, Result, draft};
-use quiet_types::{CpuSet, Finding, Histogram, Nanos, Run, Severity, machine::Policy, run::Probe};
+use quiet_types::{CpuSet, Finding, Histogram, Nanos, Run, Severity};
 use serde_json::Value;
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -18,8 +18,7 @@ pub(super) fn read(text: &str) -> Result<Run> {
         let why = if error.is_eof() { "it is cut short" } else { "it is no JSON" };
         ForeignError::at(error.line(), format!("{why}: column {}", error.column()))
     })?;
-    let probe = Probe::Wakeup { interval: Nanos::from_millis(1) };
-    let mut run = draft::run(Format::Jitterdebugger, "jitterdebugger", probe, US);
+    let mut run = draft::run(Format::Jitterdebugger, "jitterdebugger", draft::WAKEUP, US);
     draft::say(&mut run, "version", file["version"].as_u64().unwrap_or(1).to_string());
     let system = &file["sysinfo"];
     let words = |name: &str| system[name].as_str().unwrap_or_default().to_owned();
@@ -81,7 +80,7 @@ pub(super) fn read(text: &str) -> Result<Run> {
         draft::say(&mut run, &format!("thread.{index}.avg"), format!("{average:.2}"));
         let cpu = online.as_ref().and_then(|set| set.iter().nth(index as usize));
         let cpu = cpu.map_or(index, |cpu| cpu.0);
-        run.threads.push(draft::thread(cpu, readings, Policy::Fifo, 0));
+        run.threads.push(draft::thread(cpu, readings, None));
     }
     draft::finish(run, text)
 }

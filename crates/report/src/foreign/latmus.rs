@@ -11,7 +11,7 @@ use super::{
     draft::{self, number, time},
 };
 use quiet_types::{
-    Finding, Histogram, Nanos, Run, Severity, histogram::Linear, machine::Policy, run::Probe,
+    Finding, Histogram, Nanos, Run, Severity, histogram::Linear, machine::Policy, run::Measured,
 };
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -24,16 +24,16 @@ struct Head {
     max: Option<f64>,
     count: Option<u64>,
     overruns: u64,
-    period: u64,
+    period: Option<u64>,
     cpu: Option<u32>,
-    priority: u8,
-    peak: Nanos,
-    lasted: Nanos,
+    priority: Option<u8>,
+    peak: Option<Nanos>,
+    lasted: Option<Nanos>,
 }
 
 pub(super) fn read(text: &str) -> Result<Run> {
-    let mut run = draft::run(Format::Latmus, "latmus", Probe::Gap, US);
-    let mut head = Head { period: 1000, ..Head::default() };
+    let mut run = draft::run(Format::Latmus, "latmus", draft::WAKEUP, US);
+    let mut head = Head::default();
     let mut counts = BTreeMap::new();
     let mut clipped = false;
     for (at, line) in text.lines().enumerate().map(|(at, line)| (at + 1, line.trim_end())) {
@@ -94,12 +94,16 @@ pub(super) fn read(text: &str) -> Result<Run> {
         Some(ns(max)),
         draft::sum(average, 1e3, count),
     );
-    let mut thread =
-        draft::thread(head.cpu.unwrap_or_default(), readings, Policy::Fifo, head.priority);
+    let mut thread = draft::thread(
+        head.cpu.unwrap_or_default(),
+        readings,
+        head.priority.map(|p| (Policy::Fifo, p)),
+    );
     thread.max_at = head.peak;
-    thread.missed = head.overruns;
-    thread.expected = count + head.overruns;
-    run.spec.probe = Probe::Wakeup { interval: Nanos::from_micros(head.period) };
+    // Without overruns it writes no line of them.
+    thread.missed = Some(head.overruns);
+    thread.expected = Some(count.saturating_add(head.overruns));
+    run.spec.probe = Measured::Wakeup { interval: head.period.map(Nanos::from_micros) };
     run.lasted = head.lasted;
     run.host.arch = said_arch(&run);
     run.threads.push(thread);
@@ -144,19 +148,20 @@ fn head_line(run: &mut Run, head: &mut Head, at: usize, said: &str) -> Result<()
         Some(("OVERRUNS", text)) => head.overruns = number(at, "OVERRUNS", text)?,
         Some(("sampling period", text)) => {
             let word = text.split_whitespace().next().unwrap_or_default();
-            head.period = number(at, "the sampling period", word)?;
-            if !(1..=60_000_000).contains(&head.period) {
+            let period = number(at, "the sampling period", word)?;
+            if !(1..=60_000_000).contains(&period) {
                 return Err(ForeignError::at(at, "the sampling period is none"));
             }
+            head.period = Some(period);
         }
-        Some(("thread priority", text)) => head.priority = number(at, "the priority", text)?,
+        Some(("thread priority", text)) => head.priority = Some(number(at, "the priority", text)?),
         Some(("thread affinity", text)) => {
             let digits: String = text.chars().filter(char::is_ascii_digit).take(6).collect();
             head.cpu = digits.parse().ok();
         }
-        Some(("duration (hhmmss)", text)) => head.lasted = hhmmss(at, text)?,
-        Some(("peak (hhmmss)", text)) => head.peak = hhmmss(at, text)?,
-        Some(("test started on", text)) => run.started = draft::date(text).unwrap_or_default(),
+        Some(("duration (hhmmss)", text)) => head.lasted = Some(hhmmss(at, text)?),
+        Some(("peak (hhmmss)", text)) => head.peak = Some(hhmmss(at, text)?),
+        Some(("test started on", text)) => run.started = draft::date(text),
         _ if said.starts_with("Linux version ") => {
             let release = said.split_whitespace().nth(2).unwrap_or_default();
             run.host.release = release.to_owned();
@@ -199,7 +204,7 @@ pub(super) fn write(run: &Run) -> Result<String> {
                 let _ = writeln!(text, "# {line}");
             }
         }
-        None => text.push_str(&invented_head(run)),
+        None => text.push_str(&invented_head(run)?),
     }
     let us = |ns: Nanos| ns.0 as f64 / 1e3;
     let min = draft::said(run, Format::Latmus, "negative minimum").map(str::to_owned);
@@ -215,31 +220,32 @@ pub(super) fn write(run: &Run) -> Result<String> {
     Ok(text)
 }
 
-fn invented_head(run: &Run) -> String {
+/// What is not known has no line; latmus always names its period.
+fn invented_head(run: &Run) -> Result<String> {
     let thread = &run.threads[0];
     let mut text = format!(
         "# test started on: {}\n# Linux version {} {}\n# measured by quietcores {}\n",
-        draft::date_text(&run.started, true),
+        draft::date_text(run.started.as_deref(), true),
         run.host.release,
         run.host.version,
         run.host.program
     );
-    let _ = write!(
-        text,
-        "# sampling period: {} microseconds\n# clocksource: {}\n# context: user\n\
-         # thread priority: {}\n# thread affinity: CPU{}\n# duration (hhmmss): {}\n\
-         # peak (hhmmss): {}\n",
-        draft::interval(run).0 / 1000,
-        run.clock.source,
-        thread.scheduling.priority,
-        thread.cpu,
-        clock(run.lasted),
-        clock(thread.max_at)
-    );
-    if thread.missed > 0 {
-        let _ = writeln!(text, "# OVERRUNS: {}", thread.missed);
+    let period = draft::interval(run, Format::Latmus)?;
+    for (name, value) in [
+        ("sampling period", Some(format!("{period} microseconds"))),
+        ("clocksource", run.clock.as_ref().map(|clock| clock.source.clone())),
+        ("context", Some("user".to_owned())),
+        ("thread priority", thread.scheduling.map(|got| got.priority.to_string())),
+        ("thread affinity", Some(format!("CPU{}", thread.cpu))),
+        ("duration (hhmmss)", run.lasted.map(clock)),
+        ("peak (hhmmss)", thread.max_at.map(clock)),
+        ("OVERRUNS", thread.missed.filter(|missed| *missed > 0).map(|missed| missed.to_string())),
+    ] {
+        if let Some(value) = value {
+            let _ = writeln!(text, "# {name}: {value}");
+        }
     }
-    text
+    Ok(text)
 }
 
 /// From the first cell with something in it to the last; what is beyond stands in the last, whose

@@ -208,7 +208,7 @@ pub fn write(run: &Run, format: Format) -> Result<Written> {
         ));
     }
     let text = match format {
-        Format::Cyclictest => cyclictest::write_summary(run),
+        Format::Cyclictest => cyclictest::write_summary(run)?,
         Format::CyclictestHistogram => cyclictest::write_histogram(run),
         Format::CyclictestJson => rt_json::write(run, Format::CyclictestJson),
         Format::Latmus => latmus::write(run)?,
@@ -228,11 +228,10 @@ pub fn write(run: &Run, format: Format) -> Result<Written> {
 fn lost(run: &Run, format: Format) -> Vec<String> {
     let mut lost = Vec::new();
     let counts_missed = matches!(format, Format::Csv | Format::OpenMetrics | Format::Latmus);
-    if run.missed() > 0 && !counts_missed {
+    if let Some(missed) = run.missed().filter(|missed| *missed > 0 && !counts_missed) {
         lost.push(format!(
-            "{} missed periods: {format} has no word for them, so its figures are of the readings \
-             that were taken",
-            run.missed()
+            "{missed} missed periods: {format} has no word for them, so its figures are of the readings \
+             that were taken"
         ));
     }
     if run.origin.as_ref().is_none_or(|origin| origin.format != format.name()) {

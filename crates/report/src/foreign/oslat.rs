@@ -6,7 +6,7 @@
 //! rt-tests `src/oslat/oslat.c`, `write_summary`.
 
 use super::{ForeignError, Format, Result, draft, rt_json};
-use quiet_types::{Nanos, Run, machine::Policy, run::Probe};
+use quiet_types::{Nanos, Run, machine::Policy, run::Measured};
 use std::{collections::BTreeMap, fmt::Write};
 
 const US: Nanos = Nanos(1000);
@@ -26,9 +26,9 @@ struct Rows {
 }
 
 pub(super) fn read(text: &str) -> Result<Run> {
-    let mut run = draft::run(Format::Oslat, "oslat", Probe::Gap, US);
+    let mut run = draft::run(Format::Oslat, "oslat", Measured::Gap, US);
     let mut rows = Rows::default();
-    let mut overflows = false;
+    let (mut overflows, mut named) = (false, None);
     for (at, line) in text.lines().enumerate().map(|(at, line)| (at + 1, line)) {
         let Some((name, rest)) = line.split_once(':') else {
             if rows.cpus.is_empty() {
@@ -48,14 +48,11 @@ pub(super) fn read(text: &str) -> Result<Run> {
             "Duration" => rows.lasted = words(),
             "Max-Min" => {}
             _ if rows.cpus.is_empty() => {
-                if name.trim() == "Thread priority" && values.contains("SCHED_FIFO") {
-                    run.spec.policy = Policy::Fifo;
-                }
                 if name.trim() == "Thread priority" {
                     let digits: String = values.chars().filter(char::is_ascii_digit).collect();
-                    run.spec.priority = digits.parse().unwrap_or(0);
-                    run.spec.policy =
-                        if run.spec.priority > 0 { Policy::Fifo } else { Policy::Other };
+                    let priority: u8 = digits.parse().unwrap_or(0);
+                    let policy = if priority > 0 { Policy::Fifo } else { Policy::Other };
+                    named = Some((policy, priority));
                 }
                 draft::say(&mut run, "line", line);
             }
@@ -109,11 +106,11 @@ pub(super) fn read(text: &str) -> Result<Run> {
                 draft::say(&mut run, &format!("thread.{index}.{name}"), value);
             }
         }
-        let seconds: f64 = rows.lasted.get(index).and_then(|s| s.parse().ok()).unwrap_or(0.0);
-        run.lasted = run.lasted.max(Nanos((seconds.clamp(0.0, 1e9) * 1e9) as u64));
+        let seconds = rows.lasted.get(index).and_then(|text| text.parse::<f64>().ok());
+        let seconds = seconds.filter(|seconds| *seconds > 0.0);
+        run.lasted = run.lasted.max(seconds.map(|s| Nanos((s.min(1e9) * 1e9) as u64)));
         let cpu = draft::number(0, "the core", &rows.cpus[index])?;
-        let (policy, priority) = (run.spec.policy, run.spec.priority);
-        run.threads.push(draft::thread(cpu, readings, policy, priority));
+        run.threads.push(draft::thread(cpu, readings, named));
     }
     draft::finish(run, text)
 }
@@ -128,15 +125,15 @@ pub(super) fn write(run: &Run) -> String {
             }
         }
         None => {
-            let _ = write!(
+            let _ = writeln!(
                 text,
-                "oslat (exported by quietcores {}, run {})\nTotal runtime: \t\t{} seconds\n\
-                 CPU list: \t\t{}\nTest completed.\n\n",
-                run.host.program,
-                run.id,
-                run.lasted.0 / 1_000_000_000,
-                run.spec.cpus,
+                "oslat (exported by quietcores {}, run {})",
+                run.host.program, run.id
             );
+            if let Some(lasted) = run.lasted {
+                let _ = writeln!(text, "Total runtime: \t\t{} seconds", lasted.0 / 1_000_000_000);
+            }
+            let _ = write!(text, "CPU list: \t\t{}\nTest completed.\n\n", run.spec.cpus);
         }
     }
     let said = |index: usize, name: &str| {
@@ -147,8 +144,9 @@ pub(super) fn write(run: &Run) -> String {
     };
     let thread = |index: usize| &run.threads[index];
     let _ = writeln!(text, "        Core:\t{}", row(&|at| thread(at).cpu.to_string()));
+    let dash = || "-".to_owned();
     let megahertz =
-        |at: usize| said(at, "freq").unwrap_or_else(|| format!("{:.0}", run.clock.hertz / 1e6));
+        |at: usize| said(at, "freq").or_else(|| rt_json::megahertz(run)).unwrap_or_else(dash);
     let _ = writeln!(text, "Counter Freq:\t{} (Mhz)", row(&megahertz));
     let linear: Vec<_> = run.threads.iter().map(|t| t.readings.to_linear(US)).collect();
     let scale = linear.iter().map(|linear| linear.buckets).max().unwrap_or(0);
@@ -175,9 +173,8 @@ pub(super) fn write(run: &Run) -> String {
             3,
         )
     };
-    let lasted = |at: usize| {
-        said(at, "duration").unwrap_or_else(|| format!("{:.3}", run.lasted.as_secs_f64()))
-    };
+    let lasted =
+        |at: usize| said(at, "duration").or_else(|| rt_json::seconds(run)).unwrap_or_else(dash);
     let _ = writeln!(text, "     Minimum:\t{} (us)", row(&|at| least(at).to_string()));
     let _ = writeln!(text, "     Average:\t{} (us)", row(&average));
     let _ = writeln!(text, "     Maximum:\t{} (us)", row(&|at| most(at).to_string()));

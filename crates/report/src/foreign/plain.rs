@@ -10,7 +10,7 @@ use super::{
 use quiet_types::{
     Histogram, Nanos, Run,
     histogram::{layout, upper_of},
-    run::{Probe, Thread},
+    run::{Measured, Thread},
 };
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -20,10 +20,13 @@ pub(super) const GNUPLOT_HEAD: &str = "# quietcores gnuplot 1";
 /// What is told of a thread beside its buckets.
 const FACTS: [&str; 6] = ["min", "max", "sum", "over", "missed", "expected"];
 
-fn facts(thread: &Thread) -> [u64; 6] {
+/// Those that are known; without readings min and max are 0.
+fn facts(thread: &Thread) -> impl Iterator<Item = (&'static str, u64)> {
     let all = &thread.readings;
-    let ns = |time: Option<Nanos>| time.unwrap_or_default().0;
-    [ns(all.min), ns(all.max), all.sum.0, all.over, thread.missed, thread.expected]
+    let ns = |time: Option<Nanos>| Some(time.unwrap_or_default().0);
+    let facts =
+        [ns(all.min), ns(all.max), Some(all.sum.0), Some(all.over), thread.missed, thread.expected];
+    FACTS.into_iter().zip(facts).filter_map(|(name, fact)| Some((name, fact?)))
 }
 
 /// Buckets and facts as they are collected, by CPU.
@@ -50,26 +53,30 @@ fn built(mut run: Run, parts: BTreeMap<u32, Part>, text: &str) -> Result<Run> {
         let sum = Nanos(fact("sum").unwrap_or(0));
         let over = fact("over").unwrap_or(0);
         let readings = Histogram::from_ranges(part.ranges, over, min, max, sum);
-        let mut thread = draft::thread(cpu, readings, run.spec.policy, 0);
-        thread.missed = fact("missed").unwrap_or(0);
-        thread.expected = fact("expected").unwrap_or(count).max(count);
+        let mut thread = draft::thread(cpu, readings, None);
+        thread.missed = fact("missed");
+        let due = || Some(count.saturating_add(thread.missed?));
+        thread.expected = fact("expected").map(|expected| expected.max(count)).or_else(due);
         run.threads.push(thread);
     }
     draft::finish(run, text)
 }
 
 fn probe_name(run: &Run) -> &'static str {
-    if run.spec.probe == Probe::Gap { "gap" } else { "wakeup" }
+    if run.is_gap() { "gap" } else { "wakeup" }
 }
 
 pub(super) fn write_csv(run: &Run) -> String {
     let mut text = format!("{CSV_HEAD}\n");
-    if let Probe::Wakeup { interval } = run.spec.probe {
-        let _ = writeln!(text, ",interval,,,{}", interval.0);
+    if !run.is_gap() {
+        // Also where it is not known: it tells wake-ups from gaps.
+        let _ = writeln!(text, ",interval,,,{}", run.interval().map_or(0, |interval| interval.0));
     }
-    let _ = writeln!(text, ",lasted,,,{}", run.lasted.0);
+    if let Some(lasted) = run.lasted {
+        let _ = writeln!(text, ",lasted,,,{}", lasted.0);
+    }
     for thread in &run.threads {
-        for (name, value) in FACTS.iter().zip(facts(thread)) {
+        for (name, value) in facts(thread) {
             let _ = writeln!(text, "{},{name},,,{value}", thread.cpu);
         }
         for &(lower, count) in &thread.readings.buckets {
@@ -80,7 +87,7 @@ pub(super) fn write_csv(run: &Run) -> String {
 }
 
 pub(super) fn read_csv(text: &str) -> Result<Run> {
-    let mut run = draft::run(Format::Csv, "quietcores", Probe::Gap, Nanos(1));
+    let mut run = draft::run(Format::Csv, "quietcores", Measured::Gap, Nanos(1));
     let mut parts: BTreeMap<u32, Part> = BTreeMap::new();
     let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     if lines.next().is_none_or(|(_, head)| head != CSV_HEAD) {
@@ -93,8 +100,8 @@ pub(super) fn read_csv(text: &str) -> Result<Run> {
         };
         let value: u64 = number(at, "the value", value)?;
         match (cpu, what) {
-            ("", "interval") => run.spec.probe = Probe::Wakeup { interval: Nanos(value.max(1)) },
-            ("", "lasted") => run.lasted = Nanos(value),
+            ("", "interval") => run.spec.probe = wakeup(value),
+            ("", "lasted") => run.lasted = Some(Nanos(value)),
             (cpu, what) => {
                 let cpu: u32 = number(at, "the CPU", cpu)?;
                 if parts.len() > draft::MOST_THREADS {
@@ -118,21 +125,24 @@ pub(super) fn read_csv(text: &str) -> Result<Run> {
     built(run, parts, text)
 }
 
+/// Zero stands for an interval that is not known.
+fn wakeup(interval: u64) -> Measured {
+    Measured::Wakeup { interval: (interval > 0).then_some(Nanos(interval)) }
+}
+
 pub(super) fn write_gnuplot(run: &Run) -> String {
-    let interval = match run.spec.probe {
-        Probe::Wakeup { interval } => format!(" interval {}", interval.0),
-        Probe::Gap => String::new(),
-    };
+    let interval = run.interval().map_or(0, |interval| interval.0);
+    let interval = if run.is_gap() { String::new() } else { format!(" interval {interval}") };
+    let lasted = run.lasted.map_or_else(String::new, |lasted| format!(" lasted {}", lasted.0));
     let mut text = format!(
-        "{GNUPLOT_HEAD}\n# probe {} lasted {}{interval}\n\
+        "{GNUPLOT_HEAD}\n# probe {}{lasted}{interval}\n\
          # set logscale xy; set xlabel \"us\"; plot for [i=3:{}] FILE using 1:i with histeps\n",
         probe_name(run),
-        run.lasted.0,
         run.threads.len() + 2
     );
     for thread in &run.threads {
         let _ = write!(text, "# cpu {}", thread.cpu);
-        for (name, value) in FACTS.iter().zip(facts(thread)) {
+        for (name, value) in facts(thread) {
             let _ = write!(text, " {name} {value}");
         }
         text.push('\n');
@@ -158,7 +168,7 @@ pub(super) fn write_gnuplot(run: &Run) -> String {
 }
 
 pub(super) fn read_gnuplot(text: &str) -> Result<Run> {
-    let mut run = draft::run(Format::Gnuplot, "quietcores", Probe::Gap, Nanos(1));
+    let mut run = draft::run(Format::Gnuplot, "quietcores", Measured::Gap, Nanos(1));
     let mut cpus: Vec<(u32, Part)> = Vec::new();
     for (at, line) in text.lines().enumerate().map(|(at, line)| (at + 1, line.trim())) {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -167,10 +177,9 @@ pub(super) fn read_gnuplot(text: &str) -> Result<Run> {
             ["#", "probe", _, ref rest @ ..] => {
                 for pair in rest.chunks_exact(2) {
                     match pair {
-                        ["lasted", ns] => run.lasted = Nanos(number(at, "lasted", ns)?),
+                        ["lasted", ns] => run.lasted = Some(Nanos(number(at, "lasted", ns)?)),
                         ["interval", ns] => {
-                            let interval = Nanos(number::<u64>(at, "interval", ns)?.max(1));
-                            run.spec.probe = Probe::Wakeup { interval };
+                            run.spec.probe = wakeup(number(at, "interval", ns)?);
                         }
                         _ => {}
                     }
@@ -228,7 +237,7 @@ fn seconds(ns: u64) -> String {
 
 pub(super) fn write_open_metrics(run: &Run) -> String {
     let name = format!("quietcores_{}_seconds", probe_name(run));
-    let help = if run.spec.probe == Probe::Gap {
+    let help = if run.is_gap() {
         "Time between neighbouring clock reads of a spinning thread."
     } else {
         "Timer expiry to thread running."
@@ -280,16 +289,20 @@ pub(super) fn write_open_metrics(run: &Run) -> String {
             let _ = writeln!(text, "{gauge}{{{common},cpu=\"{}\"}} {value}", thread.cpu);
         }
     }
-    text.push_str(
-        "# TYPE quietcores_missed_periods counter\n\
-         # HELP quietcores_missed_periods Periods that expired while the thread was still late.\n",
-    );
-    for thread in &run.threads {
-        let _ = writeln!(
-            text,
-            "quietcores_missed_periods_total{{{common},cpu=\"{}\"}} {}",
-            thread.cpu, thread.missed
+    if run.threads.iter().any(|thread| thread.missed.is_some()) {
+        text.push_str(
+            "# TYPE quietcores_missed_periods counter\n\
+             # HELP quietcores_missed_periods Periods that expired while the thread was still late.\n",
         );
+    }
+    for thread in &run.threads {
+        if let Some(missed) = thread.missed {
+            let _ = writeln!(
+                text,
+                "quietcores_missed_periods_total{{{common},cpu=\"{}\"}} {missed}",
+                thread.cpu
+            );
+        }
     }
     text.push_str("# EOF\n");
     text
@@ -321,8 +334,7 @@ fn labels(text: &str) -> BTreeMap<String, String> {
 }
 
 pub(super) fn read_open_metrics(text: &str) -> Result<Run> {
-    let wakeup = Probe::Wakeup { interval: Nanos::from_millis(1) };
-    let probe = if text.contains("_gap_seconds") { Probe::Gap } else { wakeup };
+    let probe = if text.contains("_gap_seconds") { Measured::Gap } else { draft::WAKEUP };
     let mut run = draft::run(Format::OpenMetrics, "openmetrics", probe, Nanos(1));
     let mut parts: BTreeMap<u32, Part> = BTreeMap::new();
     // Lower edge of the next bucket, and what was counted below it.

@@ -17,7 +17,7 @@ use quiet_types::{
     Histogram, Nanos, Run,
     histogram::Linear,
     machine::Policy,
-    run::{Probe, Thread},
+    run::{Measured, Thread},
 };
 use serde_json::Value;
 use std::{borrow::Cow, collections::BTreeMap, fmt::Write};
@@ -63,7 +63,7 @@ pub(super) fn read(text: &str, format: Format) -> Result<Run> {
         ForeignError::at(error.line(), format!("{why}: column {}", error.column()))
     })?;
     let oslat = format == Format::OslatJson;
-    let probe = if oslat { Probe::Gap } else { Probe::Wakeup { interval: Nanos::from_millis(1) } };
+    let probe = if oslat { Measured::Gap } else { draft::WAKEUP };
     let unit = match file["resolution_in_ns"].as_u64() {
         Some(1) => Nanos(1),
         _ => US,
@@ -88,13 +88,13 @@ pub(super) fn read(text: &str, format: Format) -> Result<Run> {
     run.host.version = words(&system["version"]);
     run.host.arch = words(&system["machine"]);
     let date = |name: &str| file[name].as_str().and_then(draft::date);
-    run.started = date("start_time").unwrap_or_default();
+    run.started = date("start_time");
     let moment = |text: Option<String>| humantime::parse_rfc3339_weak(&text?).ok();
     if let (Some(from), Some(to)) = (moment(date("start_time")), moment(date("end_time"))) {
-        run.lasted = Nanos(to.duration_since(from).map_or(0, |d| d.as_nanos() as u64));
+        run.lasted = to.duration_since(from).ok().map(|d| Nanos(d.as_nanos() as u64));
     }
     run.label = command.chars().take(200).collect();
-    let (policy, priority) = settings(&mut run, command, oslat);
+    let named = settings(&mut run, command, oslat);
     let threads = file["thread"].as_object().ok_or_else(|| {
         ForeignError::whole("it has no `thread`: is it the JSON of cyclictest or oslat?")
     })?;
@@ -105,9 +105,9 @@ pub(super) fn read(text: &str, format: Format) -> Result<Run> {
     threads.sort_by_key(|(index, _)| *index);
     for (index, value) in threads {
         let thread = if oslat {
-            oslat_thread(&mut run, index, value, policy, priority)?
+            oslat_thread(&mut run, index, value, named)?
         } else {
-            cyclictest_thread(&mut run, index, value, unit, policy, priority)?
+            cyclictest_thread(&mut run, index, value, unit, named)?
         };
         run.threads.push(thread);
     }
@@ -117,21 +117,27 @@ pub(super) fn read(text: &str, format: Format) -> Result<Run> {
     draft::finish(run, text)
 }
 
-/// What the command line asked for.
-fn settings(run: &mut Run, command: &str, oslat: bool) -> (Policy, u8) {
+/// What the command line asked for; nothing without one.
+fn settings(run: &mut Run, command: &str, oslat: bool) -> Option<(Policy, u8)> {
+    if command.is_empty() {
+        return None;
+    }
     let number = |short: &str, long: &str| {
         draft::option(command, short, long).and_then(|value| value.parse::<u64>().ok())
     };
     if oslat {
         let priority = number("-f", "--rtprio").unwrap_or(0).min(99) as u8;
-        return (if priority > 0 { Policy::Fifo } else { Policy::Other }, priority);
+        return Some((if priority > 0 { Policy::Fifo } else { Policy::Other }, priority));
     }
     if let Some(us) = number("-i", "--interval").filter(|us| (1..=3_600_000_000).contains(us)) {
-        run.spec.probe = Probe::Wakeup { interval: Nanos::from_micros(us) };
+        run.spec.probe = Measured::Wakeup { interval: Some(Nanos::from_micros(us)) };
     }
     let priority = number("-p", "--priority").or(number("-p", "--prio")).unwrap_or(0).min(99) as u8;
     let usual = if priority > 0 { Policy::Fifo } else { Policy::Other };
-    (draft::option(command, "--policy", "--policy").map_or(usual, draft::policy), priority)
+    let policy = draft::option(command, "--policy", "--policy").map_or(usual, draft::policy);
+    // A real-time policy without a priority is none that the tool could have had.
+    let real_time = matches!(policy, Policy::Fifo | Policy::Rr);
+    (priority > 0 || !real_time).then_some((policy, priority))
 }
 
 fn wrong(index: u32, why: &str) -> ForeignError {
@@ -164,8 +170,7 @@ fn cyclictest_thread(
     index: u32,
     value: &Value,
     unit: Nanos,
-    policy: Policy,
-    priority: u8,
+    named: Option<(Policy, u8)>,
 ) -> Result<Thread> {
     // The other tools of rt-tests: a sender and a receiver.
     let receiver = &value["receiver"];
@@ -205,15 +210,14 @@ fn cyclictest_thread(
             }
         }
     };
-    Ok(draft::thread(cpu.unwrap_or(index), readings, policy, priority))
+    Ok(draft::thread(cpu.unwrap_or(index), readings, named))
 }
 
 fn oslat_thread(
     run: &mut Run,
     index: u32,
     value: &Value,
-    policy: Policy,
-    priority: u8,
+    named: Option<(Policy, u8)>,
 ) -> Result<Thread> {
     let counts = buckets(index, &value["histogram"], true)?;
     let cpu = value["cpu"].as_u64().and_then(|cpu| u32::try_from(cpu).ok());
@@ -227,15 +231,10 @@ fn oslat_thread(
             draft::say(run, &format!("thread.{index}.{name}"), format!("{number:.digits$}"));
         }
     }
-    let seconds = value["duration"].as_f64().unwrap_or(0.0).clamp(0.0, 1e9);
-    run.lasted = run.lasted.max(Nanos((seconds * 1e9) as u64));
+    let seconds = value["duration"].as_f64().filter(|seconds| *seconds > 0.0);
+    run.lasted = run.lasted.max(seconds.map(|s| Nanos((s.min(1e9) * 1e9) as u64)));
     let (min, max) = (units(index, value, "min", US)?, units(index, value, "max", US)?);
-    Ok(draft::thread(
-        cpu.unwrap_or(index),
-        gaps(index, counts, average, min, max)?,
-        policy,
-        priority,
-    ))
+    Ok(draft::thread(cpu.unwrap_or(index), gaps(index, counts, average, min, max)?, named))
 }
 
 /// oslat's readings: the last bucket holds what is beyond the scale too. `min` and `max` are
@@ -273,8 +272,10 @@ pub(super) fn write(run: &Run, format: Format) -> String {
         format!("{tool} (exported by quietcores {}, run {})", run.host.program, run.id)
     });
     let version = said("rt_test_version:").unwrap_or_else(|| "2.40".to_owned());
-    let start = said("start_time").unwrap_or_else(|| draft::date_text(&run.started, false));
-    let end = said("end_time").unwrap_or_else(|| draft::date_text(&draft::end(run), false));
+    let start =
+        said("start_time").unwrap_or_else(|| draft::date_text(run.started.as_deref(), false));
+    let end =
+        said("end_time").unwrap_or_else(|| draft::date_text(draft::end(run).as_deref(), false));
     let or = |name: &str, usual: &str| said(name).unwrap_or_else(|| usual.to_owned());
     let realtime = if run.host.version.contains("PREEMPT_RT") { "1" } else { "0" };
     let mut text = format!(
@@ -355,8 +356,8 @@ fn cyclictest_text(thread: &Thread, unit: Nanos, said: &dyn Fn(&str) -> Option<S
 fn oslat_text(run: &Run, thread: &Thread, said: &dyn Fn(&str) -> Option<String>) -> String {
     let all = &thread.readings;
     let average = draft::average(all, 1e3);
-    let seconds = said("duration").unwrap_or_else(|| format!("{:.3}", run.lasted.as_secs_f64()));
-    let megahertz = said("freq").unwrap_or_else(|| format!("{:.0}", run.clock.hertz / 1e6));
+    let seconds = said("duration").or_else(|| seconds(run)).unwrap_or_else(|| "null".to_owned());
+    let megahertz = said("freq").or_else(|| megahertz(run)).unwrap_or_else(|| "null".to_owned());
     format!(
         "      \"cpu\": {},\n      \"freq\": {megahertz},\n      \"min\": {},\n      \"avg\": {},\n      \
          \"max\": {},\n      \"duration\": {seconds},\n{}\n",
@@ -366,6 +367,16 @@ fn oslat_text(run: &Run, thread: &Thread, said: &dyn Fn(&str) -> Option<String>)
         all.max.unwrap_or_default().0.div_ceil(1000),
         histogram_text(&all.to_linear(US), true),
     )
+}
+
+/// How long it measured, as oslat writes it.
+pub(super) fn seconds(run: &Run) -> Option<String> {
+    run.lasted.map(|lasted| format!("{:.3}", lasted.as_secs_f64()))
+}
+
+/// The counter's rate, as oslat writes it.
+pub(super) fn megahertz(run: &Run) -> Option<String> {
+    run.clock.as_ref().map(|clock| format!("{:.0}", clock.hertz / 1e6))
 }
 
 /// The upper edge of the microsecond in which the least reading lies.

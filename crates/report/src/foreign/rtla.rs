@@ -11,12 +11,7 @@ use super::{
     ForeignError, Format, Result,
     draft::{self, number},
 };
-use quiet_types::{
-    Finding, Histogram, Nanos, Run, Severity,
-    machine::Policy,
-    printable,
-    run::{Probe, Reading, Station},
-};
+use quiet_types::{Finding, Histogram, Nanos, Run, Severity, printable, run::Station};
 use std::{collections::BTreeMap, fmt::Write};
 
 /// Stations in their order, by the names of the columns.
@@ -35,8 +30,7 @@ struct Column {
 }
 
 pub(super) fn read(text: &str) -> Result<Run> {
-    let probe = Probe::Wakeup { interval: Nanos::from_millis(1) };
-    let mut run = draft::run(Format::Rtla, "rtla timerlat", probe, Nanos(1000));
+    let mut run = draft::run(Format::Rtla, "rtla timerlat", draft::WAKEUP, Nanos(1000));
     let mut unit = Nanos(1000);
     let (mut columns, mut rows): (Vec<Column>, Vec<u64>) = (Vec::new(), Vec::new());
     for (at, line) in text.lines().enumerate().map(|(at, line)| (at + 1, line.trim_end())) {
@@ -45,7 +39,7 @@ pub(super) fn read(text: &str) -> Result<Run> {
                 unit = Nanos(1);
             }
             if let Some(lasted) = said.trim_start().strip_prefix("Duration:") {
-                run.lasted = duration(at, lasted)?;
+                run.lasted = Some(duration(at, lasted)?);
             }
             draft::say(&mut run, "line", line);
             continue;
@@ -182,7 +176,7 @@ fn fill(
         }
         let Some((last, readings, _)) = stations.pop() else { continue };
         draft::say(run, &format!("station.{cpu}"), STATIONS[last].1);
-        let mut thread = draft::thread(cpu, readings, Policy::Fifo, 95);
+        let mut thread = draft::thread(cpu, readings, None);
         thread.stations = stations
             .into_iter()
             .map(|(at, readings, _)| Station { name: STATIONS[at].1.to_owned(), readings })
@@ -203,16 +197,17 @@ pub(super) fn write(run: &Run) -> String {
             }
         }
         None => {
-            let seconds = run.lasted.0 / 1_000_000_000;
-            let _ = write!(
-                text,
-                "# RTLA timerlat histogram\n# Time unit is microseconds (us)\n\
-                 # Duration: {:3} {:02}:{:02}:{:02}\n",
-                seconds / 86_400,
-                seconds / 3600 % 24,
-                seconds / 60 % 60,
-                seconds % 60
-            );
+            text.push_str("# RTLA timerlat histogram\n# Time unit is microseconds (us)\n");
+            if let Some(seconds) = run.lasted.map(|lasted| lasted.0 / 1_000_000_000) {
+                let _ = writeln!(
+                    text,
+                    "# Duration: {:3} {:02}:{:02}:{:02}",
+                    seconds / 86_400,
+                    seconds / 3600 % 24,
+                    seconds / 60 % 60,
+                    seconds % 60
+                );
+            }
         }
     }
     let unit: u64 = said("unit").and_then(|u| u.parse().ok()).unwrap_or(1000).max(1);
@@ -281,8 +276,7 @@ fn cause(line: &str) -> Option<(&str, f64, f64)> {
 }
 
 pub(super) fn read_analysis(text: &str) -> Result<Run> {
-    let probe = Probe::Wakeup { interval: Nanos::from_millis(1) };
-    let mut run = draft::run(Format::RtlaAnalysis, "rtla timerlat", probe, Nanos(10));
+    let mut run = draft::run(Format::RtlaAnalysis, "rtla timerlat", draft::WAKEUP, Nanos(10));
     let (mut cpu, mut total, mut causes) = (0u32, None, Vec::new());
     for line in text.lines() {
         draft::say(&mut run, "line", line.trim_end());
@@ -302,9 +296,7 @@ pub(super) fn read_analysis(text: &str) -> Result<Run> {
         ));
     };
     let value = Nanos((total * 1e3).round() as u64);
-    let mut thread = draft::thread(cpu, Histogram::of([value]), Policy::Fifo, 95);
-    thread.worst = vec![Reading { at: Nanos::ZERO, value, missed: 0 }];
-    run.threads.push(thread);
+    run.threads.push(draft::thread(cpu, Histogram::of([value]), None));
     let list: Vec<String> = causes
         .iter()
         .map(|(name, us, percent)| format!("{} {us} us ({percent} %)", printable(name, 60)))

@@ -3,7 +3,7 @@
 use super::*;
 use crate::example;
 use proptest::prelude::*;
-use quiet_types::{Nanos, run::Probe};
+use quiet_types::{Nanos, run::Measured};
 
 fn fixture(name: &str) -> String {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/results");
@@ -89,11 +89,11 @@ fn the_four_latmus_runs_are_those_of_their_headers() {
         let cells = all.linear.as_ref().unwrap();
         let sum: u64 = cells.counts.iter().map(|(at, n)| (u64::from(*at) * 1000 + 500) * n).sum();
         assert!((sum / count).abs_diff(average) <= 500, "{name}: {}", sum / count);
-        assert_eq!(run.spec.probe, Probe::Wakeup { interval: Nanos::from_micros(1000) });
-        assert_eq!((run.spec.priority, run.threads[0].cpu.0), (98, 3));
+        assert_eq!(run.spec.probe, Measured::Wakeup { interval: Some(Nanos::from_micros(1000)) });
+        assert_eq!((run.spec.priority, run.threads[0].cpu.0), (Some(98), 3));
         assert_eq!(run.host.release, "5.15.0");
         assert_eq!(run.resolution(), Nanos(1000));
-        assert!(run.started.starts_with("2021-12-22T1"), "{}", run.started);
+        assert!(run.started.as_ref().unwrap().starts_with("2021-12-22T1"), "{:?}", run.started);
     }
 }
 
@@ -137,7 +137,7 @@ fn bucket_keys_become_edges() {
     assert_eq!(above.map(|bucket| bucket.1).sum::<u64>(), 41);
     // Its last bucket holds what is beyond.
     assert_eq!((all.over, all.max), (881, Some(Nanos::from_micros(80_066))));
-    assert_eq!(run.spec.probe, Probe::Gap);
+    assert_eq!(run.spec.probe, Measured::Gap);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn rtlas_stations_are_never_mixed() {
     assert_eq!(first.stations[0].name, "irq");
     assert_eq!(first.stations[0].readings.max, Some(Nanos::from_micros(75)));
     assert_eq!(run.readings().count, 120_000);
-    assert_eq!(run.lasted, Nanos::from_secs(60));
+    assert_eq!(run.lasted, Some(Nanos::from_secs(60)));
 }
 
 #[test]
@@ -160,8 +160,80 @@ fn a_summary_has_no_percentiles() {
     assert_eq!((all.count, all.max), (10_000, Some(Nanos::from_micros(67))));
     assert_eq!(all.mean(), Some(Nanos::from_micros(42)));
     assert_eq!(all.percentile(0.5), None);
-    assert_eq!(run.spec.priority, 99);
+    assert_eq!(run.spec.priority, Some(99));
     assert!(run.findings.iter().any(|finding| finding.id == "import.summary"));
+}
+
+/// What a tool's file does not say is `null` in the JSON too: never `false`, 0 or a threshold that nobody named.
+#[test]
+fn what_a_file_does_not_say_is_null_and_nothing_is_computed_from_it() {
+    // Format, whether it names: the interval, policy and priority, the missed periods, how long it measured, when.
+    let says = [
+        ("latmus-x86-beyond.txt", [true, true, true, true, true]),
+        ("cyclictest-summary.txt", [true, true, false, true, false]),
+        ("cyclictest-histogram.txt", [false, false, false, false, false]),
+        ("cyclictest.json", [true, true, false, true, true]),
+        ("oslat.txt", [false, true, true, true, false]),
+        ("rtla-timerlat-hist.txt", [false, false, false, true, false]),
+        ("rtla-analysis.txt", [false, false, false, false, false]),
+        ("jitterdebugger.json", [false, false, false, false, false]),
+    ];
+    for (name, [interval, policy, missed, lasted, started]) in says {
+        let text = fixture(name);
+        let run = read(&text, detect(&text).unwrap()).unwrap();
+        let json = serde_json::to_value(&run).unwrap();
+        let thread = &json["threads"][0];
+        for (value, known) in [
+            (&json["spec"]["probe"]["interval"], interval),
+            (&json["spec"]["policy"], policy),
+            (&thread["scheduling"], policy),
+            (&thread["missed"], missed),
+            (&thread["expected"], missed),
+            (&json["lasted"], lasted),
+            (&json["started"], started),
+        ] {
+            assert_eq!(!value.is_null(), known, "{name}: {json}");
+        }
+        for never in [
+            &json["spec"]["threshold"],
+            &json["spec"]["idle"],
+            &json["spec"]["length"],
+            &json["interrupted"],
+            &json["monotonic"],
+            &json["clock"],
+            &json["stress"],
+            &thread["allowed"],
+            &thread["memory_locked"],
+            &thread["beyond"],
+            &thread["stolen"],
+        ] {
+            assert!(never.is_null(), "{name}: {json}");
+        }
+        let all = run.readings();
+        assert_eq!((run.share_beyond(&all), run.share_stolen()), (None, None), "{name}");
+        assert_eq!(run.missed().is_some(), missed, "{name}");
+        // A checkpoint apart, a run of ours has none of these.
+        let ids: Vec<String> = crate::judge_run(&run).into_iter().map(|found| found.id).collect();
+        for invented in
+            ["run.policy", "run.affinity", "run.memory", "run.no_floor", "run.interrupted"]
+        {
+            assert!(!ids.iter().any(|id| id == invented), "{name}: {ids:?}");
+        }
+        // And what one format cannot be written without is not made up for another one.
+        let latmus = write(&run, Format::Latmus).map(|written| written.text);
+        match latmus {
+            Ok(text) => assert!(text.contains("# sampling period: ") && (interval || run.is_gap())),
+            Err(error) => assert!(!interval || run.threads.len() > 1, "{name}: {error}"),
+        }
+        let csv = write(&run, Format::Csv).unwrap().text;
+        assert_eq!(csv.contains(",missed,,,"), missed, "{name}");
+        let back = read(&csv, Format::Csv).unwrap();
+        assert_eq!(
+            (back.missed(), back.lasted, back.interval()),
+            (run.missed(), run.lasted, run.interval())
+        );
+        assert_eq!(back.is_gap(), run.is_gap(), "{name}");
+    }
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! The page of a campaign: every probe under every stress, its settings over each other.
 
 use super::{
-    CLASSES, capital,
+    CLASSES, began, capital,
     charts::Series,
     class,
     course::{Track, course},
-    least, merged, page, parts, sections, when,
+    least, merged, page, parts, sections,
 };
 use crate::{
     campaign::{Group, Middle, campaign_progress, groups},
@@ -16,7 +16,6 @@ use quiet_types::{
     Histogram, Nanos, Run,
     campaign::{Campaigned, Versus},
     proof::Role,
-    run::Probe,
 };
 /// The page of a campaign and its runs: how far it is, what its settings show against each other,
 /// and for each probe and stress the distributions, the figure of every run in the order of time,
@@ -28,7 +27,7 @@ pub fn campaign_page(it: &Campaigned, runs: &[Run]) -> String {
         header {
             p.over {
                 "quietcores campaign"
-                @if let Some(run) = first { " on " (run.host.name) ", from " (when(&run.started)) }
+                @if let Some(run) = first { " on " (run.host.name) ", from " (began(run.started.as_deref())) }
             }
             h1.plain { (capital(&it.name)) }
             p.lede { (campaign_progress(it)) }
@@ -83,7 +82,7 @@ fn section(it: &Campaigned, group: &Group<'_>) -> Markup {
     let measured: Vec<&(&str, Vec<&Run>)> =
         group.settings.iter().filter(|(_, runs)| !runs.is_empty()).collect();
     let Some(first) = measured.first().and_then(|(_, runs)| runs.first()) else { return html! {} };
-    let gap = first.spec.probe == Probe::Gap;
+    let gap = first.is_gap();
     let series: Vec<Series> = measured
         .iter()
         .zip(CLASSES.iter().cycle())
@@ -133,8 +132,8 @@ fn table(it: &Campaigned, group: &Group<'_>, gap: bool) -> Markup {
                             td { (name) } td.n { (middle.runs) }
                             td.n { (shown(middle.p50)) } td.n { (shown(middle.p99)) } td.n { (shown(middle.p99_9)) }
                             td.n { (shown(middle.max)) }
-                            td.n { @if middle.runs == 0 { "–" } @else { (words::share(middle.beyond)) } }
-                            td.n { (words::count(middle.missed)) }
+                            td.n { (middle.beyond.map_or("–".to_owned(), words::share)) }
+                            td.n { (middle.missed.map_or("–".to_owned(), words::count)) }
                         }
                     }
                 }
@@ -146,9 +145,9 @@ fn table(it: &Campaigned, group: &Group<'_>, gap: bool) -> Markup {
 
 /// The figure of every run, in the order in which they were made.
 fn order(measured: &[&(&str, Vec<&Run>)], gap: bool) -> Markup {
-    let mut all: Vec<(&str, usize, &Run)> = Vec::new();
+    let mut all: Vec<(Option<&str>, usize, &Run)> = Vec::new();
     for (index, (_, runs)) in measured.iter().enumerate() {
-        all.extend(runs.iter().map(|run| (run.started.as_str(), index, *run)));
+        all.extend(runs.iter().map(|run| (run.started.as_deref(), index, *run)));
     }
     all.sort_by_key(|(started, ..)| *started);
     let figure = if gap { "largest gap" } else { "p99" };
@@ -163,7 +162,7 @@ fn order(measured: &[&(&str, Vec<&Run>)], gap: bool) -> Markup {
         let readings = run.readings();
         let value = if gap { readings.max } else { readings.percentile(0.99) };
         let Some(value) = value else { continue };
-        let said = format!("{}: {figure} {value}, {}", measured[*index].0, when(started));
+        let said = format!("{}: {figure} {value}, {}", measured[*index].0, began(*started));
         tracks[*index].points.push((place, value, said));
         if boot.is_some_and(|boot| boot != run.host.boot_id) {
             marks.push((place, run.host.release.clone()));
@@ -171,7 +170,7 @@ fn order(measured: &[&(&str, Vec<&Run>)], gap: bool) -> Markup {
         boot = Some(&run.host.boot_id);
     }
     let (Some(first), Some(last)) = (all.first(), all.last()) else { return html! {} };
-    let ends = (when(first.0), when(last.0));
+    let ends = (began(first.0), began(last.0));
     html! {
         figure {
             (PreEscaped(course(&tracks, &marks, (&ends.0, &ends.1), &format!("{figure} of every run"))))

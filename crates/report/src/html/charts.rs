@@ -59,7 +59,7 @@ impl Plot {
 }
 
 /// Share of readings by latency, both axes logarithmic.
-pub(crate) fn histogram(series: &[Series], threshold: Nanos, axis: &str) -> String {
+pub(crate) fn histogram(series: &[Series], threshold: Option<Nanos>, axis: &str) -> String {
     let title = format!("Histogram of {axis}, logarithmic on both axes");
     both(|class, width| {
         let height = if class == "wide" { 340.0 } else { 280.0 };
@@ -81,7 +81,9 @@ pub(crate) fn histogram(series: &[Series], threshold: Nanos, axis: &str) -> Stri
             svg.path(&format!("area {}", one.class), &outline);
             svg.path(&format!("line {}", one.class), &outline);
         }
-        limit(&mut svg, &x, &plot, threshold);
+        if let Some(threshold) = threshold {
+            limit(&mut svg, &x, &plot, threshold);
+        }
         hits_by_bin(&mut svg, series, &bins, &x, &plot);
         legend(&mut svg, series, &plot);
         svg.finish(&format!("chart {class}"), &title)
@@ -89,7 +91,7 @@ pub(crate) fn histogram(series: &[Series], threshold: Nanos, axis: &str) -> Stri
 }
 
 /// Latency by percentile; the axis gives each further nine the same room.
-pub(crate) fn percentiles(series: &[Series], threshold: Nanos) -> String {
+pub(crate) fn percentiles(series: &[Series], threshold: Option<Nanos>) -> String {
     let title = "Latency by percentile";
     both(|class, width| {
         let height = if class == "wide" { 340.0 } else { 280.0 };
@@ -124,7 +126,9 @@ pub(crate) fn percentiles(series: &[Series], threshold: Nanos) -> String {
         for one in series {
             svg.path(&format!("line {}", one.class), &curve(&one.whole, &x, &y));
         }
-        if (y.low..=y.high).contains(&(threshold.0 as f64)) {
+        if let Some(threshold) = threshold
+            && (y.low..=y.high).contains(&(threshold.0 as f64))
+        {
             let at = y.at(threshold.0 as f64);
             svg.line("limit", (plot.left, at), (plot.right, at));
             svg.text(
@@ -428,9 +432,12 @@ mod tests {
             whole: Histogram::default(),
             runs: vec![Histogram::default()],
         };
-        for chart in [histogram(&[none()], Nanos(1), "latency"), percentiles(&[none()], Nanos(1))] {
+        for chart in [
+            histogram(&[none()], Some(Nanos(1)), "latency"),
+            percentiles(&[none()], Some(Nanos(1))),
+        ] {
             assert!(chart.starts_with("<svg") && !chart.contains("NaN"), "{chart}");
         }
-        assert!(!histogram(&[], Nanos(1), "latency").contains("NaN"));
+        assert!(!histogram(&[], Some(Nanos(1)), "latency").contains("NaN"));
     }
 }

@@ -1,9 +1,9 @@
 //! The page of a history: each series over time, with what changed and since when.
 
 use super::{
-    class,
+    began, class,
     course::{Track, course},
-    page, parts, when,
+    page, parts,
 };
 use crate::{trend::series_of, words};
 use maud::{Markup, PreEscaped, html};
@@ -28,7 +28,7 @@ pub fn history_page(history: &History) -> String {
             p.over {
                 "quietcores history"
                 @if let (Some(first), Some(last)) = (history.runs.first(), history.runs.last()) {
-                    ", " (when(&first.started)) " to " (when(&last.started))
+                    ", " (began(first.started.as_deref())) " to " (began(last.started.as_deref()))
                 }
             }
             h1.plain { (words::count(history.runs.len() as u64)) " runs" }
@@ -85,7 +85,8 @@ fn one(name: &str, lines: &[&Line], changes: &[Change]) -> Markup {
     let points = |take: fn(&Line) -> Option<Nanos>, figure: &str| {
         let points = drawn.iter().enumerate().filter_map(|(place, line)| {
             let value = take(line)?;
-            let said = format!("{}: {figure} {value}, {}", when(&line.started), line.kernel);
+            let said =
+                format!("{}: {figure} {value}, {}", began(line.started.as_deref()), line.kernel);
             Some((place, value, said))
         });
         points.collect::<Vec<_>>()
@@ -114,8 +115,8 @@ fn one(name: &str, lines: &[&Line], changes: &[Change]) -> Markup {
         }
     }
     let ends = (
-        drawn.first().map_or(String::new(), |line| when(&line.started)),
-        drawn.last().map_or(String::new(), |line| when(&line.started)),
+        drawn.first().map_or(String::new(), |line| began(line.started.as_deref())),
+        drawn.last().map_or(String::new(), |line| began(line.started.as_deref())),
     );
     html! {
         h2 { (name) }
@@ -142,7 +143,7 @@ mod tests {
     fn each_series_has_its_course_with_the_kernels_that_came() {
         let line = |at: u64, kernel: &str, cpus: &str| Line {
             id: format!("run-{at}"),
-            started: format!("2026-11-21T10:{at:02}:00.000Z"),
+            started: Some(format!("2026-11-21T10:{at:02}:00.000Z")),
             kernel: kernel.into(),
             cpus: cpus.into(),
             probe: "gap".into(),

@@ -18,12 +18,7 @@ use charts::Series;
 pub use history::history_page;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 pub(crate) use parts::{data, findings, host};
-use quiet_types::{
-    Histogram, Proof, Run,
-    proof::Setting,
-    proof::Verdict,
-    run::{Probe, Thread},
-};
+use quiet_types::{Histogram, Proof, Run, proof::Setting, proof::Verdict, run::Thread};
 
 /// Stands near the beginning of every page: how an earlier page is told from a foreign file.
 pub const PAGE_MARK: &str = r#"<meta name="generator" content="quietcores">"#;
@@ -47,7 +42,7 @@ pub fn proof_page(proof: &Proof) -> String {
             p.why { (proof.question) @if proof.interrupted { " (ended before its time)" } }
         }
         (sections::figures(proof))
-        (sections::distributions(&wakeups(proof), proof.spec.threshold))
+        (sections::distributions(&wakeups(proof), Some(proof.spec.threshold)))
         (sections::pairs(proof))
         (stolen(proof))
         (causes::side_by_side(&[Setting::Shared, other].map(|setting| {
@@ -80,20 +75,20 @@ pub fn runs_page(runs: &[Run]) -> String {
         header {
             p.over {
                 "quietcores " @if several { "runs" } @else { "run" }
-                @if let Some(run) = first { " of " (run.host.name) ", " (when(&run.started)) }
+                @if let Some(run) = first { " of " (run.host.name) ", " (began(run.started.as_deref())) }
             }
             h1.plain { (capital(&title)) }
             @if let [run] = runs { (sections::run_hero(run)) }
         }
         @for probe in [false, true] {
             @let these: Vec<&Run> =
-                runs.iter().filter(|run| (run.spec.probe == Probe::Gap) == probe).collect();
+                runs.iter().filter(|run| run.is_gap() == probe).collect();
             @if let Some(run) = these.first() {
                 @let names = names(&these);
                 (sections::threads(&these, &names))
                 @if these.iter().any(|run| known::spread(&run.readings())) {
                     (sections::distributions(
-                        &series(&these, &names), known::threshold(run).unwrap_or_default()
+                        &series(&these, &names), run.spec.threshold
                     ))
                 } @else {
                     p.why { "Only extremes and a mean are known: there is no distribution to draw." }
@@ -271,6 +266,11 @@ fn when(started: &str) -> String {
         (Some(day), Some(time)) => format!("{day} {time} UTC"),
         _ => started.to_owned(),
     }
+}
+
+/// The same, where it is known.
+fn began(started: Option<&str>) -> String {
+    started.map_or_else(|| "undated".to_owned(), when)
 }
 
 fn class(verdict: Verdict) -> &'static str {

@@ -1,6 +1,6 @@
 //! The parts of the page that are words: findings, steps, machine, state, commands, data.
 
-use super::part;
+use crate::known;
 use crate::{text, words};
 use maud::{Markup, html};
 use quiet_types::{
@@ -157,11 +157,7 @@ pub(super) fn arms(proof: &Proof) -> Markup {
 fn arm_row(arm: &Arm) -> Markup {
     let run = &arm.wakeup;
     let all = run.readings();
-    let expected: u64 = run.threads.iter().map(|thread| thread.expected).sum();
-    let stolen = arm.gap.as_ref().map(|gap| {
-        let stolen: u64 = gap.threads.iter().map(|thread| thread.stolen.0).sum();
-        part(stolen, gap.lasted.0 * gap.threads.len() as u64)
-    });
+    let stolen = arm.gap.as_ref().and_then(Run::share_stolen).map(words::share);
     let latest = run.threads.iter().max_by_key(|thread| thread.readings.max);
     html! {
         tr class=[arm.void.is_some().then_some("void")] {
@@ -172,10 +168,10 @@ fn arm_row(arm: &Arm) -> Markup {
             }
             td.n {
                 (all.max.map_or("–".to_owned(), |v| v.to_string()))
-                @if let Some(thread) = latest { " " small { "at " (thread.max_at) } }
+                @if let Some(at) = latest.and_then(|thread| thread.max_at) { " " small { "at " (at) } }
             }
-            td.n { (part(all.above(run.spec.threshold), expected)) }
-            td.n { (words::count(run.missed())) }
+            td.n { (known::or_not(run.share_beyond(&all).map(words::share))) }
+            td.n { (known::or_not(run.missed().map(words::count))) }
             td.n { (stolen.unwrap_or_else(|| "–".to_owned())) }
             td { @if let Some(why) = &arm.void { "void: " (why) } }
         }
@@ -229,25 +225,26 @@ pub(crate) fn host(host: &Host) -> Markup {
 
 /// The clock that stamped a run, and the stress that ran.
 pub(super) fn clock(run: &Run) -> Markup {
-    let clock = &run.clock;
     if let Some(origin) = &run.origin {
         return html! {
             h2 { "The instrument" }
             dl.facts {
                 (fact("tool", &origin.program))
                 (fact("finest step", &origin.resolution.to_string()))
-                (fact("clock, own noise, stress", crate::known::NOT_KNOWN))
+                (fact(if run.is_imported() { "clock, own noise, stress" } else { "own noise" }, known::NOT_KNOWN))
             }
         };
     }
     html! {
         h2 { "The instrument" }
         dl.facts {
-            (fact("clock", &clock.source))
-            (fact("rate", &format!("{} MHz", words::significant(clock.hertz / 1e6))))
-            (fact("one read", &clock.read.to_string()))
-            (fact("own noise", &clock.floor.to_string()))
-            (fact("drift", &format!("{} ppm against CLOCK_MONOTONIC", words::significant(clock.drift_ppm))))
+            @if let Some(clock) = &run.clock {
+                (fact("clock", &clock.source))
+                (fact("rate", &format!("{} MHz", words::significant(clock.hertz / 1e6))))
+                (fact("one read", &clock.read.to_string()))
+                (fact("own noise", &clock.floor.to_string()))
+                (fact("drift", &format!("{} ppm against CLOCK_MONOTONIC", words::significant(clock.drift_ppm))))
+            }
             @if let Some(stress) = &run.stress {
                 (fact("stress", &format!("{} on CPUs {}", stress.command.join(" "), stress.cpus)))
                 @for one in &stress.throughput {

@@ -9,7 +9,7 @@ use maud::{Markup, PreEscaped, html};
 use quiet_types::{
     Nanos, Proof, Run,
     proof::{Figure, Role, Verdict},
-    run::{Probe, Thread},
+    run::Thread,
 };
 
 /// The primary figures, large.
@@ -35,24 +35,22 @@ pub(super) fn hero(proof: &Proof) -> Markup {
 pub(super) fn run_hero(run: &Run) -> Markup {
     let all = run.readings();
     let shown = |value: Option<Nanos>| value.map_or("–".to_owned(), |v| v.to_string());
-    let expected = run.threads.iter().map(|t| t.expected).sum();
-    let beyond = known::threshold(run).map(|limit| (limit, part(all.above(limit), expected)));
+    let beyond = run.spec.threshold.zip(run.share_beyond(&all));
     html! {
         dl.hero {
             @for (name, q) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
                 div { dt { (name) } dd.now { (shown(all.percentile(q))) } }
             }
             div { dt { "largest" } dd.now { (shown(all.max)) } }
-            @if run.spec.probe == Probe::Gap {
-                @let stolen = run.threads.iter().map(|t| t.stolen.0).sum::<u64>();
-                @let whole = run.lasted.0 * run.threads.len() as u64;
-                @let taken = run.origin.is_none().then(|| part(stolen, whole));
+            @if run.is_gap() {
+                @let taken = run.share_stolen().map(words::share);
                 div { dt { "gap time" } dd.now { (known::or_not(taken)) } }
             } @else {
                 @if let Some((threshold, beyond)) = beyond {
-                    div { dt { "beyond " (threshold) } dd.now { (beyond) } }
+                    div { dt { "beyond " (threshold) } dd.now { (words::share(beyond)) } }
                 }
-                @let missed = known::missed(run).map(|missed| part(missed, expected));
+                @let missed = run.missed().zip(run.expected());
+                @let missed = missed.map(|(missed, expected)| part(missed, expected));
                 div { dt { "missed periods" } dd.now { (known::or_not(missed)) } }
             }
         }
@@ -109,7 +107,7 @@ fn row(figure: &Figure, scale: (f64, f64)) -> Markup {
 }
 
 /// Histogram and percentiles.
-pub(super) fn distributions(series: &[Series], threshold: Nanos) -> Markup {
+pub(super) fn distributions(series: &[Series], threshold: Option<Nanos>) -> Markup {
     html! {
         h2 { "Where the readings lie" }
         (charts(series, threshold, "latency"))
@@ -117,7 +115,7 @@ pub(super) fn distributions(series: &[Series], threshold: Nanos) -> Markup {
 }
 
 /// The same without a heading; `axis` is `latency` or `gap`.
-pub(super) fn charts(series: &[Series], threshold: Nanos, axis: &str) -> Markup {
+pub(super) fn charts(series: &[Series], threshold: Option<Nanos>, axis: &str) -> Markup {
     html! {
         figure {
             (PreEscaped(charts::histogram(series, threshold, axis)))
@@ -167,7 +165,7 @@ pub(super) fn pairs(proof: &Proof) -> Markup {
 }
 
 /// The gap probe's histogram.
-pub(super) fn stolen(series: &[Series], threshold: Nanos) -> Markup {
+pub(super) fn stolen(series: &[Series], threshold: Option<Nanos>) -> Markup {
     html! {
         h2 { "Gap time" }
         figure {
@@ -183,7 +181,7 @@ pub(super) fn stolen(series: &[Series], threshold: Nanos) -> Markup {
 
 /// A row a thread of one or several runs of one probe.
 pub(super) fn threads(runs: &[&Run], names: &[String]) -> Markup {
-    let gap = runs.iter().any(|run| run.spec.probe == Probe::Gap);
+    let gap = runs.iter().any(|run| run.is_gap());
     html! {
         h2 { @if gap { "Gaps" } @else { "Wakeup latency" } }
         div.box tabindex="0" {
@@ -209,34 +207,35 @@ pub(super) fn threads(runs: &[&Run], names: &[String]) -> Markup {
 fn thread_row(run: &Run, thread: &Thread, name: Option<&String>) -> Markup {
     let all = thread.corrected.as_ref().unwrap_or(&thread.readings);
     let shown = |value: Option<Nanos>| value.map_or("–".to_owned(), |v| v.to_string());
-    let gap = run.spec.probe == Probe::Gap;
+    let gap = run.is_gap();
     html! {
         tr {
             @if let Some(name) = name { td { (name) } }
             td.n { (thread.cpu) }
-            td { (known::policy(run, thread)) }
+            td { (known::policy(thread)) }
             td.n { (shown(thread.readings.min)) }
             @for q in [0.5, 0.99, 0.999] { td.n { (shown(all.percentile(q))) } }
             td.n {
                 (shown(thread.readings.max))
-                @if let Some(at) = known::max_at(run, thread) { br; small { "at " (at) } }
+                @if let Some(at) = thread.max_at { br; small { "at " (at) } }
             }
             td.n {
-                @if let Some(threshold) = known::threshold(run) {
-                    @if gap { (words::count(thread.beyond)) }
-                    @else { (part(all.above(threshold), thread.expected)) }
+                @if let (Some(threshold), Some(beyond), Some(expected)) =
+                    (run.spec.threshold, thread.beyond, thread.expected)
+                {
+                    @if gap { (words::count(beyond)) }
+                    @else { (part(all.above(threshold), expected)) }
                     br; small { "above " (threshold) }
                 } @else { (known::NOT_KNOWN) }
             }
             td.n {
-                @if run.origin.is_some() && (gap || known::missed(run).is_none()) {
-                    (known::NOT_KNOWN)
-                } @else if gap {
-                    (part(thread.stolen.0, run.lasted.0)) br; small { (thread.stolen) }
-                } @else {
-                    (words::count(thread.missed)) br;
-                    small { "of " (words::count(thread.expected)) }
-                }
+                @if gap {
+                    @if let (Some(stolen), Some(lasted)) = (thread.stolen, run.lasted) {
+                        (part(stolen.0, lasted.0)) br; small { (stolen) }
+                    } @else { (known::NOT_KNOWN) }
+                } @else if let (Some(missed), Some(expected)) = (thread.missed, thread.expected) {
+                    (words::count(missed)) br; small { "of " (words::count(expected)) }
+                } @else { (known::NOT_KNOWN) }
             }
         }
     }

@@ -1,14 +1,11 @@
 //! The one judge: what runs of two settings show, figure by figure and as a whole. `prove`, `compare` and `campaign` ask it
 //! alike, so the same runs have the same verdict whoever asks.
 
-use crate::{
-    known,
-    stats::{self, FEWEST_PAIRS, LEVEL, Resolution, Tables, Value},
-};
+use crate::stats::{self, FEWEST_PAIRS, LEVEL, Resolution, Tables, Value};
 use quiet_types::{
     Nanos, Run,
     proof::{Arm, Estimate, OrderEffect, Ratio, Role, Unit, Verdict},
-    run::Probe,
+    run::Measured,
 };
 
 /// A percentile with fewer readings beyond it is an anecdote.
@@ -33,8 +30,8 @@ impl<'a> Taken<'a> {
     /// What a single run measured.
     pub fn one(run: &'a Run) -> Taken<'a> {
         match run.spec.probe {
-            Probe::Wakeup { .. } => Taken { wakeup: Some(run), gap: None },
-            Probe::Gap => Taken { wakeup: None, gap: Some(run) },
+            Measured::Wakeup { .. } => Taken { wakeup: Some(run), gap: None },
+            Measured::Gap => Taken { wakeup: None, gap: Some(run) },
         }
     }
 
@@ -85,7 +82,7 @@ struct Rule {
     id: &'static str,
     unit: Unit,
     role: Role,
-    take: fn(&Taken, Nanos) -> Option<Value>,
+    take: fn(&Taken, Option<Nanos>) -> Option<Value>,
     /// The quantile that it is, of the run that it is taken from.
     quantile: Option<f64>,
 }
@@ -156,12 +153,12 @@ const GAP: [Rule; 2] = [
 ];
 
 /// A figure's name for people.
-pub(crate) fn title(id: &str, threshold: Nanos) -> String {
-    match id {
-        "wakeup.beyond" => format!("beyond {threshold}"),
-        "wakeup.missed" => "missed periods".to_owned(),
-        "gap.stolen" => "gap time".to_owned(),
-        other => other.split_once('.').map_or(other, |(_, rest)| rest).to_owned(),
+pub(crate) fn title(id: &str, threshold: Option<Nanos>) -> String {
+    match (id, threshold) {
+        ("wakeup.beyond", Some(threshold)) => format!("beyond {threshold}"),
+        ("wakeup.missed", _) => "missed periods".to_owned(),
+        ("gap.stolen", _) => "gap time".to_owned(),
+        (other, _) => other.split_once('.').map_or(other, |(_, rest)| rest).to_owned(),
     }
 }
 
@@ -169,33 +166,28 @@ fn percentile(run: &Run, q: f64) -> Option<Value> {
     Some(Value { value: run.readings().percentile(q)?.0 as f64, half: 0.5 })
 }
 
-/// Periods that were due on all threads.
-pub(crate) fn expected(run: &Run) -> u64 {
-    run.threads.iter().map(|thread| thread.expected).sum()
-}
-
 fn of_expected(run: &Run, count: u64) -> Option<Value> {
-    let expected = expected(run);
+    let expected = run.expected()?;
     let part = |count: f64| count / expected as f64;
     (expected > 0).then(|| Value { value: part(count as f64), half: part(0.5) })
 }
 
 /// Counted in the corrected histogram: a missed period is beyond the threshold as well.
-fn beyond(run: &Run, threshold: Nanos) -> Option<Value> {
-    known::threshold(run)?;
-    of_expected(run, run.readings().above(threshold))
+fn beyond(run: &Run, threshold: Option<Nanos>) -> Option<Value> {
+    run.spec.threshold?;
+    of_expected(run, run.readings().above(threshold?))
 }
 
 fn missed(run: &Run) -> Option<Value> {
-    of_expected(run, known::missed(run)?)
+    of_expected(run, run.missed()?)
 }
 
 /// The part of the time that gaps above the threshold took. The smallest step is one gap of just the threshold.
 fn gap_time(run: &Run) -> Option<Value> {
-    let whole = run.lasted.0 as f64 * run.threads.len() as f64;
-    let taken: u64 = run.threads.iter().map(|thread| thread.stolen.0).sum();
-    let half = run.spec.threshold.0.max(1) as f64 / 2.0 / whole;
-    (whole > 0.0 && run.origin.is_none()).then_some(Value { value: taken as f64 / whole, half })
+    let whole = run.lasted?.0 as f64 * run.threads.len() as f64;
+    let taken = run.stolen()?.0 as f64;
+    let half = run.spec.threshold?.0.max(1) as f64 / 2.0 / whole;
+    (whole > 0.0).then_some(Value { value: taken / whole, half })
 }
 
 /// Judges. `threshold` is what `beyond` is beyond; `withheld` says why no verdict is given at all.
@@ -203,14 +195,15 @@ fn gap_time(run: &Run) -> Option<Value> {
 /// The whole is **better** when every primary figure is and no guard is worse; **worse** when a primary figure is and none
 /// is better; else **not shown**. Each figure of the table is judged together with the others, so that a false one among
 /// them is as rare as in one: the primary figures first (Hochberg), the rest (Holm) only where every primary one is shown.
-pub(crate) fn judge(design: &Design, threshold: Nanos, withheld: Option<&str>) -> Whole {
+pub(crate) fn judge(design: &Design, threshold: Option<Nanos>, withheld: Option<&str>) -> Whole {
     let all: Vec<Taken> = match design {
         Design::Pairs { pairs, .. } => pairs.iter().flat_map(|(a, b, _)| [*a, *b]).collect(),
         Design::Sets(a, b) => a.iter().chain(b).copied().collect(),
     };
     let rules: &[Rule] =
         if all.iter().any(|taken| taken.wakeup.is_some()) { &WAKEUP } else { &GAP };
-    let floor = |taken: &Taken| taken.runs().map(|run| run.clock.floor.max(run.resolution())).max();
+    let own = |run: &Run| run.clock.as_ref().map_or(Nanos::ZERO, |clock| clock.floor);
+    let floor = |taken: &Taken| taken.runs().map(|run| own(run).max(run.resolution())).max();
     let floor = all.iter().filter_map(floor).max().unwrap_or_default();
     let mut figures: Vec<Judged> =
         rules.iter().filter_map(|rule| figure(rule, design, threshold, floor)).collect();
@@ -224,7 +217,7 @@ pub(crate) fn judge(design: &Design, threshold: Nanos, withheld: Option<&str>) -
     Whole { figures, verdict, p_value, order: order(rules, design, threshold) }
 }
 
-fn figure(rule: &Rule, design: &Design, threshold: Nanos, floor: Nanos) -> Option<Judged> {
+fn figure(rule: &Rule, design: &Design, threshold: Option<Nanos>, floor: Nanos) -> Option<Judged> {
     let take = |taken: &Taken| (rule.take)(taken, threshold);
     let resolution = |values: &mut dyn Iterator<Item = &Value>| {
         let smallest = values.map(|value| value.half).fold(0.0, f64::max) * 2.0;
@@ -379,7 +372,7 @@ fn whole(figures: &[Judged]) -> (Verdict, f64) {
 }
 
 /// What came second against what came first, whichever setting it was: by the first primary figure.
-fn order(rules: &[Rule], design: &Design, threshold: Nanos) -> Option<OrderEffect> {
+fn order(rules: &[Rule], design: &Design, threshold: Option<Nanos>) -> Option<OrderEffect> {
     let Design::Pairs { pairs, .. } = design else { return None };
     let rule = rules.first()?;
     let (mut base_first, mut other_first) = (Vec::new(), Vec::new());

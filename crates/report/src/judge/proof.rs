@@ -66,8 +66,11 @@ pub fn judge_proof(proof: &Proof) -> Judgement {
     let count = pairs.len();
     let stopped = stopped(proof);
     let threshold = proof.spec.threshold;
-    let found =
-        figures::judge(&Design::Pairs { pairs, drawn }, threshold, stopped.then_some(INTERRUPTED));
+    let found = figures::judge(
+        &Design::Pairs { pairs, drawn },
+        Some(threshold),
+        stopped.then_some(INTERRUPTED),
+    );
     let figures: Vec<Figure> =
         found.figures.into_iter().map(|one| figure(one, threshold)).collect();
     let sentence = sentence(proof, &figures, found.verdict, count);
@@ -100,7 +103,7 @@ fn in_order(proof: &Proof) -> (Vec<(Taken<'_>, Taken<'_>, bool)>, bool) {
 fn figure(one: figures::Judged, threshold: Nanos) -> Figure {
     Figure {
         id: one.id.to_owned(),
-        title: figures::title(one.id, threshold),
+        title: figures::title(one.id, Some(threshold)),
         unit: one.unit,
         role: one.role,
         shared: one.base,
@@ -382,8 +385,8 @@ fn of_runs(proof: &Proof, setting: Setting) -> Vec<Finding> {
                 _ => format!("{first} (in {runs} of {of} {setting} runs)"),
             };
             if finding.id.ends_with(".run.missed") {
-                let share = |run: &Run| run.missed() as f64 / figures::expected(run).max(1) as f64;
-                let all: Vec<f64> = arms.iter().map(|arm| share(&arm.wakeup)).collect();
+                let share = |run: &Run| Some(run.missed()? as f64 / run.expected()?.max(1) as f64);
+                let all: Vec<f64> = arms.iter().filter_map(|arm| share(&arm.wakeup)).collect();
                 finding.evidence = format!("median {}", words::share(stats::median(&all)));
                 finding.severity = Severity::Note;
             }
@@ -465,7 +468,7 @@ mod tests {
         let judgement = judged(|proof| {
             for arm in proof.arms.iter_mut().filter(|arm| arm.setting == Setting::Shielded) {
                 for thread in arm.gap.iter_mut().flat_map(|gap| &mut gap.threads) {
-                    thread.stolen = Nanos::from_millis(900);
+                    thread.stolen = Some(Nanos::from_millis(900));
                 }
             }
         });
@@ -477,7 +480,10 @@ mod tests {
     #[test]
     fn a_figure_below_the_noise_of_the_instrument_is_not_shown() {
         let judgement = judged(|proof| {
-            proof.arms.iter_mut().for_each(|arm| arm.wakeup.clock.floor = Nanos::from_millis(1));
+            proof
+                .arms
+                .iter_mut()
+                .for_each(|arm| arm.wakeup.clock.as_mut().unwrap().floor = Nanos::from_millis(1));
         });
         let p99 = figure(&judgement, "wakeup.p99");
         assert_eq!(p99.verdict, Verdict::NotShown);
@@ -570,7 +576,7 @@ mod tests {
                 let slow = if arm.setting == Setting::Shared { 9 } else { 1 };
                 let few =
                     quiet_types::Histogram::of((0..900u64).map(|n| Nanos(slow * (20_000 + n))));
-                (thread.expected, thread.obtained, thread.missed) = (900, 900, 0);
+                (thread.expected, thread.obtained, thread.missed) = (Some(900), 900, Some(0));
                 thread.corrected = Some(few);
             }
         });
@@ -595,8 +601,9 @@ mod tests {
         let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../fixtures/released/0.1.0/store");
         let read = |path: &str| std::fs::read_to_string(dir.join(path)).unwrap();
-        let mut proof: Proof =
+        let proof: Proof =
             serde_json::from_str(&read("proofs/20261123T035343Z-prove-2183/proof.json")).unwrap();
+        let mut proof = proof.from_first();
         judge_proof(&proof).into_proof(&mut proof);
         assert_eq!(proof.verdict, Verdict::NotShown);
         assert!(proof.findings.iter().any(|finding| finding.id == "proof.no_lot"));
@@ -604,7 +611,12 @@ mod tests {
         assert!(crate::proof_text(&proof, 100).contains("was fixed, not drawn"));
         let run: Run =
             serde_json::from_str(&read("runs/undated-cyclictest-d88527fa.json")).unwrap();
-        let text = crate::run_text(&run, 120);
+        let run = run.from_first();
+        let text = {
+            assert_eq!((run.threads[0].memory_locked, run.threads[0].missed), (None, None));
+            assert_eq!((&run.clock, run.spec.threshold, &run.started), (&None, None, &None));
+            crate::run_text(&run, 120)
+        };
         for invented in ["not locked", "own noise 0", "100 %", "off the scale of"] {
             assert!(!text.contains(invented), "{invented}: {text}");
         }
@@ -612,6 +624,7 @@ mod tests {
         assert!(it.buffers.is_empty() && it.percentiles.is_empty());
         let run: Run =
             serde_json::from_str(&read("runs/20261123T035341Z-wakeup-b614.json")).unwrap();
+        let run = run.from_first();
         assert!(!crate::predict(&[run], &crate::Ask::default()).percentiles.is_empty());
     }
 }

@@ -1,9 +1,7 @@
 //! What to know about one run before its figures are believed.
 
 use crate::{known, words};
-use quiet_types::{
-    Finding, Nanos, Run, Severity, machine::Policy, printable, run::Probe, run::Thread,
-};
+use quiet_types::{Finding, Nanos, Run, Severity, machine::Policy, printable, run::Thread};
 
 /// Readings beyond p99.9 that make it more than an anecdote.
 const TAIL_READINGS: u64 = 10;
@@ -19,19 +17,13 @@ pub fn judge_run(run: &Run) -> Vec<Finding> {
     findings.extend(state_changed(run));
     findings.extend(accounts(run));
     findings.extend(interrupted(run));
-    // What another tool's file does not say is not known, and nothing follows from it.
-    let ours = run.origin.is_none();
-    if ours {
-        findings.extend(run.threads.iter().flat_map(|thread| settings(run, thread)));
-    }
+    findings.extend(run.threads.iter().flat_map(|thread| settings(run, thread)));
     findings.extend(missed(run));
     if known::spread(&run.readings()) {
         findings.extend(over_scale(run));
         findings.extend(few_readings(run));
     }
-    if ours {
-        findings.extend(clock(run));
-    }
+    findings.extend(clock(run));
     findings.extend(steal(run));
     findings.extend(stress(run));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
@@ -39,6 +31,9 @@ pub fn judge_run(run: &Run) -> Vec<Finding> {
 }
 
 fn state_changed(run: &Run) -> Option<Finding> {
+    if run.partial {
+        return None;
+    }
     let (before, after) = (&run.before.files, &run.after.files);
     let shown = |value: Option<&String>| value.map_or("absent".into(), |v| printable(v, 60));
     let changed: Vec<String> = before
@@ -64,12 +59,12 @@ fn state_changed(run: &Run) -> Option<Finding> {
 
 /// Every expected period is either obtained or missed, and each stands in the corrected histogram.
 fn accounts(run: &Run) -> Option<Finding> {
-    let wrong = |t: &&Thread| {
-        let known = t.obtained + t.missed;
-        t.corrected.as_ref().is_some_and(|all| t.expected != known || all.count != t.expected)
-    };
-    let thread = run.threads.iter().find(wrong)?;
-    let corrected = thread.corrected.as_ref().map_or(0, |all| all.count);
+    let (thread, expected, missed, corrected) = run.threads.iter().find_map(|thread| {
+        let (all, expected, missed) =
+            (thread.corrected.as_ref()?.count, thread.expected?, thread.missed?);
+        let right = expected == thread.obtained.saturating_add(missed) && all == expected;
+        (!right).then_some((thread, expected, missed, all))
+    })?;
     Some(
         Finding::new(
             Severity::Problem,
@@ -77,8 +72,8 @@ fn accounts(run: &Run) -> Option<Finding> {
             format!("CPU {}: periods are unaccounted for", thread.cpu),
         )
         .evidence(format!(
-            "{} expected, {} obtained, {} missed, {corrected} in the histogram",
-            thread.expected, thread.obtained, thread.missed
+            "{expected} expected, {} obtained, {missed} missed, {corrected} in the histogram",
+            thread.obtained
         ))
         .effect("percentiles and shares are of an unknown whole")
         .remedy("this is a fault of the program that made the run: please report it"),
@@ -86,18 +81,37 @@ fn accounts(run: &Run) -> Option<Finding> {
 }
 
 fn interrupted(run: &Run) -> Option<Finding> {
-    run.interrupted.then(|| {
+    let measured = run.lasted.zip(run.spec.length);
+    let measured = measured.map_or_else(String::new, |(of, all)| format!("{of} of {all} measured"));
+    if run.partial {
+        let title = "the program was killed while it measured: this is its last checkpoint";
+        return Some(
+            Finding::new(Severity::Problem, "run.partial", title)
+                .evidence(measured)
+                .effect(
+                    "what came after is not known, and nobody read back whether the settings held; \
+                     it counts in no comparison",
+                )
+                .remedy("measure again"),
+        );
+    }
+    (run.interrupted == Some(true)).then(|| {
         Finding::new(Severity::Warning, "run.interrupted", "the run was ended before its time")
-            .evidence(format!("{} of {} measured", run.lasted, run.spec.length))
+            .evidence(measured)
             .effect("the figures are of what there is; rare events had less time to come")
     })
 }
 
+/// What another tool's file does not say is not known, and nothing follows from it.
 fn settings(run: &Run, thread: &Thread) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let (asked, got) = (run.spec.policy, thread.scheduling);
-    let priority = if matches!(asked, Policy::Fifo | Policy::Rr) { run.spec.priority } else { 0 };
-    if got.policy != asked || got.priority != priority {
+    let asked = run.spec.policy.zip(run.spec.priority).map(|(asked, priority)| {
+        let real_time = matches!(asked, Policy::Fifo | Policy::Rr);
+        (asked, if real_time { priority } else { 0 })
+    });
+    if let (Some((asked, priority)), Some(got)) = (asked, thread.scheduling)
+        && (got.policy, got.priority) != (asked, priority)
+    {
         findings.push(
             Finding::new(
                 Severity::Warning,
@@ -119,18 +133,20 @@ fn settings(run: &Run, thread: &Thread) -> Vec<Finding> {
             ),
         );
     }
-    if thread.allowed.len() != 1 || !thread.allowed.contains(thread.cpu) {
+    if let Some(allowed) = &thread.allowed
+        && (allowed.len() != 1 || !allowed.contains(thread.cpu))
+    {
         findings.push(
             Finding::new(
                 Severity::Warning,
                 "run.affinity",
                 format!("CPU {}: the measuring thread was not bound to its CPU", thread.cpu),
             )
-            .evidence(format!("it was allowed CPUs {}", thread.allowed))
+            .evidence(format!("it was allowed CPUs {allowed}"))
             .effect("the figures may be of another CPU"),
         );
     }
-    if !thread.memory_locked {
+    if thread.memory_locked == Some(false) {
         findings.push(
             Finding::new(
                 Severity::Warning,
@@ -145,7 +161,7 @@ fn settings(run: &Run, thread: &Thread) -> Vec<Finding> {
 }
 
 fn missed(run: &Run) -> Option<Finding> {
-    let (missed, expected) = (run.missed(), run.threads.iter().map(|t| t.expected).sum::<u64>());
+    let (missed, expected) = (run.missed()?, run.expected()?);
     (missed > 0).then(|| {
         Finding::new(
             Severity::Warning,
@@ -174,7 +190,7 @@ fn over_scale(run: &Run) -> Option<Finding> {
 
 fn clock(run: &Run) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let clock = &run.clock;
+    let Some(clock) = &run.clock else { return findings };
     if clock.drift_ppm.abs() > MOST_DRIFT_PPM {
         findings.push(
             Finding::new(
@@ -195,7 +211,7 @@ fn clock(run: &Run) -> Vec<Finding> {
         return findings;
     }
     let middle = run.readings().percentile(0.5);
-    if run.spec.probe != Probe::Gap && middle.is_some_and(|p50| p50 <= clock.floor) {
+    if !run.is_gap() && middle.is_some_and(|p50| p50 <= clock.floor) {
         findings.push(
             Finding::new(
                 Severity::Warning,
@@ -269,8 +285,8 @@ mod tests {
     fn sound() -> Run {
         let mut run = example::proof().arms[1].wakeup.clone();
         for thread in &mut run.threads {
-            thread.missed = 0;
-            thread.obtained = thread.expected;
+            thread.missed = Some(0);
+            thread.obtained = thread.expected.unwrap();
         }
         run
     }
@@ -283,32 +299,33 @@ mod tests {
     #[test]
     fn every_doubt_is_named_once() {
         type Spoil = fn(&mut Run);
-        let cases: [(&str, Spoil); 12] = [
+        let cases: [(&str, Spoil); 13] = [
             ("run.stress_unknown", |run| {
                 run.stress.iter_mut().for_each(|stress| stress.throughput.clear());
             }),
-            ("run.interrupted", |run| run.interrupted = true),
+            ("run.interrupted", |run| run.interrupted = Some(true)),
+            ("run.partial", |run| run.partial = true),
             ("run.missed", |run| {
-                run.threads[0].missed = 5;
+                run.threads[0].missed = Some(5);
                 run.threads[0].obtained -= 5;
             }),
             ("run.unaccounted", |run| run.threads[0].obtained -= 5),
             ("run.policy", |run| {
                 run.threads[0].scheduling =
-                    Scheduling { policy: Policy::Other, priority: 0, nice: 0 };
+                    Some(Scheduling { policy: Policy::Other, priority: 0, nice: 0 });
             }),
-            ("run.affinity", |run| run.threads[0].allowed = "0-1".parse::<CpuSet>().unwrap()),
-            ("run.memory", |run| run.threads[0].memory_locked = false),
+            ("run.affinity", |run| run.threads[0].allowed = "0-1".parse::<CpuSet>().ok()),
+            ("run.memory", |run| run.threads[0].memory_locked = Some(false)),
             ("run.over", |run| run.threads[0].readings.over = 2),
-            ("run.floor", |run| run.clock.floor = Nanos::from_secs(1)),
-            ("run.clock_drift", |run| run.clock.drift_ppm = -900.0),
+            ("run.floor", |run| run.clock.as_mut().unwrap().floor = Nanos::from_secs(1)),
+            ("run.clock_drift", |run| run.clock.as_mut().unwrap().drift_ppm = -900.0),
             ("run.state_changed", |run| {
                 run.after.files.insert("sys/x".into(), "new".into());
             }),
             ("run.few_readings", |run| {
                 let thread = &mut run.threads[0];
                 thread.corrected = Some(Histogram::of([Nanos(20_000)]));
-                (thread.expected, thread.obtained) = (1, 1);
+                (thread.expected, thread.obtained) = (Some(1), 1);
             }),
         ];
         for (id, spoil) in cases {

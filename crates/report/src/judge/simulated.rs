@@ -79,7 +79,8 @@ fn run(template: &Run, random: &mut Random, level: f64) -> Run {
     let mut run = template.clone();
     let thread = &mut run.threads[0];
     let missed = (20.0 * tail * random.unit()).min(10_000.0) as u64;
-    (thread.expected, thread.obtained, thread.missed) = (20_000, 20_000 - missed, missed);
+    (thread.expected, thread.obtained, thread.missed) =
+        (Some(20_000), 20_000 - missed, Some(missed));
     thread.corrected = Some(all);
     run
 }
@@ -117,7 +118,7 @@ fn fixed_order(proof: &Proof) -> Verdict {
         .chunks_exact(2)
         .map(|two| (Taken::of(&two[0]), Taken::of(&two[1]), true))
         .collect();
-    figures::judge(&Design::Pairs { pairs, drawn: true }, proof.spec.threshold, None).verdict
+    figures::judge(&Design::Pairs { pairs, drawn: true }, Some(proof.spec.threshold), None).verdict
 }
 
 /// Of `proofs` on this machine: how many have a verdict, how many a verdict in any figure of their table, and how many had
@@ -200,7 +201,7 @@ fn any_verdict(
             };
             let mut run = run(template, random, levels[slot]);
             run.id = format!("r{slot:04}");
-            run.started = format!("2026-11-21T21:{:02}:{:02}.000Z", slot / 60, slot % 60);
+            run.started = Some(format!("2026-11-21T21:{:02}:{:02}.000Z", slot / 60, slot % 60));
             run.cell = Some(cell.clone());
             runs.push(run);
             cells.push(CellState { cell, state: Standing::Done, why: String::new(), run: None });
@@ -257,7 +258,7 @@ fn a_real_change_is_found_all_the_same() {
             }
             all.buckets.dedup_by_key(|bucket| bucket.0);
             (all.min, all.max) = (all.min.map(|m| Nanos(m.0 / 4)), all.max.map(|m| Nanos(m.0 / 4)));
-            (thread.missed, thread.obtained) = (0, thread.expected);
+            (thread.missed, thread.obtained) = (Some(0), thread.expected.unwrap());
         }
         found += u32::from(crate::judge_proof(&mold).verdict == Verdict::Better);
     }

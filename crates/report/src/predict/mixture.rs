@@ -172,12 +172,12 @@ mod tests {
             steal: None,
         };
         let mut run = example::run();
-        run.lasted = Nanos::from_secs(100);
+        run.lasted = Some(Nanos::from_secs(100));
         run.explained = Some(Box::new(Explained {
             schema: explain::SCHEMA.to_owned(),
             run: run.id.clone(),
             started: String::new(),
-            lasted: run.lasted,
+            lasted: Nanos::from_secs(100),
             host: Host::default(),
             source: Source::Trace,
             threshold: Nanos(1_000),

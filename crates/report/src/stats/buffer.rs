@@ -6,7 +6,7 @@
 //! each length come, so they are taken to come at random moments: then the backlog follows
 //! Lindley's recursion, and its distribution is a compound geometric one, computed on a grid.
 
-use quiet_types::{Histogram, Nanos, Run, run::Probe};
+use quiet_types::{Histogram, Nanos, Run};
 
 /// Points of the grid.
 const GRID: usize = 1024;
@@ -41,12 +41,9 @@ impl Delays {
     /// Of wakeup the readings above the median: what every period has is part of the plan. Of gap
     /// the gaps above its threshold. `None` where nothing was measured.
     pub fn of(run: &Run, load: f64) -> Option<Delays> {
-        let least = match run.spec.probe {
-            Probe::Gap => run.spec.threshold,
-            Probe::Wakeup { .. } => run.readings().percentile(0.5)?,
-        };
+        let least = if run.is_gap() { run.spec.threshold } else { run.readings().percentile(0.5) }?;
         let threads = run.threads.len().max(1) as f64;
-        Delays::new(&run.readings(), least, run.lasted.as_secs_f64() * threads, load)
+        Delays::new(&run.readings(), least, run.lasted?.as_secs_f64() * threads, load)
     }
 
     /// Delays above `least` in `seconds`.

@@ -1,7 +1,7 @@
 //! Late readings as events: one stall is one event, however many periods it took and however many readings it made late.
 
 use super::{LEVEL, Random};
-use quiet_types::{Histogram, Nanos, Run, run::Probe};
+use quiet_types::{Histogram, Nanos, Run};
 
 /// Fewer times between late readings say nothing about whether they come in bursts.
 const FEWEST_TIMES: usize = 20;
@@ -34,10 +34,8 @@ impl Events {
         let mut all = Histogram::default();
         let mut gaps: Vec<Vec<f64>> = Vec::new();
         for run in runs {
-            let step = match run.spec.probe {
-                Probe::Wakeup { interval } => interval.max(Nanos(1)),
-                Probe::Gap => Nanos::from_micros(1),
-            };
+            let step = if run.is_gap() { Some(Nanos::from_micros(1)) } else { run.interval() };
+            let step = step.unwrap_or(Nanos(1)).max(Nanos(1));
             for thread in &run.threads {
                 all.merge(&thread.readings);
                 let mut times: Vec<u64> = thread.worst.iter().map(|reading| reading.at.0).collect();
@@ -143,7 +141,7 @@ mod tests {
         // What is counted for each missed period: a hundred readings of one stall.
         let pseudo = (0..100u64).map(|k| Nanos(stall.0 - 200_000 * k));
         thread.corrected = Some(Histogram::of(quiet().chain(pseudo)));
-        (thread.obtained, thread.missed, thread.expected) = (9_901, 99, 10_000);
+        (thread.obtained, thread.missed, thread.expected) = (9_901, Some(99), Some(10_000));
         thread.worst = vec![Reading { at: stall, value: stall, missed: 99 }];
         let events = Events::of([&run]);
         assert_eq!((events.all.count, events.index, events.p_value), (9_901, 1.0, None));

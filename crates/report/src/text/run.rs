@@ -2,7 +2,7 @@
 
 use super::{Column, Table, findings_text, wrap};
 use crate::{judge_run, known, words};
-use quiet_types::{Histogram, Nanos, Run, machine::Policy, printable, run::Probe, run::Thread};
+use quiet_types::{Histogram, Nanos, Run, machine::Policy, printable, run::Thread};
 use std::fmt::Write;
 
 /// A run for a terminal `width` characters wide: what was asked, a row a thread, the distribution
@@ -52,20 +52,12 @@ pub(crate) fn findings(run: &Run) -> Vec<quiet_types::Finding> {
 /// What was asked, in a line: `wakeup on CPU 3, fifo 90, every 200 us, for 3.00 s`.
 pub(crate) fn asked(run: &Run) -> String {
     let spec = &run.spec;
-    let (probe, every) = match spec.probe {
-        Probe::Wakeup { .. } => (
-            "wakeup",
-            known::interval(run).map_or(String::new(), |interval| format!(", every {interval}")),
-        ),
-        Probe::Gap => ("gap", String::new()),
-    };
+    let probe = if run.is_gap() { "gap" } else { "wakeup" };
+    let every = run.interval().map_or(String::new(), |interval| format!(", every {interval}"));
     let cpus = if spec.cpus.len() == 1 { "CPU" } else { "CPUs" };
-    let policy = match run.threads.first() {
-        Some(thread) if run.origin.is_some() => known::policy(run, thread),
-        _ => policy(spec.policy, spec.priority),
-    };
-    let policy = if policy == known::NOT_KNOWN { "policy not known".to_owned() } else { policy };
-    let lasted = known::lasted(run);
+    let policy = spec.policy.zip(spec.priority).map(|(name, priority)| policy(name, priority));
+    let policy = policy.unwrap_or_else(|| "policy not known".to_owned());
+    let lasted = run.lasted;
     let lasted = lasted.map_or("for a time not known".to_owned(), |time| format!("for {time}"));
     format!("{probe} on {cpus} {}, {policy}{every}, {lasted}", spec.cpus)
 }
@@ -85,16 +77,14 @@ fn surroundings(run: &Run) -> String {
         Some(stress) => {
             format!("stress {} on CPUs {}", printable(&stress.names.join(" "), 80), stress.cpus)
         }
-        None if run.origin.is_some() => "stress, clock and own noise not known".to_owned(),
+        None if run.is_imported() => "stress, clock and own noise not known".to_owned(),
         None => "no stress".to_owned(),
     });
-    if run.origin.is_none() {
-        parts.push(format!(
-            "clock {}, own noise {}",
-            printable(&run.clock.source, 20),
-            run.clock.floor
-        ));
-    }
+    parts.extend(
+        run.clock.as_ref().map(|clock| {
+            format!("clock {}, own noise {}", printable(&clock.source, 20), clock.floor)
+        }),
+    );
     parts.retain(|part| !part.is_empty());
     parts.join("; ")
 }
@@ -110,7 +100,7 @@ fn threads(run: &Run) -> Table {
     columns.extend(["p50", "p99", "p99.9", "max"].map(Column::Right));
     columns.push(Column::Left(""));
     columns.push(Column::Right("beyond"));
-    let wakeup = run.spec.probe != Probe::Gap;
+    let wakeup = !run.is_gap();
     columns.push(Column::Right(if wakeup { "missed" } else { "gap time" }));
     columns.push(Column::Left(if wakeup { "of expected" } else { "" }));
     let mut table = Table::new(columns).yields(&["of expected", "policy", "min", "p50", "p99.9"]);
@@ -133,28 +123,25 @@ fn threads(run: &Run) -> Table {
 fn row(run: &Run, thread: &Thread) -> Vec<String> {
     let all = thread.corrected.as_ref().unwrap_or(&thread.readings);
     let shown = |value: Option<Nanos>| value.map_or("-".to_owned(), |v| v.to_string());
-    let mut row =
-        vec![thread.cpu.to_string(), known::policy(run, thread), shown(thread.readings.min)];
+    let mut row = vec![thread.cpu.to_string(), known::policy(thread), shown(thread.readings.min)];
     row.extend([0.5, 0.99, 0.999].map(|q| shown(all.percentile(q))));
     row.push(shown(thread.readings.max));
-    row.push(known::max_at(run, thread).map_or(String::new(), |at| format!("at {at}")));
-    let part = |count: u64| words::share(count as f64 / thread.expected.max(1) as f64);
-    if run.spec.probe == Probe::Gap {
-        let ours = known::threshold(run).is_some();
-        row.push(if ours { words::count(thread.beyond) } else { known::NOT_KNOWN.to_owned() });
-        let taken = words::share(thread.stolen.0 as f64 / run.lasted.0.max(1) as f64);
-        row.push(if ours { taken } else { known::NOT_KNOWN.to_owned() });
+    row.push(thread.max_at.map_or(String::new(), |at| format!("at {at}")));
+    let share = |count: u64, of: u64| words::share(count as f64 / of.max(1) as f64);
+    if run.is_gap() {
+        row.push(known::or_not(thread.beyond.map(words::count)));
+        let taken = thread.stolen.zip(run.lasted);
+        row.push(known::or_not(taken.map(|(stolen, lasted)| share(stolen.0, lasted.0))));
         row.push(String::new());
-    } else {
-        let beyond = known::beyond(run, all, thread.expected).map(words::share);
-        row.push(beyond.unwrap_or_else(|| known::NOT_KNOWN.to_owned()));
-        if known::missed(run).is_some() {
-            row.push(words::count(thread.missed));
-            row.push(format!("{} ({})", words::count(thread.expected), part(thread.missed)));
-        } else {
-            row.extend([known::NOT_KNOWN.to_owned(), String::new()]);
-        }
+        return row;
     }
+    let beyond = run.spec.threshold.zip(thread.expected);
+    row.push(known::or_not(beyond.map(|(limit, expected)| share(all.above(limit), expected))));
+    row.push(known::or_not(thread.missed.map(words::count)));
+    let of = thread.missed.zip(thread.expected);
+    row.push(of.map_or(String::new(), |(missed, expected)| {
+        format!("{} ({})", words::count(expected), share(missed, expected))
+    }));
     row
 }
 
@@ -162,11 +149,11 @@ fn row(run: &Run, thread: &Thread) -> Vec<String> {
 fn scale(run: &Run) -> String {
     let mut text =
         "readings from each edge on; a bar grows with the logarithm of its count".to_owned();
-    if let Some(threshold) = known::threshold(run) {
+    if let Some(threshold) = run.spec.threshold {
         let _ = write!(text, "; beyond: above {threshold}");
-        text.push_str(if run.spec.probe == Probe::Gap { "" } else { ", of the expected periods" });
+        text.push_str(if run.is_gap() { "" } else { ", of the expected periods" });
     }
-    if run.threads.iter().any(|thread| thread.corrected.is_some() && thread.missed > 0) {
+    if run.threads.iter().any(|thread| thread.corrected.is_some() && thread.missed > Some(0)) {
         text.push_str(
             "; missed periods are counted with the time that they would have waited, what is shorter than the scale in its first bar",
         );
@@ -252,7 +239,7 @@ mod tests {
         let mut corrected = thread.readings.clone();
         // The last periods of stalls, which had almost no time left to wait.
         corrected.merge(&Histogram::of([Nanos(210), Nanos(400), Nanos(9_000)]));
-        (thread.missed, thread.corrected) = (3, Some(corrected));
+        (thread.missed, thread.corrected) = (Some(3), Some(corrected));
         let text = run_text(&run, 120);
         assert!(!text.contains("from 200 ns") && text.contains("from 5.00 us"), "{text}");
         assert!(text.contains("a bar grows with the logarithm of its count"), "{text}");

@@ -125,7 +125,7 @@ impl Turns<'_> {
         let stress = Stress::start(&self.stress, cpus)?;
         let mut wakeup = self.probe(request, bar)?;
         let mut gap = None;
-        if self.gap > Nanos::ZERO && !wakeup.interrupted {
+        if self.gap > Nanos::ZERO && !wakeup.cut_short() {
             let spec = Spec {
                 probe: Probe::Gap,
                 length: self.gap,
@@ -179,7 +179,7 @@ impl Turns<'_> {
         for arm in arms.iter().filter(|arm| arm.pair == pair) {
             let readings = arm.wakeup.readings();
             let p99 = readings.percentile(0.99).map_or("none".to_owned(), |p99| p99.to_string());
-            let beyond: u64 = arm.wakeup.threads.iter().map(|t| t.beyond).sum();
+            let beyond: u64 = arm.wakeup.threads.iter().filter_map(|t| t.beyond).sum();
             let void = if arm.void.is_some() { ", void" } else { "" };
             by.insert(
                 arm.setting,
@@ -187,7 +187,7 @@ impl Turns<'_> {
                     "{}: p99 {p99}, {beyond} beyond {}, {} missed{void}",
                     arm.setting,
                     self.spec.threshold,
-                    arm.wakeup.missed()
+                    arm.wakeup.missed().unwrap_or_default()
                 ),
             );
         }
