@@ -1,19 +1,21 @@
 //! Which CPUs to shield.
 
-use crate::{PlanError, links::seats, note, say, warning};
+use crate::{PlanError, links::seats, lookup::Lookup, note, say, warning};
 use quiet_types::{
     Chain, CpuId, CpuSet, Finding, Machine,
     chain::{Choice, Target},
     machine::{CoreKind, Group, Irq},
 };
+use std::collections::{HashMap, HashSet};
 
 /// The CPUs to shield, with the reasons in words.
 pub(crate) fn cpus(
-    machine: &Machine,
+    on: &Lookup<'_>,
     chain: &Chain,
     reasons: &mut Vec<String>,
     findings: &mut Vec<Finding>,
 ) -> Result<CpuSet, PlanError> {
+    let machine = on.machine;
     let asked = match &chain.cpus {
         Choice::These(cpus) => Some(cpus.clone()),
         Choice::Auto => {
@@ -31,7 +33,7 @@ pub(crate) fn cpus(
             reasons.push(format!("{} to be shielded: asked for.", say(&cpus)));
             cpus
         }
-        None => best_cores(machine, chain, reasons)?,
+        None => best_cores(on, chain, reasons)?,
     };
     let open = machine.online.difference(&taken(machine));
     if open.difference(&cpus).is_empty() {
@@ -156,10 +158,11 @@ struct Merit {
 }
 
 fn best_cores(
-    machine: &Machine,
+    on: &Lookup<'_>,
     chain: &Chain,
     reasons: &mut Vec<String>,
 ) -> Result<CpuSet, PlanError> {
+    let machine = on.machine;
     let mut cores = machine.cores();
     let taken = taken(machine);
     cores.retain(|core| !core.intersects(&taken));
@@ -178,13 +181,13 @@ fn best_cores(
         .links
         .iter()
         .filter_map(|link| match &link.target {
-            Target::Irq(source) => Some(crate::links::irqs(machine, source)),
+            Target::Irq(source) => Some(crate::links::irqs(on, source)),
             Target::Process { .. } => None,
         })
         .flatten()
         .collect();
-    let wanted: Vec<&Irq> =
-        own.iter().copied().filter(|irq| stuck_at(machine, irq).is_some()).collect();
+    let wanted: Vec<&Irq> = own.iter().copied().filter(|irq| stuck_at(on, irq).is_some()).collect();
+    let whole = Whole::of(on, &own, &wanted);
     let spare = cores.len() - 1;
     let count = match chain.cpus {
         Choice::Cores(asked) if asked as usize > spare => {
@@ -198,12 +201,12 @@ fn best_cores(
         _ => seats::wanted(&chain.links).min(spare),
     };
     let mut ranked: Vec<(Merit, &CpuSet)> =
-        cores.iter().map(|core| (merit(machine, core, &own, &wanted), core)).collect();
+        cores.iter().map(|core| (merit(machine, core, &whole), core)).collect();
     ranked.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     ranked.truncate(count.max(1));
     let chosen = ranked.iter().fold(CpuSet::new(), |all, (_, core)| all.union(core));
     match ranked.as_slice() {
-        [(merit, core)] => reasons.push(explain(machine, core, merit, &own, &wanted)),
+        [(merit, core)] => reasons.push(explain(machine, core, merit, &whole)),
         several => {
             let want = seats::wanted(&chain.links);
             let need = match chain.cpus {
@@ -216,47 +219,86 @@ fn best_cores(
                 say(&chosen),
                 several.len()
             ));
-            let parts =
-                several.iter().map(|(merit, core)| explain(machine, core, merit, &own, &wanted));
+            let parts = several.iter().map(|(merit, core)| explain(machine, core, merit, &whole));
             reasons.extend(parts);
         }
     }
     Ok(chosen)
 }
 
-fn merit(machine: &Machine, core: &CpuSet, own: &[&Irq], wanted: &[&Irq]) -> Merit {
+/// What the merits of all cores are taken from.
+struct Whole {
+    /// The chain has an interrupt that cannot be moved, and where.
+    wanted: Option<CpuSet>,
+    /// Where interrupts of others are that cannot be moved, of those that have come.
+    stuck: Vec<CpuSet>,
+    /// Whether any interrupt cannot be moved.
+    any_stuck: bool,
+    /// Of each interrupt of the chain the CPUs of its memory node, where it tells one.
+    near: Vec<CpuSet>,
+    /// Whether an interrupt of the chain tells its node.
+    told: bool,
+    /// Interrupts delivered to each CPU since boot.
+    counts: HashMap<CpuId, u64>,
+    cpus: HashMap<CpuId, usize>,
+    strongest: Option<u32>,
+    boot: Option<CpuId>,
+    isolated: CpuSet,
+}
+
+impl Whole {
+    fn of(on: &Lookup<'_>, own: &[&Irq], wanted: &[&Irq]) -> Whole {
+        let machine = on.machine;
+        let at = |irqs: &[&Irq]| {
+            let places = irqs.iter().filter_map(|irq| stuck_at(on, irq));
+            places.fold(CpuSet::new(), |all, at| all.union(&at))
+        };
+        let ours: HashSet<u32> = wanted.iter().map(|irq| irq.number).collect();
+        let (mut stuck, mut any_stuck) = (Vec::new(), false);
+        let mut counts: HashMap<CpuId, u64> = HashMap::new();
+        for irq in &machine.irqs {
+            for (cpu, count) in &irq.counts {
+                *counts.entry(*cpu).or_default() += count;
+            }
+            let Some(at) = stuck_at(on, irq) else { continue };
+            any_stuck = true;
+            if !ours.contains(&irq.number) && irq.total() > 0 {
+                stuck.push(at);
+            }
+        }
+        let node = |irq: &&Irq| {
+            let node = machine.nodes.iter().find(|node| Some(node.id) == irq.node)?;
+            (!node.cpus.is_empty()).then(|| node.cpus.clone())
+        };
+        Whole {
+            wanted: (!wanted.is_empty()).then(|| at(wanted)),
+            stuck,
+            any_stuck,
+            near: own.iter().filter_map(node).collect(),
+            told: own.iter().any(|irq| irq.node.is_some()),
+            counts,
+            cpus: machine.cpus.iter().enumerate().map(|(at, cpu)| (cpu.id, at)).collect(),
+            strongest: machine.cpus.iter().filter_map(|cpu| cpu.capacity).max(),
+            boot: machine.cpus.iter().map(|cpu| cpu.id).min(),
+            isolated: machine.isolated.clone().unwrap_or_default(),
+        }
+    }
+}
+
+fn merit(machine: &Machine, core: &CpuSet, whole: &Whole) -> Merit {
     let first = core.first().unwrap_or(CpuId(0));
-    let cpu = machine.cpu(first);
-    let strongest = machine.cpus.iter().filter_map(|cpu| cpu.capacity).max();
-    let on = |irq: &Irq| stuck_at(machine, irq).is_some_and(|at| at.intersects(core));
-    let isolated = machine.isolated.clone().unwrap_or_default();
-    let count: u64 = machine
-        .irqs
-        .iter()
-        .flat_map(|irq| &irq.counts)
-        .filter(|(at, _)| core.contains(*at))
-        .map(|(_, count)| count)
-        .sum();
-    let far = |irq: &&&Irq| {
-        let node = irq.node.and_then(|id| machine.nodes.iter().find(|node| node.id == id));
-        node.is_some_and(|node| !node.cpus.is_empty() && !node.cpus.intersects(core))
-    };
+    let cpu = whole.cpus.get(&first).map(|at| &machine.cpus[*at]);
+    let count: u64 = core.iter().filter_map(|cpu| whole.counts.get(&cpu)).sum();
     Merit {
-        away_from_chain: !wanted.is_empty() && !wanted.iter().any(|irq| on(irq)),
-        stuck: machine
-            .irqs
-            .iter()
-            .filter(|irq| on(irq))
-            .filter(|irq| !wanted.iter().any(|own| own.number == irq.number))
-            .filter(|irq| irq.total() > 0)
-            .count(),
+        away_from_chain: whole.wanted.as_ref().is_some_and(|at| !at.intersects(core)),
+        stuck: whole.stuck.iter().filter(|at| at.intersects(core)).count(),
         slow: cpu.is_some_and(|cpu| {
             cpu.kind == Some(CoreKind::Efficiency)
-                || (cpu.kind.is_none() && cpu.capacity.is_some() && cpu.capacity < strongest)
+                || (cpu.kind.is_none() && cpu.capacity.is_some() && cpu.capacity < whole.strongest)
         }),
-        far: own.iter().filter(far).count(),
-        boot: machine.cpus.iter().map(|cpu| cpu.id).min().is_some_and(|boot| core.contains(boot)),
-        unprepared: !isolated.is_empty() && !core.is_subset(&isolated),
+        far: whole.near.iter().filter(|near| !near.intersects(core)).count(),
+        boot: whole.boot.is_some_and(|boot| core.contains(boot)),
+        unprepared: !whole.isolated.is_empty() && !core.is_subset(&whole.isolated),
         crowd: cpu.map_or(0, |cpu| cpu.llc.difference(core).len()),
         interrupts: count.checked_ilog10().map_or(0, |digits| digits + 1),
         number: std::cmp::Reverse(first.0),
@@ -264,17 +306,17 @@ fn merit(machine: &Machine, core: &CpuSet, own: &[&Irq], wanted: &[&Irq]) -> Mer
 }
 
 /// Where an interrupt is delivered that cannot be moved from there; `None` where it can.
-pub(crate) fn stuck_at(machine: &Machine, irq: &Irq) -> Option<CpuSet> {
+pub(crate) fn stuck_at(on: &Lookup<'_>, irq: &Irq) -> Option<CpuSet> {
     if irq.immovable.is_some() {
         return delivered(irq).cloned();
     }
-    let only = only_cpu(machine)?;
+    let only = on.only?;
     (fired_on(irq) == Some(only)).then(|| [only].into_iter().collect())
 }
 
 /// Some boards tell no effective CPU and deliver every device's interrupts to one CPU, whatever is
 /// asked for: seen by the counts alone.
-fn only_cpu(machine: &Machine) -> Option<CpuId> {
+pub(crate) fn only_cpu(machine: &Machine) -> Option<CpuId> {
     let told = |irq: &Irq| irq.effective.as_ref().is_some_and(|at| !at.is_empty());
     if machine.irqs.iter().any(told) || machine.online.len() < 2 {
         return None;
@@ -298,15 +340,9 @@ fn delivered(irq: &Irq) -> Option<&CpuSet> {
     irq.effective.as_ref().filter(|cpus| !cpus.is_empty()).or(irq.requested.as_ref())
 }
 
-fn explain(
-    machine: &Machine,
-    core: &CpuSet,
-    merit: &Merit,
-    own: &[&Irq],
-    wanted: &[&Irq],
-) -> String {
+fn explain(machine: &Machine, core: &CpuSet, merit: &Merit, whole: &Whole) -> String {
     let mut why = Vec::new();
-    if !wanted.is_empty() && !merit.away_from_chain {
+    if whole.wanted.is_some() && !merit.away_from_chain {
         why.push("the chain's own interrupt cannot be moved and is delivered there".to_owned());
     }
     if core.len() > 1 {
@@ -316,10 +352,10 @@ fn explain(
         why.push("of the faster kind".into());
     }
     let nodes = machine.nodes.iter().filter(|node| !node.cpus.is_empty()).count();
-    if nodes > 1 && merit.far == 0 && own.iter().any(|irq| irq.node.is_some()) {
+    if nodes > 1 && merit.far == 0 && whole.told {
         why.push("on the memory node of the chain's card".into());
     }
-    if merit.stuck == 0 && machine.irqs.iter().any(|irq| stuck_at(machine, irq).is_some()) {
+    if merit.stuck == 0 && whole.any_stuck {
         why.push("no immovable interrupt of others is delivered there".into());
     }
     if merit.boot {

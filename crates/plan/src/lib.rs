@@ -15,6 +15,7 @@ mod file;
 mod guards;
 mod irqbalance;
 mod links;
+mod lookup;
 mod owner;
 mod place;
 mod power;
@@ -22,6 +23,7 @@ mod priorities;
 pub mod recipe;
 mod steps;
 
+use lookup::Lookup;
 use quiet_types::{
     Chain, CpuSet, Finding, Machine, Plan, Severity,
     chain::Link,
@@ -53,10 +55,15 @@ impl std::error::Error for PlanError {}
 /// When CPUs are asked for that do not exist or do not run, when no CPU would be left to the rest
 /// of the machine, or when a link names an interrupt that is not there.
 pub fn plan(machine: &Machine, chain: &Chain) -> Result<Plan, PlanError> {
+    plan_on(&Lookup::new(machine), chain)
+}
+
+fn plan_on(on: &Lookup<'_>, chain: &Chain) -> Result<Plan, PlanError> {
     ascend(chain)?;
+    let machine = on.machine;
     let mut reasons = Vec::new();
     let mut findings = Vec::new();
-    let cpus = choose::cpus(machine, chain, &mut reasons, &mut findings)?;
+    let cpus = choose::cpus(on, chain, &mut reasons, &mut findings)?;
     let off = if chain.smt_off { choose::siblings(machine, &cpus) } else { CpuSet::new() };
     let housekeeping =
         machine.online.difference(&cpus).difference(&choose::taken(machine)).difference(&off);
@@ -70,8 +77,8 @@ pub fn plan(machine: &Machine, chain: &Chain) -> Result<Plan, PlanError> {
     reasons.push(mode_reason(chain.mode));
     let mechanism = mechanism(machine, &mut reasons);
     let shield = Shield { entry: entry(machine, mechanism, &cpus), cpus, housekeeping, mechanism };
-    let found = links::find(machine, chain, &shield, &mut findings)?;
-    let steps = steps::steps(machine, &shield, &found, chain.mode, &off, &mut findings);
+    let found = links::find(on, chain, &shield, &mut findings)?;
+    let steps = steps::steps(on, &shield, &found, chain.mode, &off, &mut findings);
     let placed = |(link, found): (&Link, &links::Found<'_>)| Link {
         cpus: Some(found.cpus.clone()),
         ..link.clone()

@@ -5,7 +5,7 @@ pub(crate) mod seats;
 mod tests;
 mod threads;
 
-use crate::{PlanError, choose::stuck_at, note, owner, problem, say, warning};
+use crate::{PlanError, choose::stuck_at, lookup::Lookup, note, owner, problem, say, warning};
 use quiet_types::{
     Chain, CpuSet, Finding, Machine,
     chain::{IrqSource, Link, Owner, Target},
@@ -31,7 +31,8 @@ pub(crate) struct Found<'a> {
 }
 
 /// The interrupts that `source` names.
-pub(crate) fn irqs<'a>(machine: &'a Machine, source: &IrqSource) -> Vec<&'a Irq> {
+pub(crate) fn irqs<'a>(on: &Lookup<'a>, source: &IrqSource) -> Vec<&'a Irq> {
+    let machine = on.machine;
     let of = |devices: &[Device], name: &str| -> Vec<u32> {
         devices
             .iter()
@@ -46,24 +47,21 @@ pub(crate) fn irqs<'a>(machine: &'a Machine, source: &IrqSource) -> Vec<&'a Irq>
             cards.flat_map(|card| card.irqs.iter().copied()).collect()
         }
         IrqSource::Card(name) => of(&machine.sound_cards, name),
-        IrqSource::Action(name) => {
-            let named = machine.irqs.iter().filter(|irq| irq.actions.iter().any(|a| a == name));
-            named.map(|irq| irq.number).collect()
-        }
+        IrqSource::Action(name) => return on.acted(name),
     };
-    machine.irqs.iter().filter(|irq| numbers.contains(&irq.number)).collect()
+    on.irqs(numbers)
 }
 
 /// The sound cards that `source` names.
-pub(crate) fn cards<'a>(machine: &'a Machine, source: &IrqSource) -> Vec<&'a Device> {
-    let own = irqs(machine, source);
+pub(crate) fn cards<'a>(on: &Lookup<'a>, source: &IrqSource) -> Vec<&'a Device> {
+    let own = irqs(on, source);
     let behind = |card: &&Device| card.irqs.iter().any(|n| own.iter().any(|irq| irq.number == *n));
     let named = |card: &&Device| match source {
         IrqSource::Card(name) => card.name == *name || says(&card.description, name),
         IrqSource::Net(_) => false,
         _ => behind(card),
     };
-    machine.sound_cards.iter().filter(named).collect()
+    on.machine.sound_cards.iter().filter(named).collect()
 }
 
 /// Whether `name` stands in a card's description as a word.
@@ -73,12 +71,12 @@ pub(crate) fn says(description: &str, name: &str) -> bool {
 
 /// Finds every link. Those without CPUs of their own get one each, in turn; an interrupt shares that of the process that it feeds.
 pub(crate) fn find<'a>(
-    machine: &'a Machine,
+    on: &Lookup<'a>,
     chain: &'a Chain,
     shield: &Shield,
     findings: &mut Vec<Finding>,
 ) -> Result<Vec<Found<'a>>, PlanError> {
-    let seats = seats::of(machine, chain, shield)?;
+    let seats = seats::of(on, chain, shield)?;
     let mut found = Vec::new();
     for (link, cpus) in chain.links.iter().zip(seats) {
         let mut one = Found {
@@ -93,12 +91,12 @@ pub(crate) fn find<'a>(
         };
         match &link.target {
             Target::Irq(source) => {
-                one.irqs = irq_link(machine, &link.name, source, findings);
-                stuck(machine, &one, findings);
+                one.irqs = irq_link(on, &link.name, source, findings);
+                stuck(on, &one, findings);
             }
             Target::Process { comm, owner, .. } => {
-                let (ours, others) = owner::processes(machine, comm, owner);
-                whose(machine, link, &ours, &others, findings);
+                let (ours, others) = owner::processes(on, comm, owner);
+                whose(on.machine, link, &ours, &others, findings);
                 one.firsts = ours;
                 if shield.mechanism == Mechanism::PartitionV2 {
                     delegated(&one, findings);
@@ -107,7 +105,7 @@ pub(crate) fn find<'a>(
         }
         found.push(one);
     }
-    threads::share_out(machine, &mut found, findings);
+    threads::share_out(on, &mut found, findings);
     Ok(found)
 }
 
@@ -155,12 +153,12 @@ fn whose(
 }
 
 fn irq_link<'a>(
-    machine: &'a Machine,
+    on: &Lookup<'a>,
     name: &str,
     source: &IrqSource,
     findings: &mut Vec<Finding>,
 ) -> Vec<&'a Irq> {
-    let found = irqs(machine, source);
+    let found = irqs(on, source);
     if found.is_empty() {
         findings.push(
             warning("plan.link-absent", format!("link `{}` has no interrupt", printable(name, 60)))
@@ -203,9 +201,9 @@ fn manager(path: &str) -> Option<&str> {
 }
 
 /// Tells of interrupts that will not come to where the link is.
-fn stuck(machine: &Machine, link: &Found<'_>, findings: &mut Vec<Finding>) {
+fn stuck(on: &Lookup<'_>, link: &Found<'_>, findings: &mut Vec<Finding>) {
     for irq in &link.irqs {
-        let Some(at) = stuck_at(machine, irq).filter(|at| !at.intersects(&link.cpus)) else {
+        let Some(at) = stuck_at(on, irq).filter(|at| !at.intersects(&link.cpus)) else {
             continue;
         };
         let why = irq.immovable.clone().unwrap_or_else(|| {
@@ -243,23 +241,23 @@ fn describe(source: &IrqSource) -> String {
     }
 }
 
-/// Whether a thread is the kernel's and handles the interrupt: any program may call a thread so.
-pub(crate) fn serves(task: &Task, number: u32) -> bool {
-    let named = |rest: &str| {
-        rest.strip_prefix(&number.to_string()).is_some_and(|rest| rest.starts_with('-'))
-    };
-    task.kernel.is_some() && task.comm.strip_prefix("irq/").is_some_and(named)
+/// The interrupt that a thread of this name handles, if it is the kernel's: any program may call a thread so.
+pub(crate) fn served(comm: &str) -> Option<u32> {
+    let (digits, _) = comm.strip_prefix("irq/")?.split_once('-')?;
+    let is_number = digits == "0" || digits.starts_with(|c: char| matches!(c, '1'..='9'));
+    digits.parse().ok().filter(|_| is_number)
 }
 
 /// The threads of a link's processes, of those that its list names.
 pub(crate) fn process<'a>(
-    machine: &'a Machine,
+    on: &Lookup<'a>,
     comm: &str,
     threads: &[String],
     owner: &Owner,
 ) -> Vec<&'a Task> {
-    let (ours, _) = owner::processes(machine, comm, owner);
+    let (ours, _) = owner::processes(on, comm, owner);
     let named = |task: &Task| threads.iter().any(|wanted| owner::is_thread(wanted, &task.comm));
-    let tasks = machine.tasks.iter().filter(|task| ours.iter().any(|first| first.pid == task.pid));
-    tasks.filter(|task| threads.is_empty() || named(task)).collect()
+    let mut tasks = on.threads(&ours);
+    tasks.retain(|task| threads.is_empty() || named(task));
+    tasks
 }

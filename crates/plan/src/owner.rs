@@ -1,6 +1,6 @@
 //! Whose a process is: a name alone is anybody's to take.
 
-use crate::is_ours;
+use crate::{is_ours, lookup::Lookup};
 use quiet_types::{
     Chain, Machine,
     chain::{Owner, Target, User},
@@ -9,20 +9,15 @@ use quiet_types::{
 };
 
 /// The kernel keeps so many bytes of a thread's name.
-const LONGEST: usize = 15;
+pub(crate) const LONGEST: usize = 15;
 
 /// First threads of the processes that are called `comm`: those of `owner`, and all others.
 pub(crate) fn processes<'a>(
-    machine: &'a Machine,
+    on: &Lookup<'a>,
     comm: &str,
     owner: &Owner,
 ) -> (Vec<&'a Task>, Vec<&'a Task>) {
-    let comm = cut(comm);
-    machine
-        .tasks
-        .iter()
-        .filter(|task| task.kernel.is_none() && task.pid == task.tid && cut(&task.comm) == comm)
-        .partition(|task| owns(machine, task, owner))
+    on.firsts(comm).into_iter().partition(|task| owns(on.machine, task, owner))
 }
 
 /// What a process is called that a chain waits for, and whose it may be.
@@ -213,7 +208,7 @@ mod tests {
     }
 
     fn uids(machine: &Machine, owner: &Owner) -> Vec<u32> {
-        processes(machine, "mpd", owner).0.iter().map(|first| first.uid).collect()
+        processes(&Lookup::new(machine), "mpd", owner).0.iter().map(|first| first.uid).collect()
     }
 
     #[test]
@@ -226,9 +221,10 @@ mod tests {
         assert_eq!(uids(&machine, &named(&["nobody-knows"])), [0u32; 0]);
         let by_number = Owner { users: vec![User::Uid(65534)], ..Owner::default() };
         assert_eq!(uids(&machine, &by_number), [65534]);
-        assert_eq!(processes(&machine, "mpd", &named(&["mpd"])).1.len(), 3);
+        let others = processes(&Lookup::new(&machine), "mpd", &named(&["mpd"])).1;
+        assert_eq!(others.len(), 3);
         assert_eq!(
-            line(&machine, &processes(&machine, "mpd", &named(&["mpd"])).1),
+            line(&machine, &others),
             "`user = \"root\"` or `user = \"ann\"` or `user = 65534`"
         );
     }

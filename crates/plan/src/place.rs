@@ -1,6 +1,6 @@
 //! Whether a chain is where it should be.
 
-use crate::{choose::stuck_at, is_ours, links, warning};
+use crate::{choose::stuck_at, is_ours, links, lookup::Lookup, warning};
 use links::Found;
 use quiet_types::{
     Chain, Finding, Machine, Severity,
@@ -25,22 +25,26 @@ const OF_LINKS: [&str; 6] = [
 /// What of a chain is not where it should be under a shield that is up: links that are not there, that run outside of the shield, on
 /// other CPUs or with another priority. `links` are those of [`quiet_types::Plan::links`]; empty where all is in its place.
 pub fn astray(machine: &Machine, links: &[Link], shield: &Shield) -> Vec<Finding> {
+    astray_on(&Lookup::new(machine), links, shield)
+}
+
+pub(crate) fn astray_on(on: &Lookup<'_>, links: &[Link], shield: &Shield) -> Vec<Finding> {
     let cpus = Choice::These(shield.cpus.clone());
     let chain = Chain { cpus, links: links.to_vec(), ..Chain::default() };
     let mut findings = Vec::new();
     // They were within the shield when the plan was made.
-    let Ok(found) = links::find(machine, &chain, shield, &mut findings) else { return findings };
+    let Ok(found) = links::find(on, &chain, shield, &mut findings) else { return findings };
     findings.retain(|finding| {
         finding.severity > Severity::Note && OF_LINKS.contains(&finding.id.as_str())
     });
     for link in &found {
         let mut wrong = Vec::new();
-        for irq in link.irqs.iter().filter(|irq| stuck_at(machine, irq).is_none()) {
+        for irq in link.irqs.iter().filter(|irq| stuck_at(on, irq).is_none()) {
             if let Some(at) = irq.requested.as_ref().filter(|at| **at != link.cpus) {
                 wrong.push(format!("IRQ {} goes to CPU {at}", irq.number));
             }
-            let handlers = machine.tasks.iter().filter(|task| links::serves(task, irq.number));
-            wrong.extend(handlers.filter_map(|task| other_priority(link, task)));
+            let handlers = on.handlers(irq.number);
+            wrong.extend(handlers.into_iter().filter_map(|task| other_priority(link, task)));
         }
         for task in &link.tasks {
             wrong.extend(misplaced(link, task, shield));

@@ -37,7 +37,7 @@ impl List<'_> {
             let served = served.filter_map(|link| Some((link.priority?, link.name))).max();
             let names =
                 [format!("ksoftirqd/{cpu}"), format!("ktimers/{cpu}"), format!("rcuc/{cpu}")];
-            for task in machine.tasks.iter().filter(|task| task.kernel.is_some()) {
+            for task in self.on.kernel(&names) {
                 let Some(at) = names.iter().position(|name| *name == task.comm) else { continue };
                 let (priority, why) = match (at, served) {
                     (0 | 1, Some((irq, name))) if irq > 1 => (
@@ -113,7 +113,7 @@ impl List<'_> {
                 None => return,
             }
             let written = format!("/{}", file(&path));
-            let planned = self.steps.iter().any(|step| step.action.what() == written);
+            let planned = self.budgets.contains(&written);
             // Half of what is above: what stands beside it may have claimed its own.
             let value = if above < 0 { 475_000 } else { above / 2 };
             if value == 0 {
@@ -129,6 +129,7 @@ impl List<'_> {
                 return;
             }
             if !planned {
+                self.budgets.insert(written);
                 self.set(
                     &file(&path),
                     &value.to_string(),

@@ -3,7 +3,8 @@
 
 use crate::{
     Mode, REST_GROUP, SHIELD_GROUP, SHIELD_UNIT, is_ours,
-    links::{self, Found},
+    links::{Found, served},
+    lookup::Lookup,
     note, say, shield_group, warning,
 };
 use quiet_types::{
@@ -13,17 +14,21 @@ use quiet_types::{
     shield::{Mechanism, Shield},
 };
 
+use std::collections::HashSet;
+
 const WORKQUEUES: &str = "sys/devices/virtual/workqueue";
 
 pub(crate) fn steps(
-    machine: &Machine,
+    on: &Lookup<'_>,
     shield: &Shield,
     links: &[Found<'_>],
     mode: Mode,
     off: &CpuSet,
     findings: &mut Vec<Finding>,
 ) -> Vec<Step> {
-    let mut list = List { machine, shield, mode, off, steps: Vec::new(), findings };
+    let budgets = HashSet::new();
+    let mut list =
+        List { on, machine: on.machine, shield, mode, off, steps: Vec::new(), budgets, findings };
     list.irqbalance();
     list.new_interrupts();
     match shield.mechanism {
@@ -54,12 +59,15 @@ pub(crate) fn steps(
 }
 
 pub(crate) struct List<'a> {
+    pub on: &'a Lookup<'a>,
     pub machine: &'a Machine,
     pub shield: &'a Shield,
     pub mode: Mode,
     /// SMT siblings that are switched off.
     pub off: &'a CpuSet,
     pub steps: Vec<Step>,
+    /// Files of groups' budgets that a step writes.
+    pub budgets: HashSet<String>,
     pub findings: &'a mut Vec<Finding>,
 }
 
@@ -420,16 +428,18 @@ impl List<'_> {
     }
 
     fn threads(&mut self, links: &[Found<'_>]) {
+        let own = own_irqs(links);
         let spare = handlers(links);
+        let closed = self.closed();
         let everybody = self.shield.mechanism == Mechanism::Affinity;
         let movable: Vec<&Task> = self
             .machine
             .tasks
             .iter()
             .filter(|task| task.movable() && (everybody || task.kernel.is_some()))
-            .filter(|task| task.allowed.intersects(&self.closed()))
+            .filter(|task| task.allowed.intersects(&closed))
             .filter(|task| {
-                task.kernel.is_none() || !spare.iter().any(|begin| task.comm.starts_with(begin))
+                task.kernel.is_none() || served(&task.comm).is_none_or(|irq| !own.contains(&irq))
             })
             .collect();
         if movable.is_empty() && !self.machine.tasks.is_empty() {
@@ -462,9 +472,9 @@ impl List<'_> {
 
     fn interrupts(&mut self, links: &[Found<'_>]) {
         let machine = self.machine;
-        let own = |number| links.iter().any(|link| link.irqs.iter().any(|i| i.number == number));
+        let own = own_irqs(links);
         let mut stuck = Vec::new();
-        for irq in machine.irqs.iter().filter(|irq| !own(irq.number)) {
+        for irq in machine.irqs.iter().filter(|irq| !own.contains(&irq.number)) {
             let Some(old) = irq.requested.as_ref() else { continue };
             // One that is bound to a sibling alone must leave before it is switched off.
             if !old.intersects(&self.shield.cpus) && !old.is_subset(self.off) {
@@ -507,7 +517,7 @@ impl List<'_> {
     }
 
     fn link(&mut self, link: &Found<'_>) {
-        let machine = self.machine;
+        let on = self.on;
         for irq in &link.irqs {
             self.push(
                 Need::BestEffort,
@@ -519,8 +529,7 @@ impl List<'_> {
                 irq.requested.as_ref().map(|old| format!("CPU {old}")),
                 format!("link `{}`: its interrupt is served on {}", link.name, say(&link.cpus)),
             );
-            let handlers = machine.tasks.iter().filter(|task| links::serves(task, irq.number));
-            for task in handlers {
+            for task in on.handlers(irq.number) {
                 // Kernels before 6.19 put it elsewhere when a partition is made; newer ones do not,
                 // and let nobody move it.
                 if task.movable() && task.allowed != link.cpus {
@@ -598,6 +607,10 @@ impl List<'_> {
             "idle CPUs stay in the state that they leave at once",
         );
     }
+}
+
+fn own_irqs(links: &[Found<'_>]) -> HashSet<u32> {
+    links.iter().flat_map(|link| &link.irqs).map(|irq| irq.number).collect()
 }
 
 /// How the names of the threads begin that serve the interrupts of links.

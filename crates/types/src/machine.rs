@@ -398,11 +398,12 @@ impl Machine {
 
     /// The physical cores as sets of their online logical CPUs, lowest CPU first.
     pub fn cores(&self) -> Vec<CpuSet> {
-        let mut cores: Vec<CpuSet> = Vec::new();
+        let (mut cores, mut known) = (Vec::new(), CpuSet::new());
         for cpu in self.cpus.iter().filter(|cpu| cpu.online) {
-            let mut core = cpu.siblings.intersection(&self.online);
-            core.insert(cpu.id);
-            if !cores.iter().any(|known| known.contains(cpu.id)) {
+            if !known.contains(cpu.id) {
+                let mut core = cpu.siblings.intersection(&self.online);
+                core.insert(cpu.id);
+                known = known.union(&core);
                 cores.push(core);
             }
         }

@@ -5,11 +5,11 @@ use super::{Reader, reader::does_not_apply};
 use crate::parse;
 use quiet_types::{
     Machine,
-    machine::Policy,
+    machine::{Policy, Task},
     surroundings::{AudioGroup, Caller, Mount, Process, Surroundings, UsbController, UsbDevice},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fs::{File, OpenOptions},
     io::{self, Read},
     os::unix::fs::{FileExt, OpenOptionsExt},
@@ -316,13 +316,12 @@ fn systemd(reader: &Reader<'_>) -> Option<u32> {
 }
 
 fn processes(reader: &Reader<'_>, machine: &Machine, uptime_s: Option<f64>) -> Vec<Process> {
-    let real_time = |pid: u32| {
-        machine.tasks.iter().any(|task| {
-            task.pid == pid
-                && task.kernel.is_none()
-                && matches!(task.scheduling.policy, Policy::Fifo | Policy::Rr | Policy::Deadline)
-        })
+    let is_real_time = |task: &&Task| {
+        task.kernel.is_none()
+            && matches!(task.scheduling.policy, Policy::Fifo | Policy::Rr | Policy::Deadline)
     };
+    let real_time: HashSet<u32> =
+        machine.tasks.iter().filter(is_real_time).map(|task| task.pid).collect();
     let mut found = Vec::new();
     for first in machine.tasks.iter().filter(|task| task.tid == task.pid) {
         let pid = first.pid;
@@ -331,7 +330,7 @@ fn processes(reader: &Reader<'_>, machine: &Machine, uptime_s: Option<f64>) -> V
         // Clock ticks are 1/100 s in every file of the kernel that users read.
         let lived = uptime_s.map(|now| now - first.start as f64 / 100.0).filter(|s| *s >= 10.0);
         let permille = lived.map(|s| (used.ticks as f64 * 10.0 / s) as u64);
-        let is_real_time = real_time(pid);
+        let is_real_time = real_time.contains(&pid);
         if !is_real_time && permille.is_none_or(|share| share < BUSY) {
             continue;
         }

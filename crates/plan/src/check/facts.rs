@@ -1,15 +1,19 @@
 //! What several checks derive from a machine and a chain.
 
 use super::verdict::{NO_QUIET, Verdict, moot};
-use crate::links;
+use crate::{
+    links,
+    lookup::Lookup,
+    owner::{self, LONGEST},
+};
 use quiet_types::{
-    Chain, CpuId, CpuSet, Machine,
+    Chain, CpuSet, Machine,
     chain::{Choice, IrqSource, Link, Owner, Target},
     machine::{Device, Irq, Policy, Preemption, Task},
     printable,
     surroundings::Surroundings,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// Programs that carry sound, by the name of their first thread.
 const AUDIO_PROGRAMS: [&str; 35] = [
@@ -62,6 +66,10 @@ pub(super) struct Facts<'a> {
     pub apart: CpuSet,
     /// What stands around; an empty one where nobody looked.
     pub around: &'a Surroundings,
+    pub on: Lookup<'a>,
+    own: Vec<&'a Irq>,
+    audio: Vec<&'a Task>,
+    foreign: Vec<&'a Task>,
 }
 
 static NOWHERE: Surroundings = Surroundings {
@@ -84,8 +92,14 @@ impl<'a> Facts<'a> {
         let (quiet, quiet_by) = quiet(machine, chain);
         let around = machine.surroundings.as_ref().unwrap_or(&NOWHERE);
         let apart = apart(machine).0;
-        let mut facts = Facts { machine, chain, quiet, quiet_by, apart, around };
-        if facts.foreign_tasks().is_empty() && !machine.tasks.is_empty() {
+        let on = Lookup::new(machine);
+        let (own, audio, foreign) = (Vec::new(), Vec::new(), Vec::new());
+        let mut facts =
+            Facts { machine, chain, quiet, quiet_by, apart, around, on, own, audio, foreign };
+        facts.own = facts.find_own_irqs();
+        facts.audio = facts.find_audio_tasks();
+        facts.foreign = facts.find_foreign_tasks();
+        if facts.foreign.is_empty() && !machine.tasks.is_empty() {
             // Affinity of every thread does it too, as long as nobody widens his own.
             facts.apart = facts.apart.union(&facts.quiet);
         }
@@ -162,17 +176,27 @@ impl<'a> Facts<'a> {
         self.is_rt() || self.parameter("threadirqs").is_some()
     }
 
-    pub fn irq(&self, number: u32) -> Option<&'a Irq> {
-        self.machine.irqs.iter().find(|irq| irq.number == number)
-    }
-
     /// Interrupts behind a card.
     pub fn irqs_of(&self, device: &Device) -> Vec<&'a Irq> {
-        device.irqs.iter().filter_map(|number| self.irq(*number)).collect()
+        self.on.irqs(device.irqs.iter().copied())
     }
 
     /// Interrupts that belong to the chain: those of its links, else of every sound card.
-    pub fn own_irqs(&self) -> Vec<&'a Irq> {
+    pub fn own_irqs(&self) -> &[&'a Irq] {
+        &self.own
+    }
+
+    /// Their numbers.
+    pub fn own_numbers(&self) -> HashSet<u32> {
+        self.own.iter().map(|irq| irq.number).collect()
+    }
+
+    /// The kernel's threads that handle them.
+    pub fn own_handlers(&self) -> Vec<&'a Task> {
+        self.own.iter().flat_map(|irq| self.irq_threads(irq.number)).collect()
+    }
+
+    fn find_own_irqs(&self) -> Vec<&'a Irq> {
         let mut own: Vec<&Irq> = match self.chain {
             Some(chain) if chain.links.iter().any(|l| matches!(l.target, Target::Irq(_))) => {
                 chain.links.iter().flat_map(|link| self.link_irqs(link)).collect()
@@ -207,7 +231,7 @@ impl<'a> Facts<'a> {
     /// Interrupts of a link, as the plan finds them.
     pub fn link_irqs(&self, link: &Link) -> Vec<&'a Irq> {
         match &link.target {
-            Target::Irq(source) => links::irqs(self.machine, source),
+            Target::Irq(source) => links::irqs(&self.on, source),
             Target::Process { .. } => Vec::new(),
         }
     }
@@ -219,18 +243,27 @@ impl<'a> Facts<'a> {
                 self.link_irqs(link).iter().flat_map(|irq| self.irq_threads(irq.number)).collect()
             }
             Target::Process { comm, threads, owner } => {
-                links::process(self.machine, comm, threads, owner)
+                links::process(&self.on, comm, threads, owner)
             }
         }
     }
 
+    /// Processes of a link's name that are not the link.
+    pub fn others(&self, comm: &str, owner: &Owner) -> Vec<&'a Task> {
+        owner::processes(&self.on, comm, owner).1
+    }
+
     /// The kernel's threads that handle an interrupt.
     pub fn irq_threads(&self, number: u32) -> Vec<&'a Task> {
-        self.machine.tasks.iter().filter(|task| links::serves(task, number)).collect()
+        self.on.handlers(number)
     }
 
     /// Threads of programs that carry sound: of the chain's processes, else of known programs.
-    pub fn audio_tasks(&self) -> Vec<&'a Task> {
+    pub fn audio_tasks(&self) -> &[&'a Task] {
+        &self.audio
+    }
+
+    fn find_audio_tasks(&self) -> Vec<&'a Task> {
         let processes: Vec<(&str, &Owner)> = self
             .links()
             .iter()
@@ -239,20 +272,17 @@ impl<'a> Facts<'a> {
                 Target::Irq(_) => None,
             })
             .collect();
-        let threads = |of: &dyn Fn(&Task) -> bool| -> Vec<&'a Task> {
-            let users = self.machine.tasks.iter().filter(|task| task.kernel.is_none());
-            let firsts: Vec<u32> =
-                users.clone().filter(|task| of(task)).map(|task| task.pid).collect();
-            users.filter(|task| firsts.contains(&task.pid)).collect()
-        };
-        // Without a chain nobody says whose they are: they are looked at, not changed.
-        let known =
-            |task: &Task| task.pid == task.tid && AUDIO_PROGRAMS.contains(&task.comm.as_str());
         let mut tasks: Vec<&Task> = match processes.as_slice() {
-            [] => threads(&known),
+            // Without a chain nobody says whose they are: they are looked at, not changed.
+            [] => {
+                let firsts = AUDIO_PROGRAMS.iter().flat_map(|name| self.on.firsts(name));
+                let firsts: Vec<&Task> =
+                    firsts.filter(|task| AUDIO_PROGRAMS.contains(&task.comm.as_str())).collect();
+                self.on.threads(&firsts)
+            }
             named => named
                 .iter()
-                .flat_map(|(comm, owner)| links::process(self.machine, comm, &[], owner))
+                .flat_map(|(comm, owner)| links::process(&self.on, comm, &[], owner))
                 .collect(),
         };
         tasks.sort_by_key(|task| task.tid);
@@ -261,15 +291,21 @@ impl<'a> Facts<'a> {
     }
 
     /// Threads of programs that are not the chain's and may run on its CPUs.
-    pub fn foreign_tasks(&self) -> Vec<&'a Task> {
-        let audio: Vec<u32> = self.audio_tasks().iter().map(|task| task.tid).collect();
+    pub fn foreign_tasks(&self) -> &[&'a Task] {
+        &self.foreign
+    }
+
+    fn find_foreign_tasks(&self) -> Vec<&'a Task> {
+        let audio: HashSet<u32> = self.audio.iter().map(|task| task.tid).collect();
         let user = |task: &&Task| task.kernel.is_none() && task.state != 'Z';
         let tasks = self.machine.tasks.iter().filter(user);
         tasks.filter(|t| t.allowed.intersects(&self.quiet) && !audio.contains(&t.tid)).collect()
     }
 
-    pub fn is_audio_program(&self, comm: &str) -> bool {
-        self.audio_tasks().iter().any(|task| task.pid == task.tid && same(comm, &task.comm))
+    /// Names of the programs that carry sound.
+    pub fn audio_programs(&self) -> Programs<'a> {
+        let firsts = self.audio.iter().filter(|task| task.pid == task.tid);
+        Programs(firsts.map(|task| task.comm.as_str()).collect())
     }
 
     /// User processes of one of these names.
@@ -277,6 +313,17 @@ impl<'a> Facts<'a> {
         let user = |task: &&Task| task.kernel.is_none() && task.tid == task.pid;
         let tasks = self.machine.tasks.iter().filter(user);
         tasks.filter(|task| names.iter().any(|name| same(name, &task.comm))).collect()
+    }
+}
+
+/// Names of programs as the kernel keeps them.
+pub(super) struct Programs<'a>(HashSet<&'a str>);
+
+impl Programs<'_> {
+    /// Whether a program of this name is among them.
+    pub fn has(&self, name: &str) -> bool {
+        let kept = name.get(..LONGEST).filter(|kept| self.0.contains(kept));
+        kept.is_some() || self.0.contains(name)
     }
 }
 
@@ -342,7 +389,7 @@ fn is_card(card: &Device, name: &str) -> bool {
 
 /// Whether a thread has this name; the kernel keeps 15 bytes of one.
 fn same(wanted: &str, comm: &str) -> bool {
-    wanted == comm || (comm.len() == 15 && wanted.starts_with(comm))
+    wanted == comm || (comm.len() == LONGEST && wanted.starts_with(comm))
 }
 
 /// The CPU list of `isolcpus=managed_irq,domain,2-3` and its like; `None` where there is none.
@@ -389,8 +436,4 @@ pub(super) fn task_name(task: &Task) -> String {
 
 pub(super) fn is_real_time(task: &Task) -> bool {
     matches!(task.scheduling.policy, Policy::Fifo | Policy::Rr | Policy::Deadline)
-}
-
-pub(super) fn only(cpu: CpuId) -> CpuSet {
-    CpuSet::from_iter([cpu])
 }

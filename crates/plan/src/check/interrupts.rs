@@ -10,6 +10,7 @@ use quiet_types::{
     machine::{Device, Irq, Policy},
     printable,
 };
+use std::collections::HashSet;
 
 /// Interrupts a second on average since boot from which a device that is not audio is named.
 const BUSY: u64 = 2_000;
@@ -87,7 +88,7 @@ pub(super) fn card_stuck(f: &Facts) -> Verdict {
     if own.is_empty() {
         return moot("no interrupt belongs to the chain or a sound card");
     }
-    let stuck: Vec<&Irq> = own.into_iter().filter(|irq| irq.immovable.is_some()).collect();
+    let stuck: Vec<&Irq> = own.iter().copied().filter(|irq| irq.immovable.is_some()).collect();
     let mut found: Vec<Finding> = stuck
         .into_iter()
         .map(|irq| {
@@ -155,7 +156,7 @@ pub(super) fn on_quiet(f: &Facts) -> Verdict {
     if let Some(moot) = f.not_apart() {
         return moot;
     }
-    let own: Vec<u32> = f.own_irqs().iter().map(|irq| irq.number).collect();
+    let own = f.own_numbers();
     let others: Vec<&Irq> = f
         .machine
         .irqs
@@ -316,7 +317,7 @@ pub(super) fn delivery(f: &Facts) -> Verdict {
         return moot("no interrupt belongs to the chain or a sound card");
     }
     let blind: Vec<String> = own
-        .into_iter()
+        .iter()
         .filter(|irq| irq.immovable.is_none() && irq.total() > 0 && !is_told(irq))
         .map(|irq| format!("{} was counted on {}", irq_name(irq), cpus(&delivered(irq))))
         .collect();
@@ -368,16 +369,17 @@ pub(super) fn thread_priority(f: &Facts) -> Verdict {
     if own.is_empty() {
         return moot("no interrupt belongs to the chain or a sound card");
     }
-    let threads: Vec<_> = own.iter().flat_map(|irq| f.irq_threads(irq.number)).collect();
+    let threads = f.own_handlers();
     if threads.is_empty() {
         return unknown("no irq/N-name thread of these interrupts was seen");
     }
+    let ours: HashSet<u32> = threads.iter().map(|task| task.tid).collect();
     let highest_other = f
         .machine
         .tasks
         .iter()
         .filter(|t| t.comm.starts_with("irq/") && t.scheduling.policy == Policy::Fifo)
-        .filter(|t| !threads.iter().any(|own| own.tid == t.tid))
+        .filter(|t| !ours.contains(&t.tid))
         .map(|t| t.scheduling.priority)
         .max()
         .unwrap_or(0);
@@ -406,7 +408,7 @@ pub(super) fn busy(f: &Facts) -> Verdict {
     let Some(uptime) = f.around.uptime_s.filter(|s| *s >= 60) else {
         return unknown("the time since boot is not known, or too short to judge rates");
     };
-    let own: Vec<u32> = f.own_irqs().iter().map(|irq| irq.number).collect();
+    let own = f.own_numbers();
     let found = f
         .machine
         .irqs

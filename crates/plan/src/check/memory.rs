@@ -34,11 +34,12 @@ pub(super) fn swappiness(f: &Facts) -> Verdict {
 }
 
 pub(super) fn swapped(f: &Facts) -> Verdict {
+    let audio = f.audio_programs();
     let out: Vec<String> = f
         .around
         .processes
         .iter()
-        .filter(|p| f.is_audio_program(&p.comm))
+        .filter(|p| audio.has(&p.comm))
         .filter_map(|p| {
             let kib = p.swapped_kib.filter(|kib| *kib > 0)?;
             Some(format!("{} (PID {}) {kib} KiB", printable(&p.comm, 32), p.pid))
@@ -59,11 +60,12 @@ pub(super) fn swapped(f: &Facts) -> Verdict {
 }
 
 pub(super) fn unlocked(f: &Facts) -> Verdict {
+    let audio = f.audio_programs();
     let loose: Vec<String> = f
         .around
         .processes
         .iter()
-        .filter(|p| f.is_audio_program(&p.comm) && p.locked_kib == Some(0))
+        .filter(|p| audio.has(&p.comm) && p.locked_kib == Some(0))
         .map(|p| {
             format!(
                 "{} (PID {}), {} major faults",

@@ -364,11 +364,12 @@ pub(super) fn hogs(f: &Facts) -> Verdict {
     if f.machine.surroundings.is_none() {
         return unknown("the CPU time of processes was not looked at");
     }
+    let audio = f.audio_programs();
     let mut busy: Vec<_> = f
         .around
         .processes
         .iter()
-        .filter(|p| p.permille.is_some_and(|share| share >= HOG) && !f.is_audio_program(&p.comm))
+        .filter(|p| p.permille.is_some_and(|share| share >= HOG) && !audio.has(&p.comm))
         .collect();
     busy.sort_by_key(|p| std::cmp::Reverse(p.permille));
     if busy.is_empty() {

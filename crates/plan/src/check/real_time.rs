@@ -120,7 +120,7 @@ pub(super) fn rtkit(f: &Facts) -> Verdict {
     };
     let given: Vec<String> = f
         .audio_tasks()
-        .into_iter()
+        .iter()
         .filter(|t| t.scheduling.policy == Policy::Rr && t.scheduling.priority <= 20)
         .map(|t| format!("{} {}", task_name(t), t.scheduling))
         .collect();
@@ -145,11 +145,12 @@ pub(super) fn rtkit(f: &Facts) -> Verdict {
 }
 
 pub(super) fn runtime_limit(f: &Facts) -> Verdict {
+    let audio = f.audio_programs();
     let limited: Vec<String> = f
         .around
         .processes
         .iter()
-        .filter(|p| f.is_audio_program(&p.comm))
+        .filter(|p| audio.has(&p.comm))
         .filter_map(|p| {
             Some(format!("{} (PID {}) {} us", printable(&p.comm, 32), p.pid, p.rttime?))
         })

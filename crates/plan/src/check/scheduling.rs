@@ -1,17 +1,18 @@
 //! Priorities along the chain, and what may run above it.
 
 use super::{
-    facts::{Facts, count, cpus, is_real_time, only, some, task_name},
+    facts::{Facts, count, cpus, is_real_time, some, task_name},
     verdict::{NO_AUDIO, NO_QUIET, Verdict, fine, moot, note, problem, warning},
 };
 use crate::owner;
 use quiet_types::{
-    CpuId,
+    CpuId, CpuSet,
     chain::{Link, Target},
     finding::{Finding, When},
     machine::{Policy, Task},
     printable,
 };
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Kernel threads of one CPU each that nobody can do without: they run for moments, and those that
 /// serve softirqs are looked at by themselves.
@@ -43,7 +44,7 @@ pub(super) fn links_absent(f: &Facts) -> Verdict {
                     "name it as `quietcores inspect` does, or plug the device in",
                 ),
                 Target::Process { comm, owner, .. } if f.link_tasks(link).is_empty() => {
-                    let others = owner::processes(f.machine, comm, owner).1;
+                    let others = f.others(comm, owner);
                     if !others.is_empty() {
                         let told: Vec<String> =
                             others.iter().map(|first| owner::who(f.machine, first)).collect();
@@ -95,9 +96,9 @@ fn rank(task: &Task) -> u8 {
 /// The chain as it runs; without a chain file: player, then the card's interrupt thread.
 fn places<'a>(f: &Facts<'a>) -> Vec<Place<'a>> {
     if f.links().is_empty() {
-        let audio = f.audio_tasks().into_iter().filter(|t| is_real_time(t)).max_by_key(|t| rank(t));
-        let card =
-            f.own_irqs().iter().flat_map(|irq| f.irq_threads(irq.number)).max_by_key(|t| rank(t));
+        let audio = f.audio_tasks().iter().copied().filter(|t| is_real_time(t));
+        let audio = audio.max_by_key(|t| rank(t));
+        let card = f.own_handlers().into_iter().max_by_key(|t| rank(t));
         return audio
             .into_iter()
             .chain(card)
@@ -170,14 +171,10 @@ pub(super) fn not_real_time(f: &Facts) -> Verdict {
     if tasks.is_empty() {
         return moot(NO_AUDIO);
     }
-    let mut pids: Vec<u32> = tasks.iter().map(|t| t.pid).collect();
-    pids.sort_unstable();
-    pids.dedup();
-    let plain: Vec<String> = pids
-        .iter()
-        .filter(|pid| !tasks.iter().any(|t| t.pid == **pid && is_real_time(t)))
-        .filter_map(|pid| tasks.iter().find(|t| t.tid == *pid).map(|t| task_name(t)))
-        .collect();
+    let real_time: HashSet<u32> = tasks.iter().filter(|t| is_real_time(t)).map(|t| t.pid).collect();
+    let firsts = tasks.iter().filter(|t| t.pid == t.tid);
+    let plain: Vec<String> =
+        firsts.filter(|t| !real_time.contains(&t.pid)).map(|t| task_name(t)).collect();
     if plain.is_empty() {
         return fine("every program that carries sound has a real-time thread");
     }
@@ -193,23 +190,29 @@ pub(super) fn not_real_time(f: &Facts) -> Verdict {
 }
 
 pub(super) fn above_chain(f: &Facts) -> Verdict {
-    let mut own: Vec<&Task> = f.audio_tasks();
-    own.extend(f.own_irqs().iter().flat_map(|irq| f.irq_threads(irq.number)));
-    let chain: Vec<&&Task> = own.iter().filter(|t| is_real_time(t)).collect();
+    let mut own: Vec<&Task> = f.audio_tasks().to_vec();
+    own.extend(f.own_handlers());
+    // Of those on the same CPUs the lowest is what others are above.
+    let mut chain: HashMap<&CpuSet, u8> = HashMap::new();
+    for task in own.iter().filter(|t| is_real_time(t)) {
+        let lowest = chain.entry(&task.allowed).or_insert(rank(task));
+        *lowest = rank(task).min(*lowest);
+    }
+    let own: HashSet<u32> = own.iter().map(|t| t.tid).collect();
     if chain.is_empty() {
         return moot("the chain has no real-time thread yet");
     }
     let over = |t: &Task| {
-        chain.iter().any(|own| {
-            t.allowed.intersects(&own.allowed)
-                && (rank(t) > rank(own) || t.scheduling.policy == Policy::Deadline)
+        chain.iter().any(|(cpus, lowest)| {
+            t.allowed.intersects(cpus)
+                && (rank(t) > *lowest || t.scheduling.policy == Policy::Deadline)
         })
     };
     let above: Vec<&Task> = f
         .machine
         .tasks
         .iter()
-        .filter(|t| is_real_time(t) && !own.iter().any(|o| o.tid == t.tid))
+        .filter(|t| is_real_time(t) && !own.contains(&t.tid))
         .filter(|t| over(t) && !OF_THE_CPU.iter().any(|name| t.comm.starts_with(name)))
         .collect();
     if above.is_empty() {
@@ -276,7 +279,8 @@ pub(super) fn unpinned(f: &Facts) -> Verdict {
     }
     let loose: Vec<&Task> = f
         .audio_tasks()
-        .into_iter()
+        .iter()
+        .copied()
         .filter(|t| t.allowed.is_subset(&f.quiet) && t.allowed.len() > 1)
         .collect();
     if loose.len() < 2 {
@@ -299,24 +303,19 @@ pub(super) fn unpinned(f: &Facts) -> Verdict {
 }
 
 pub(super) fn crowded(f: &Facts) -> Verdict {
-    let pinned: Vec<&Task> =
-        f.audio_tasks().into_iter().filter(|t| t.allowed.len() == 1 && is_real_time(t)).collect();
-    let free: Vec<CpuId> = f
-        .quiet
-        .iter()
-        .filter(|cpu| !f.audio_tasks().iter().any(|t| t.allowed.contains(*cpu)))
-        .filter(|cpu| {
-            !f.own_irqs().iter().any(|irq| irq.effective.as_ref().is_some_and(|e| e.contains(*cpu)))
-        })
-        .collect();
-    let Some(free) = free.first() else {
+    let tasks = f.audio_tasks().iter().map(|t| &t.allowed);
+    let irqs = f.own_irqs().iter().filter_map(|irq| irq.effective.as_ref());
+    let used = tasks.chain(irqs).fold(CpuSet::new(), |all, cpus| all.union(cpus));
+    let Some(free) = f.quiet.difference(&used).first() else {
         return moot("no quiet CPU is left unused");
     };
-    for cpu in f.quiet.iter() {
-        let mut here: Vec<u32> =
-            pinned.iter().filter(|t| t.allowed == only(cpu)).map(|t| t.pid).collect();
-        here.sort_unstable();
-        here.dedup();
+    let mut pinned: BTreeMap<CpuId, HashSet<u32>> = BTreeMap::new();
+    for task in f.audio_tasks().iter().filter(|t| t.allowed.len() == 1 && is_real_time(t)) {
+        if let Some(cpu) = task.allowed.first().filter(|cpu| f.quiet.contains(*cpu)) {
+            pinned.entry(cpu).or_default().insert(task.pid);
+        }
+    }
+    for (cpu, here) in pinned {
         if here.len() > 1 {
             return note(format!(
                 "{} audio programs are pinned to CPU {cpu} while CPU {free} is unused",

@@ -11,6 +11,7 @@ use quiet_types::{
     machine::{Group, Task},
     printable,
 };
+use std::collections::HashSet;
 
 pub(super) fn none(f: &Facts) -> Verdict {
     let open = f.quiet.difference(&f.apart);
@@ -183,8 +184,7 @@ pub(super) fn kernel_threads(f: &Facts) -> Verdict {
     if let Some(moot) = f.not_apart() {
         return moot;
     }
-    let own: Vec<u32> =
-        f.own_irqs().iter().flat_map(|irq| f.irq_threads(irq.number)).map(|t| t.tid).collect();
+    let own: HashSet<u32> = f.own_handlers().iter().map(|t| t.tid).collect();
     let movable: Vec<&Task> = f
         .machine
         .tasks

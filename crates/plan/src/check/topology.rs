@@ -191,7 +191,7 @@ pub(super) fn far_node(f: &Facts) -> Verdict {
     if f.quiet.is_empty() {
         return moot(NO_QUIET);
     }
-    let far = f.own_irqs().into_iter().find(|irq| {
+    let far = f.own_irqs().iter().find(|irq| {
         let node = irq.node.and_then(|id| f.machine.nodes.iter().find(|node| node.id == id));
         node.is_some_and(|node| !node.cpus.intersects(&f.quiet))
     });

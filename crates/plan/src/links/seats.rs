@@ -1,6 +1,6 @@
 //! Which CPUs of a shield each link gets.
 
-use crate::{PlanError, choose::stuck_at, links::irqs, say};
+use crate::{PlanError, choose::stuck_at, links::irqs, lookup::Lookup, say};
 use quiet_types::{
     Chain, CpuId, CpuSet, Machine,
     chain::{Link, Target},
@@ -47,7 +47,7 @@ pub(crate) fn wanted(links: &[Link]) -> usize {
 /// The CPUs of every link. Those without CPUs of their own go to one core each as long as there are some, then to SMT siblings, then
 /// round again; an interrupt that cannot be moved stays where it is.
 pub(crate) fn of(
-    machine: &Machine,
+    on: &Lookup<'_>,
     chain: &Chain,
     shield: &Shield,
 ) -> Result<Vec<CpuSet>, PlanError> {
@@ -68,15 +68,16 @@ pub(crate) fn of(
     let seats = seats(&chain.links);
     let fixed = |seat: &Seat<'_>| {
         let own = seat.links.iter().filter_map(|at| match &chain.links[*at].target {
-            Target::Irq(source) => Some(irqs(machine, source)),
+            Target::Irq(source) => Some(irqs(on, source)),
             Target::Process { .. } => None,
         });
-        let at = own.flatten().find_map(|irq| stuck_at(machine, irq))?;
+        let at = own.flatten().find_map(|irq| stuck_at(on, irq))?;
         at.intersection(&shield.cpus).first()
     };
     let fixed: Vec<Option<CpuId>> = seats.iter().map(fixed).collect();
-    let all = in_turn(machine, &shield.cpus);
-    let free: Vec<CpuId> = all.iter().copied().filter(|cpu| !fixed.contains(&Some(*cpu))).collect();
+    let all = in_turn(on.machine, &shield.cpus);
+    let used: CpuSet = fixed.iter().copied().flatten().collect();
+    let free: Vec<CpuId> = all.iter().copied().filter(|cpu| !used.contains(*cpu)).collect();
     let mut turn = (if free.is_empty() { &all } else { &free }).iter().cycle();
     for (seat, fixed) in seats.iter().zip(fixed) {
         let cpus: CpuSet = match (seat.told, fixed) {

@@ -1,9 +1,9 @@
 //! Which threads of its processes a link places, and what is left of them.
 
 use super::Found;
-use crate::{note, owner::is_thread, warning};
+use crate::{lookup::Lookup, note, owner::is_thread, warning};
 use quiet_types::{
-    Finding, Machine,
+    Finding,
     chain::Target,
     machine::{Policy, Task},
     printable,
@@ -15,11 +15,7 @@ const TOLD: usize = 8;
 
 /// Gives each link its threads: those that its list names, or all that no other link's list names. One that runs under
 /// `SCHED_DEADLINE` is nobody's: the kernel would not give its budget back.
-pub(super) fn share_out<'a>(
-    machine: &'a Machine,
-    links: &mut [Found<'a>],
-    findings: &mut Vec<Finding>,
-) {
+pub(super) fn share_out<'a>(on: &Lookup<'a>, links: &mut [Found<'a>], findings: &mut Vec<Finding>) {
     let mut taken: HashMap<u32, usize> = HashMap::new();
     let list = |link: &Found<'a>| match link.target {
         Target::Process { threads, .. } => threads.as_slice(),
@@ -33,7 +29,9 @@ pub(super) fn share_out<'a>(
             }
             let named = |task: &Task| wanted.iter().any(|name| is_thread(name, &task.comm));
             let mut twice = Vec::new();
-            for task in of(machine, &links[at]).into_iter().filter(|task| !by_list || named(task)) {
+            for task in
+                on.threads(&links[at].firsts).into_iter().filter(|task| !by_list || named(task))
+            {
                 match taken.get(&task.tid) {
                     None => {
                         taken.insert(task.tid, at);
@@ -61,7 +59,7 @@ pub(super) fn share_out<'a>(
         }
     }
     for link in links.iter_mut() {
-        let all = of(machine, link);
+        let all = on.threads(&link.firsts);
         let left = all.iter().copied().filter(|task| !taken.contains_key(&task.tid)).collect();
         link.unlisted = left;
         let (deadline, others): (Vec<&Task>, Vec<&Task>) =
@@ -79,11 +77,6 @@ pub(super) fn share_out<'a>(
         unlisted(link, findings);
     }
     order(links, findings);
-}
-
-fn of<'a>(machine: &'a Machine, link: &Found<'a>) -> Vec<&'a Task> {
-    let ours = |task: &&Task| link.firsts.iter().any(|first| first.pid == task.pid);
-    if link.firsts.is_empty() { Vec::new() } else { machine.tasks.iter().filter(ours).collect() }
 }
 
 /// Names of a list that no thread has: one that is not born yet, or one that is spelt in another way.
@@ -129,11 +122,17 @@ fn unlisted(link: &Found<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Real-time threads of a link that the plan leaves as they are, and that do not stand between the links before and after it.
-fn order(links: &[Found<'_>], findings: &mut Vec<Finding>) {
+fn order<'a>(links: &[Found<'a>], findings: &mut Vec<Finding>) {
+    let own = |link: &Found<'a>| Some((link.priority?, link.name));
+    // The lowest among those from each link on.
+    let mut lowest = vec![None; links.len() + 1];
+    for (at, link) in links.iter().enumerate().rev() {
+        lowest[at] = [own(link), lowest[at + 1]].into_iter().flatten().min();
+    }
+    let mut highest = None;
     for (at, link) in links.iter().enumerate() {
-        let before = links[..at].iter().filter_map(|link| Some((link.priority?, link.name))).max();
-        let after =
-            links[at + 1..].iter().filter_map(|link| Some((link.priority?, link.name))).min();
+        let (before, after) = (highest, lowest[at + 1]);
+        highest = highest.max(own(link));
         let left = link.tasks.iter().filter(|_| link.priority.is_none()).chain(&link.unlisted);
         let wrong: Vec<&Task> = left
             .copied()

@@ -2,6 +2,7 @@
 
 mod cases;
 pub(crate) mod good;
+mod growth;
 
 use super::{CHECKS, audit, check};
 use cases::{CASES, Case};
