@@ -14,7 +14,10 @@ use quiet_types::{
     proof::{Role, Verdict},
     run::Measured,
 };
-use std::{collections::BTreeMap, fmt::Write};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt::Write,
+};
 
 /// More differences are not listed.
 const MOST_DIFFERENCES: usize = 40;
@@ -191,11 +194,14 @@ struct Paired<'a> {
 
 impl<'a> Paired<'a> {
     /// Those of which both runs count. A void run takes its neighbour with it.
-    fn valid(mut self, a: &[&Run], b: &[&Run]) -> Paired<'a> {
-        let counts = |side: &[&Run], run: &Run| side.iter().any(|one| one.id == run.id);
+    fn valid(mut self, a: &[&'a Run], b: &[&'a Run]) -> Paired<'a> {
+        let ids = |side: &[&'a Run]| -> HashSet<&'a str> {
+            side.iter().map(|run| run.id.as_str()).collect()
+        };
+        let (a, b) = (ids(a), ids(b));
         let lone = |run: &Run| format!("{}: its neighbour is left out", printable(&run.id, 60));
         self.pairs.retain(|(one, other, _)| {
-            let (first, second) = (counts(a, one), counts(b, other));
+            let (first, second) = (a.contains(one.id.as_str()), b.contains(other.id.as_str()));
             if first && !second {
                 self.left_out_a.push(lone(one));
             } else if second && !first {
@@ -260,9 +266,13 @@ fn by_round<'a>(a: &[&'a Run], b: &[&'a Run]) -> Option<Paired<'a>> {
     let lone = |run: &Run| {
         format!("{}: its round has no valid run of the other side", printable(&run.id, 60))
     };
+    let mut of_round: HashMap<u32, Vec<(&'a Run, &'a Cell)>> = HashMap::new();
+    for (run, cell) in &b {
+        of_round.entry(cell.round).or_default().push((run, cell));
+    }
     for (run, cell) in &a {
-        let mut others = b.iter().filter(|(_, other)| other.round == cell.round);
-        let (Some((other, at)), None) = (others.next(), others.next()) else {
+        let others = of_round.get(&cell.round).map(Vec::as_slice);
+        let Some([(other, at)]) = others else {
             paired.left_out_a.push(lone(run));
             continue;
         };
@@ -282,7 +292,8 @@ fn by_round<'a>(a: &[&'a Run], b: &[&'a Run]) -> Option<Paired<'a>> {
         }
         paired.pairs.push((run, other, first));
     }
-    let missing = b.iter().filter(|(_, cell)| a.iter().all(|(_, one)| one.round != cell.round));
+    let rounds: HashSet<u32> = a.iter().map(|(_, cell)| cell.round).collect();
+    let missing = b.iter().filter(|(_, cell)| !rounds.contains(&cell.round));
     paired.left_out_b.extend(missing.map(|(run, _)| lone(run)));
     paired.pairs.sort_by(|one, next| {
         let begin = |pair: &(&Run, &Run, bool)| pair.0.started.clone().min(pair.1.started.clone());

@@ -30,6 +30,9 @@ pub const FEWEST_PAIRS: usize = 6;
 /// Above it, sign assignments are drawn, not enumerated: 2^16 are 65 536.
 const MOST_ENUMERATED: usize = 16;
 
+/// Above it no resamples of pairs are reckoned: the ways to choose half of them are soon more than an `f64` holds.
+const MOST_RESAMPLED: usize = 1000;
+
 /// The level of the tests.
 pub(crate) const LEVEL: f64 = 0.05;
 
@@ -143,6 +146,9 @@ fn interval(values: &[f64], chances: &[(usize, usize, f64)]) -> (f64, f64) {
         let only = values.first().copied().unwrap_or(0.0);
         return (only, only);
     }
+    if n > MOST_RESAMPLED {
+        return sets::by_rank(values);
+    }
     let mut medians = resampled_medians(values, chances);
     medians.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     let tail = TAILS[(n - 2).min(TAILS.len() - 1)];
@@ -173,7 +179,12 @@ fn cut<'a>(medians: impl Iterator<Item = &'a (f64, f64)>, tail: f64) -> f64 {
 ///
 /// They differ when exactly half of the draws lie at or below i, one of them on i, and the other
 /// half at or above j, one of them on j.
+///
+/// None for more than [`MOST_RESAMPLED`]: there are half of n^2, and order statistics say the same.
 fn chances(n: usize) -> Vec<(usize, usize, f64)> {
+    if n > MOST_RESAMPLED {
+        return Vec::new();
+    }
     let part = |count: usize| count as f64 / n as f64;
     // The chance that the k-th smallest draw is the value i.
     let falls_on = |k: usize, i: usize| at_least(n, k, part(i + 1)) - at_least(n, k, part(i));
@@ -243,6 +254,16 @@ pub fn sign_flip(differences: &[f64]) -> f64 {
     let draws = 1u32 << MOST_ENUMERATED;
     let mut hits = 1u32;
     for _ in 0..draws {
+        if n > MOST_RESAMPLED {
+            // 64 tosses a number: many pairs take a while.
+            let sums = differences.chunks(64).map(|part| {
+                let signs = random.bits();
+                let toss = |(at, d): (usize, &f64)| if signs >> at & 1 == 1 { -d } else { *d };
+                part.iter().enumerate().map(toss).sum::<f64>()
+            });
+            hits += u32::from(reached(sums.sum()));
+            continue;
+        }
         let toss = |sum: f64, d: &f64| if random.bits() & 1 == 1 { sum - d } else { sum + d };
         if reached(differences.iter().fold(0.0, toss)) {
             hits += 1;

@@ -4,7 +4,7 @@ use crate::{face, keep};
 use anyhow::bail;
 use clap::ValueEnum;
 use quiet_types::proof::Verdict;
-use std::{path::PathBuf, process::ExitCode};
+use std::{collections::HashSet, path::PathBuf, process::ExitCode};
 
 /// Compare two runs, or two sets of them, with a verdict for each figure
 #[derive(clap::Args)]
@@ -56,7 +56,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             );
         }
     }
-    if let Some(both) = a.iter().find(|run| b.iter().any(|other| other.id == run.id)) {
+    let others: HashSet<&str> = b.iter().map(|run| run.id.as_str()).collect();
+    if let Some(both) = a.iter().find(|run| others.contains(run.id.as_str())) {
         bail!("cannot compare: {} stands on both sides", both.id);
     }
     let compared = quiet_report::compare_runs((&args.a, &a), (&args.b, &b));

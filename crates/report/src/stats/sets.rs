@@ -11,6 +11,8 @@ use std::collections::HashMap;
 
 /// Above it (runs of one times runs of the other) the normal approximation is used.
 const MOST_EXACT: usize = 10_000;
+/// More differences are not held, but counted.
+const MOST_SORTED: usize = 1 << 18;
 
 /// Whether sets of these sizes can show anything: with 3 and 3 even complete separation happens
 /// by chance in one case of ten.
@@ -153,20 +155,14 @@ fn cut(tables: &mut Tables, m: usize, n: usize) -> usize {
 pub fn compare_sets(a: &[Value], b: &[Value], resolution: Resolution) -> Comparison {
     let mut tables = Tables::default();
     let (base, other) = (side(a), side(b));
-    let mut shifts: Vec<f64> =
-        a.iter().flat_map(|a| b.iter().map(|b| (level(b) / level(a)).ln())).collect();
-    shifts.sort_unstable_by(f64::total_cmp);
-    let all = shifts.len();
     let k = cut(&mut tables, a.len().max(1), b.len().max(1));
-    let (low, high) = match k {
-        0 => (shifts.first().copied().unwrap_or(0.0), shifts.last().copied().unwrap_or(0.0)),
-        k => (shifts[k - 1], shifts[all - k]),
+    let (middle, low, high) = if a.len() * b.len() > MOST_SORTED {
+        shift_by_halving(a, b, k)
+    } else {
+        shift_by_sorting(a, b, k)
     };
-    let ratio =
-        Ratio { value: tidy(median(&shifts).exp()), low: tidy(low.exp()), high: tidy(high.exp()) };
-    let below = shifts.iter().filter(|shift| **shift < 0.0).count();
-    let above = shifts.iter().filter(|shift| **shift > 0.0).count();
-    let p_value = tables.two_sided(a.len(), b.len(), below.max(above));
+    let ratio = Ratio { value: tidy(middle.exp()), low: tidy(low.exp()), high: tidy(high.exp()) };
+    let p_value = tables.p_value(a, b);
     let not = |why: String| (Verdict::NotShown, why);
     let finest = resolution.absolute.max(resolution.relative * base.median.max(other.median));
     let (verdict, note) = if !suffice(&mut tables, a.len(), b.len()) {
@@ -185,6 +181,55 @@ pub fn compare_sets(a: &[Value], b: &[Value], resolution: Resolution) -> Compari
     Comparison { base, other, ratio, p_value, verdict, note }
 }
 
+/// Where the median of all differences lies, and the `k`-th from either end; the ends for `k` of 0.
+fn shift_by_sorting(a: &[Value], b: &[Value], k: usize) -> (f64, f64, f64) {
+    let mut shifts: Vec<f64> =
+        a.iter().flat_map(|a| b.iter().map(|b| (level(b) / level(a)).ln())).collect();
+    shifts.sort_unstable_by(f64::total_cmp);
+    let all = shifts.len();
+    let (low, high) = match k {
+        0 => (shifts.first().copied().unwrap_or(0.0), shifts.last().copied().unwrap_or(0.0)),
+        k => (shifts[k - 1], shifts[all - k]),
+    };
+    (median(&shifts), low, high)
+}
+
+/// The same to 1e-12 of their range, where the differences are too many to be held: each is found by halving, for which those below
+/// a bound are counted in one walk along both sides.
+fn shift_by_halving(a: &[Value], b: &[Value], k: usize) -> (f64, f64, f64) {
+    let logs = |side: &[Value]| {
+        let mut logs: Vec<f64> = side.iter().map(|value| level(value).ln()).collect();
+        logs.sort_unstable_by(f64::total_cmp);
+        logs
+    };
+    let (a, b) = (logs(a), logs(b));
+    let all = a.len() * b.len();
+    let at_most = |bound: f64| -> usize {
+        let mut to = 0;
+        let count = a.iter().map(|a| {
+            while to < b.len() && b[to] - a <= bound {
+                to += 1;
+            }
+            to
+        });
+        count.sum()
+    };
+    let ranked = |rank: usize| {
+        let (mut low, mut high) = (b[0] - a[a.len() - 1], b[b.len() - 1] - a[0]);
+        if at_most(low) >= rank {
+            return low;
+        }
+        for _ in 0..42 {
+            let middle = (low + high) / 2.0;
+            if at_most(middle) >= rank { high = middle } else { low = middle }
+        }
+        high
+    };
+    let k = k.max(1);
+    let middle = (ranked(all.div_ceil(2)) + ranked(all / 2 + 1)) / 2.0;
+    (middle, ranked(k), ranked(all + 1 - k))
+}
+
 /// The median with its interval over all runs; beyond a few hundred runs the exact bootstrap is
 /// no longer worth its time, and order statistics say the same.
 fn side(values: &[Value]) -> Estimate {
@@ -192,18 +237,24 @@ fn side(values: &[Value]) -> Estimate {
     if plain.len() <= 60 {
         return estimate(&plain);
     }
-    let mut sorted = plain.clone();
+    let (low, high) = by_rank(&plain);
+    Estimate {
+        median: tidy(median(&plain)),
+        low: tidy(low),
+        high: tidy(high),
+        runs: plain.into_iter().map(tidy).collect(),
+    }
+}
+
+/// The 95 % interval of the median by order statistics, of at least two.
+pub(super) fn by_rank(values: &[f64]) -> (f64, f64) {
+    let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     let n = sorted.len() as f64;
     let half = 0.98 * n.sqrt();
     let low = ((n / 2.0 - half).floor().max(0.0)) as usize;
     let high = ((n / 2.0 + half).ceil() as usize).min(sorted.len() - 1);
-    Estimate {
-        median: tidy(median(&plain)),
-        low: tidy(sorted[low]),
-        high: tidy(sorted[high]),
-        runs: plain.into_iter().map(tidy).collect(),
-    }
+    (sorted[low], sorted[high])
 }
 
 #[cfg(test)]
@@ -247,8 +298,45 @@ mod tests {
             let (a, b) = (draw(n, 0.0), draw(31 - n, 0.1 * n as f64));
             let whole = compare_sets(&a, &b, Resolution { absolute: 0.0, relative: 0.0 });
             assert_eq!(tables.p_value(&a, &b), whole.p_value, "{n}");
+            let all = || a.iter().flat_map(|a| b.iter().map(|b| level(b).total_cmp(&level(a))));
+            let below = all().filter(|order| order.is_lt()).count();
+            let above = all().filter(|order| order.is_gt()).count();
+            let by_hand = tables.two_sided(a.len(), b.len(), below.max(above));
+            assert_eq!(by_hand, whole.p_value, "{n}");
         }
         assert_eq!(tables.p_value(&[], &[]), 1.0);
+    }
+
+    #[test]
+    fn differences_are_found_by_halving_as_by_sorting() {
+        let mut random = Random::new(7);
+        for (m, n) in [(1, 1), (2, 3), (40, 61), (300, 200)] {
+            // Steps of a quarter: with ties.
+            let mut draw = |count: usize| {
+                let one = |_| (normal(&mut random) * 4.0).round() / 4.0 + 10.0;
+                values(&(0..count).map(one).collect::<Vec<_>>())
+            };
+            let (a, b) = (draw(m), draw(n));
+            for k in [0, 1, m * n / 7, (m * n).div_ceil(2)] {
+                let (one, other) = (shift_by_sorting(&a, &b, k), shift_by_halving(&a, &b, k));
+                for (one, other) in [(one.0, other.0), (one.1, other.1), (one.2, other.2)] {
+                    assert!((one - other).abs() < 1e-9, "{m} {n} {k}: {one} not {other}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sets_of_fifty_thousand_runs_are_compared_without_their_differences_in_memory() {
+        let mut random = Random::new(8);
+        let mut draw = |by: f64| -> Vec<f64> {
+            (0..50_000).map(|_| by * 2e4 * (0.4 * normal(&mut random)).exp()).collect()
+        };
+        let (a, b) = (values(&draw(1.0)), values(&draw(1.05)));
+        let got = compare_sets(&a, &b, Resolution::default());
+        assert_eq!(got.verdict, Verdict::Worse);
+        assert!(got.ratio.low <= 1.05 && 1.05 <= got.ratio.high, "{:?}", got.ratio);
+        assert!(got.ratio.high - got.ratio.low < 0.02, "{:?}", got.ratio);
     }
 
     #[test]
