@@ -26,6 +26,9 @@ const PASSES: usize = 30;
 /// Processes above one, at most.
 const DEPTH: usize = 64;
 
+/// What was given, by priority: on which CPUs, and what was before.
+type Given<'a> = HashMap<(Policy, u8), Vec<(&'a CpuSet, Scheduling)>>;
+
 /// Every living thread, and who started whose process.
 struct Family {
     members: Vec<Member>,
@@ -267,13 +270,14 @@ impl Hand<'_> {
     /// Threads and processes born since inherited the priority that we gave to those who forked them: they get what those had
     /// before. Looked for until none is found, for they fork as well.
     ///
-    /// An heir has a priority that we gave, and descends from a process that we gave it to, or is of that process. Of one whose
-    /// parents have ended, the CPUs that we gave together with that priority are the sign, and the shield's group where there is
-    /// one: whoever chose priority and CPUs by itself is told from it by a parent that still lives.
+    /// An heir has a priority that we gave, and descends from a process that we gave it to or from another heir, or is of such a
+    /// process. Of one whose parents have ended, the CPUs that we gave together with that priority are the sign, and the shield's
+    /// group where there is one: whoever chose priority and CPUs by itself is told from it by a parent that still lives.
     pub(super) fn heirs(&self) -> Tally {
         let mut tally = Tally::of_scheduling("scheduling of threads and processes born since");
         let mut noted = HashSet::new();
-        let mut given: HashMap<(Policy, u8), Vec<(&CpuSet, Scheduling)>> = HashMap::new();
+        let mut heirs = HashSet::new();
+        let mut given: Given<'_> = HashMap::new();
         for (_, change) in &self.past.changes {
             if let Change::Scheduling { thread, old, new, .. } = change {
                 noted.insert(key(thread));
@@ -307,33 +311,11 @@ impl Hand<'_> {
             }
             let family = Family::of(self.kernel);
             let of_noted = |member: &&Member| noted.contains(&key(&member.is.thread));
-            let links: HashSet<u32> =
-                family.members.iter().filter(of_noted).map(|member| member.process).collect();
-            let inside = self.shield.entry.as_ref().and_then(|entry| {
-                let file = entry.file.replace("cgroup.procs", "cgroup.threads");
-                Some(tasks::listed(self.kernel, &file).ok()?.into_iter().collect::<HashSet<u32>>())
-            });
-            let mut found = false;
-            for member in &family.members {
-                let thread = &member.is.thread;
-                if !suspects.contains(&key(thread)) {
-                    continue;
-                }
-                let Ok(now) = self.kernel.scheduling(thread.tid) else { continue };
-                let Some(olds) = given.get(&(now.policy, now.priority)) else { continue };
-                let descends = links.contains(&member.process)
-                    || family.parents(member).iter().any(|parent| links.contains(parent));
-                let old = if descends {
-                    olds.first()
-                } else {
-                    let cpus = self.kernel.affinity(thread.tid).ok();
-                    let within = inside.as_ref().is_none_or(|all| all.contains(&thread.tid));
-                    let is_orphan = within && family.is_orphan(member);
-                    olds.iter().find(|(given, _)| is_orphan && cpus.as_ref() == Some(*given))
-                };
-                let Some((_, old)) = old else { continue };
-                found = true;
-                let set = self.act(|kernel| kernel.set_scheduling(thread.tid, *old));
+            heirs.extend(family.members.iter().filter(of_noted).map(|member| member.process));
+            let found = self.heirs_among(&family, &suspects, &given, &mut heirs);
+            let none = found.is_empty();
+            for (thread, old) in found {
+                let set = self.act(|kernel| kernel.set_scheduling(thread.tid, old));
                 tally.add(
                     thread,
                     match set {
@@ -347,11 +329,55 @@ impl Hand<'_> {
                     },
                 );
             }
-            if !found {
+            if none {
                 break;
             }
         }
         tally
+    }
+
+    /// Those of the suspects that are heirs, with what they get; whoever descends from another one comes first, so that it is known
+    /// by that one still where this is killed half-way. Their processes are added to `heirs`, in which those are that we gave a
+    /// priority to.
+    fn heirs_among<'f>(
+        &self,
+        family: &'f Family,
+        suspects: &HashSet<(u32, u64)>,
+        given: &Given<'_>,
+        heirs: &mut HashSet<u32>,
+    ) -> Vec<(&'f Thread, Scheduling)> {
+        let inside = self.shield.entry.as_ref().and_then(|entry| {
+            let file = entry.file.replace("cgroup.procs", "cgroup.threads");
+            Some(tasks::listed(self.kernel, &file).ok()?.into_iter().collect::<HashSet<u32>>())
+        });
+        let suspect = |member: &&Member| suspects.contains(&key(&member.is.thread));
+        let mut left: Vec<(usize, &Member, Vec<u32>)> = (family.members.iter().filter(suspect))
+            .map(|member| (member, family.parents(member)))
+            .map(|(member, parents)| (parents.len(), member, parents))
+            .collect();
+        // Whoever is above others is looked at before them.
+        left.sort_by_key(|(depth, ..)| *depth);
+        let mut found = Vec::new();
+        for (_, member, parents) in left {
+            let thread = &member.is.thread;
+            let Ok(now) = self.kernel.scheduling(thread.tid) else { continue };
+            let Some(olds) = given.get(&(now.policy, now.priority)) else { continue };
+            let descends = heirs.contains(&member.process)
+                || parents.iter().any(|parent| heirs.contains(parent));
+            let old = if descends {
+                olds.first()
+            } else {
+                let cpus = self.kernel.affinity(thread.tid).ok();
+                let within = inside.as_ref().is_none_or(|all| all.contains(&thread.tid));
+                let is_orphan = within && family.is_orphan(member);
+                olds.iter().find(|(given, _)| is_orphan && cpus.as_ref() == Some(*given))
+            };
+            let Some((_, old)) = old else { continue };
+            heirs.insert(member.process);
+            found.push((thread, *old));
+        }
+        found.reverse();
+        found
     }
 
     /// What is still not as it was, after every group is gone, and looks like our doing.
