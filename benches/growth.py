@@ -11,6 +11,7 @@ put back.
 import json
 import math
 import os
+import random
 import resource
 import shutil
 import signal
@@ -46,7 +47,7 @@ def least(*words, **more):
 
 def exponent(sizes, times, base):
     """Slope of the logarithms over all sizes; times that drown in the base say nothing."""
-    points = [(math.log(n), math.log(t - base)) for n, t in zip(sizes, times) if t - base > 0.1 * base and t - base > 0.002]
+    points = [(math.log(n), math.log(t - base)) for n, t in zip(sizes, times) if t - base > 0.5 * base and t - base > 0.002]
     if len(points) < 2:
         return None
     x = sum(p[0] for p in points) / len(points)
@@ -67,13 +68,16 @@ FIXED, USER = 69238848, 4194304
 
 
 class Tree:
-    def __init__(self, cpus, irqs, threads, processes=1):
+    """`silent`: the board tells no effective CPU, and delivers every interrupt to CPU 0."""
+
+    def __init__(self, cpus, irqs, threads, processes=1, silent=False):
         self.dir = tempfile.mkdtemp(prefix="quietcores-growth-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
         last = cpus - 1
         self.put("proc/sys/kernel/osrelease", "6.12.0-rt")
         self.put("proc/sys/kernel/version", "#1 SMP PREEMPT_RT")
         self.put("proc/cmdline", "quiet")
         self.put("proc/filesystems", "nodev cgroup2")
+        self.put("proc/uptime", "5000.00 9000.00")
         self.put("proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw")
         self.put("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0")
         self.put("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids")
@@ -99,15 +103,18 @@ class Tree:
             stat.append(f"cpu{cpu} 100 0 50 9000 3 0 1 0 0 0")
             self.task(10 + cpu, 10 + cpu, f"ksoftirqd/{cpu}", cpu, str(cpu), FIXED)
         self.put("proc/stat", "\n".join(stat))
-        rows = ["     " + "".join(f"{f'CPU{cpu}':>5}" for cpu in range(cpus))]
+        rows = ["      " + "".join(f"{f'CPU{cpu}':<11}" for cpu in range(cpus))]
+        counts = "".join(f"{0 if silent and cpu else 7:>10} " for cpu in range(cpus))
         for irq in range(irqs):
             number = 16 + irq
-            rows.append(f"{number:4}:" + "    7" * cpus + f"  PCI-MSI {number}-edge dev{irq}")
+            rows.append(f"{number:4}: {counts} PCI-MSI {number}-edge      dev{irq}")
             self.put(f"proc/irq/{number}/smp_affinity_list", f"0-{last}")
-            self.put(f"proc/irq/{number}/effective_affinity_list", irq % cpus)
+            self.put(f"proc/irq/{number}/effective_affinity_list", "" if silent else irq % cpus)
             self.put(f"proc/irq/{number}/node", 0)
             self.put(f"sys/kernel/irq/{number}/actions", f"dev{irq}")
+            self.task(20_000 + irq, 20_000 + irq, f"irq/{number}-dev{irq}", irq % cpus, str(irq % cpus), FIXED)
         self.put("proc/interrupts", "\n".join(rows))
+        self.holds = {"cpus": cpus, "irqs": irqs, "tasks": cpus + irqs + 1 + threads}
         self.put("proc/irq/default_smp_affinity", "ffffffff")
         self.task(1, 1, "init", 0, f"0-{last}", USER)
         tid = 100_000
@@ -129,9 +136,13 @@ class Tree:
             f"{tid} ({name}) S 1 0 0 0 -1 {flags} 0 0 0 0 0 5 0 0 20 0 1 0 {100 + tid} 0 0 18446744073709551615 "
             f"0 0 0 0 0 0 0 2147483647 0 0 0 0 17 {cpu} 0 0 0 0 0"
         )
+        status = f"Name:\t{name}\nUid:\t0\t0\t0\t0\nCpus_allowed_list:\t{allowed}"
         self.put(f"{d}/stat", stat)
-        self.put(f"{d}/status", f"Name:\t{name}\nUid:\t0\t0\t0\t0\nCpus_allowed_list:\t{allowed}")
+        self.put(f"{d}/status", status)
         self.put(f"{d}/cgroup", "0::/")
+        if pid == tid:
+            self.put(f"proc/{pid}/stat", stat)
+            self.put(f"proc/{pid}/status", status)
 
     def chain(self, links):
         path = f"{self.dir}/chain.toml"
@@ -163,6 +174,11 @@ def made(of, sizes, tree, chain):
             }
 
     base = at(None)
+    with tree(sizes[-1]) as there:
+        seen = json.loads(run("inspect", "--json", "--root", there.dir)[1])
+        # What a made tree holds and the program does not see would grow nothing.
+        if not all(len(seen[what]) == count for what, count in there.holds.items()):
+            raise SystemExit(f"{of}: {there.holds} are not what inspect sees: {seen['unread'][:3]}")
     for size in sizes:
         for verb, took in at(size).items():
             times[verb].append(took)
@@ -175,6 +191,7 @@ def part_machine():
     made("CPUs", [64, 128, 256, 512], lambda n: Tree(n or 4, 8, 8), lambda _: one)
     made("IRQs of 64 CPUs", [250, 500, 1000, 2000], lambda n: Tree(64, n or 1, 8), lambda _: one)
     made("IRQs of 512 CPUs", [250, 500, 1000, 2000], lambda n: Tree(512, n or 1, 8), lambda _: one)
+    made("IRQs all to CPU 0", [250, 500, 1000, 2000], lambda n: Tree(64, n or 1, 8, 1, True), lambda _: one)
     made("threads of a process", [1250, 2500, 5000, 10_000], lambda n: Tree(4, 8, n or 1), lambda _: one)
     made("processes", [250, 500, 1000, 2000], lambda n: Tree(4, 8, n or 1, n or 1), lambda _: one)
     links = lambda n: [("irq", 16 + at) for at in range(n or 1)]
@@ -337,6 +354,71 @@ def part_watch():
             had.append(forked)
         row("watch, a second", "forks a second", rates, times, base)
         print("    really forked a second:", " ".join(f"{rate:.0f}" for rate in had))
+
+
+# Of what was measured.
+
+
+def part_events():
+    """`explain`, without the measuring: what a made trace costs to be explained."""
+    build = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "quiet-report", "--example", "causes"]
+    subprocess.run(build, check=True)
+    causes = os.path.join(os.path.dirname(PROGRAM), "examples", "causes")
+
+    def at(count):
+        return min(float(subprocess.run([causes, str(count)], capture_output=True, check=True).stdout) for _ in range(TIMES))
+
+    sizes = [1_250_000, 2_500_000, 5_000_000, 10_000_000]
+    row("explain", "events", sizes, [at(size) for size in sizes], at(1000))
+
+
+def write_run(path, one, at, count, rng):
+    """One of `count` runs, one every four minutes: 40 kernels one after the other, two labels in turn."""
+    day, second = divmod(at * 240, 86400)
+    year, day = divmod(day, 336)
+    stamp = f"{2000 + year}-{1 + day // 28:02}-{1 + day % 28:02}T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}.000Z"
+    one["id"] = stamp[:19].replace("-", "").replace(":", "") + f"Z-wakeup-{at:06}"
+    one["started"] = stamp
+    one["label"] = "ab"[at % 2]
+    one["host"]["release"] = f"6.{at * 40 // count}.0"
+    for thread in one["threads"]:
+        buckets = thread["readings"]["buckets"]
+        more = rng.randrange(len(buckets))
+        buckets[more][1] += 1 + rng.randrange(20)
+        thread["readings"]["count"] = sum(n for _, n in buckets)
+    with open(f"{path}/{one['id']}.json", "w") as file:
+        json.dump(one, file)
+
+
+def part_runs():
+    """`runs`, trends, and `compare` of half of them with the other half: as two sets, and in pairs made in turn."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as dir:
+        run("import", "fixtures/results/latmus-vim3l-hectic-200us.txt", "-o", f"{dir}/one.json")
+        with open(f"{dir}/one.json") as file:
+            text = file.read()
+
+        def at(count):
+            store, rng = f"{dir}/{count}", random.Random(7)
+            os.makedirs(f"{store}/runs")
+            for number in range(count):
+                write_run(f"{store}/runs", json.loads(text), number, count, rng)
+            names = sorted(os.listdir(f"{store}/runs"))
+            middle = json.load(open(f"{store}/runs/{names[count // 2]}"))["started"]
+            took = {
+                "runs --rebuild": run("runs", "--rebuild", "--store", store)[0],
+                "runs": least("runs", "--store", store),
+                "runs --all": least("runs", "--all", "--store", store),
+                "runs --trend": least("runs", "--trend", "--store", store),
+                "compare, sets": run("compare", f"until={middle}", f"since={middle}", "--json", "--store", store)[0],
+                "compare, pairs": run("compare", "label=a", "label=b", "--json", "--store", store)[0],
+            }
+            shutil.rmtree(store)
+            return took
+
+        base, sizes = at(2), [12_500, 25_000, 50_000, 100_000]
+        times = [at(size) for size in sizes]
+        for what, least_of in base.items():
+            row(what, "runs", sizes, [took[what] for took in times], least_of)
 
 
 def main():

@@ -191,6 +191,9 @@ impl<'a> Sweep<'a> {
         match event.what {
             What::Switch { from, from_priority, why, to, to_priority } => {
                 self.irqs.clear();
+                if why == Left::Ended {
+                    self.deferred.remove(&from);
+                }
                 if from == self.victim.task {
                     let fair = from_priority < 100 && to_priority >= 100;
                     self.state = match why {
