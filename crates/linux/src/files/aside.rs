@@ -44,6 +44,21 @@ pub fn aside_name(name: &str) -> String {
     format!(".{name}.quietcores-new")
 }
 
+/// As [`aside_name`], for a file of the directory `dir`.
+fn name_beside(dir: BorrowedFd<'_>, name: &str) -> String {
+    if is(dir, FAT) { short_name(name) } else { aside_name(name) }
+}
+
+/// A name of FAT's first form, eight capitals and three, which takes one entry of the directory. A longer one takes
+/// several: of those a power cut may leave some, as a file under a name that nobody knows.
+fn short_name(name: &str) -> String {
+    // FNV-1a.
+    let hash = name
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    format!("QC{:06X}.NEW", (hash >> 24) ^ (hash & 0x00ff_ffff))
+}
+
 /// A text that stands beside the file it will replace. Dropped, it is removed.
 #[derive(Debug)]
 pub struct Aside {
@@ -67,7 +82,7 @@ impl Aside {
     /// The kernel's; or when `name` is a link or no ordinary file, or has an attribute that the new file cannot get.
     pub fn write(dir: OwnedFd, name: &str, bytes: &[u8], owner: Owner) -> io::Result<Aside> {
         let old = open_old(dir.as_fd(), name)?;
-        let aside = aside_name(name);
+        let aside = name_beside(dir.as_fd(), name);
         sweep(dir.as_fd(), name)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let fd =
@@ -109,6 +124,11 @@ impl Aside {
         if !swapped {
             rustix::fs::renameat(&self.dir, from, &self.dir, to)?;
             self.stands = false;
+        }
+        if self.old.is_some() && is(self.dir.as_fd(), FAT) {
+            // Of the two entries the one aside goes first: a cut between them leaves the old text alone. The other
+            // way about both names had the new one's blocks, and whoever removed one took them from the other.
+            sync_names(self.dir.as_fd())?;
         }
         // FAT keeps where a file's bytes lie in the directory, and writes that with the file.
         self.file.sync_all()?;
@@ -170,10 +190,14 @@ fn open_old(dir: BorrowedFd<'_>, name: &str) -> io::Result<Option<OwnedFd>> {
 /// # Errors
 /// The kernel's; that there is nothing is none.
 pub fn sweep(dir: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    match rustix::fs::unlinkat(dir, aside_name(name), AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(error) => Err(error.into()),
+    // 0.1.0 had a long name on FAT as well.
+    for aside in [aside_name(name), name_beside(dir, name)] {
+        match rustix::fs::unlinkat(dir, aside, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
+    Ok(())
 }
 
 /// Gives a file its owner and mode. FAT has neither: there they are right already or not at all.
@@ -250,12 +274,16 @@ fn reopened(dir: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 /// # Errors
 /// The kernel's.
 pub fn sync(dir: BorrowedFd<'_>) -> io::Result<()> {
-    let dir = reopened(dir)?;
-    if is(dir.as_fd(), FAT) {
+    if is(dir, FAT) {
         // Without a journal the order of directory, allocation table and file is nobody's.
-        rustix::fs::syncfs(&dir)?;
+        rustix::fs::syncfs(reopened(dir)?)?;
     }
-    match rustix::fs::fsync(&dir) {
+    sync_names(dir)
+}
+
+/// The entries of a directory alone.
+fn sync_names(dir: BorrowedFd<'_>) -> io::Result<()> {
+    match rustix::fs::fsync(reopened(dir)?) {
         // A file system that cannot sync directories (FAT of old kernels) has done what it can.
         Err(Errno::INVAL) => Ok(()),
         other => Ok(other?),
@@ -317,11 +345,18 @@ fn top(dir: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 }
 
 /// Removes a file that a loader reads: first its name is taken from it and that is settled, then it goes. One that
-/// is not there is no error.
+/// is not there is no error. On FAT a new name would be a second entry: there the file is kept open meanwhile.
 ///
 /// # Errors
 /// The kernel's, and those of [`settle`].
 pub fn remove_settled(dir: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    if is(dir, FAT) {
+        let Some(open) = open_old(dir, name)? else { return Ok(()) };
+        rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
+        settle(dir)?;
+        drop(open);
+        return sync(dir);
+    }
     match rustix::fs::renameat(dir, name, dir, aside_name(name)) {
         Ok(()) => settle(dir)?,
         Err(Errno::NOENT) => return Ok(()),
@@ -372,6 +407,19 @@ mod tests {
             assert!(list(&new).is_some());
             assert_eq!(list(&new), list(&old));
         }
+    }
+
+    #[test]
+    fn on_fat_a_text_stands_aside_under_a_name_of_one_entry() {
+        let names = ["debian.conf", "debian-1.conf", "cmdline.txt", "syslinux.cfg"].map(short_name);
+        for name in &names {
+            let (stem, end) = name.split_once('.').unwrap();
+            assert!(stem.len() <= 8 && end.len() <= 3, "{name}");
+            assert!(
+                name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'.')
+            );
+        }
+        assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), names.len());
     }
 
     #[test]
