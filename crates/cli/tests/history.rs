@@ -1,7 +1,7 @@
 //! `runs` and `compare`, from the outside.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_report::{example, stats::Random};
+use quiet_judge::{example, stats::Random};
 use quiet_store::Store;
 use quiet_types::{Histogram, Nanos, Run};
 use std::{

@@ -6,6 +6,7 @@ mod machine;
 use machine::{Capture, Machine, PROGRAM, text};
 use quiet_types::{
     Proof,
+    lot::Lot,
     proof::{Setting, Verdict},
 };
 use rustix::process::Signal;
@@ -28,14 +29,14 @@ fn short(machine: &Machine, pairs: &str) -> Command {
 
 /// Waits until a shield stands.
 fn until_shielded(machine: &Machine, child: &mut Child) {
-    for _ in 0..600 {
+    for _ in 0..6_000 {
         if text(&machine.run("status")).contains("is up since") {
             return;
         }
         assert!(child.try_wait().unwrap().is_none(), "prove ended before it put up a shield");
         sleep(Duration::from_millis(20));
     }
-    panic!("no shield in 12 s");
+    panic!("no shield in 120 s");
 }
 
 fn signal(child: &Child, which: Signal) {
@@ -80,9 +81,13 @@ fn two_settings_are_measured_in_turn_and_the_machine_is_as_it_was() {
 #[test]
 fn ended_by_a_signal_it_puts_the_machine_back_and_judges_what_there_is() {
     let Some(machine) = Machine::take() else { return };
+    // One by whose lot something is measured before the first shield.
+    let seed =
+        (0..).find(|seed| Lot { seed: *seed, pairs: 50 }.shared_first(0)).unwrap().to_string();
     for which in [Signal::INT, Signal::TERM] {
         let before = Capture::take();
-        let mut child = short(&machine, "50").stdout(Stdio::piped()).spawn().unwrap();
+        let mut proof = short(&machine, "50");
+        let mut child = proof.args(["--seed", &seed]).stdout(Stdio::piped()).spawn().unwrap();
         until_shielded(&machine, &mut child);
         signal(&child, which);
         let output = child.wait_with_output().unwrap();
@@ -102,9 +107,13 @@ fn killed_under_a_shield_it_is_found_and_reverted() {
     until_shielded(&machine, &mut child);
     signal(&child, Signal::KILL);
     child.wait().unwrap();
+    // Its guard is at work, or done: who comes next is refused with the way on, or finds the machine as it was.
     let again = short(&machine, "1").output().unwrap();
-    assert_eq!(again.status.code(), Some(2));
-    assert!(text(&again).contains("quietcores revert"), "{}", text(&again));
+    match again.status.code() {
+        Some(1) => {}
+        Some(2) => assert!(text(&again).contains("quietcores revert"), "{}", text(&again)),
+        _ => panic!("{}", text(&again)),
+    }
     machine.revert_to(&before, "killed");
 }
 

@@ -1,7 +1,7 @@
 //! `quietcores report`, from the outside.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_report::example;
+use quiet_judge::example;
 use quiet_testing::{Why, skip};
 use quiet_types::{Proof, Run};
 use std::{
@@ -205,13 +205,13 @@ fn a_browser_draws_a_campaign_a_history_and_imported_runs_beside_ours() {
     for run in &mut runs {
         run.cell.as_mut().unwrap().stress = HOSTILE.into();
     }
-    let it = quiet_report::campaigned(HOSTILE, cells, &runs, quiet_types::Nanos::ZERO);
+    let it = quiet_judge::campaigned(HOSTILE, cells, &runs, quiet_types::Nanos::ZERO);
     let Some(told) = browsed(&quiet_report::campaign_page(&it, &runs)) else { return };
     assert_eq!((&told["charts"], &told["data"]["name"]), (&6.into(), &HOSTILE.into()));
 
     let mut lines: Vec<_> = runs.iter().map(quiet_store::line).collect();
     lines.iter_mut().skip(7).for_each(|line| line.kernel = HOSTILE.into());
-    let changes = quiet_report::changes_over_time(&lines);
+    let changes = quiet_judge::changes_over_time(&lines);
     let history = quiet_types::history::History { runs: lines, changes, ..Default::default() };
     let told = browsed(&quiet_report::history_page(&history)).unwrap();
     assert_eq!(told["charts"], 2);

@@ -15,11 +15,11 @@ const EACH: u64 = 100;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let count: u64 = std::env::args().nth(1).ok_or("how many events?")?.parse()?;
-    let run = quiet_report::example::run();
+    let run = quiet_judge::example::run();
     let (trace, victim) = story(count, CpuId(run.spec.cpus.first().ok_or("no CPU")?.0));
     let began = ran()?;
-    let explained = quiet_report::explain(&run, Some(&trace), &[victim]);
-    let text = quiet_report::explained_text(&black_box(explained), 100);
+    let explained = quiet_judge::explain(&run, Some(&trace), &[victim]);
+    let text = quiet_judge::explained_text(&black_box(explained), 100);
     let took = ran()? - began;
     black_box(text);
     println!("{}", took as f64 / 1e9);

@@ -2,8 +2,8 @@
 //! named; without one, prints them as text.
 
 fn main() -> std::io::Result<()> {
-    let proof = quiet_report::example::proof();
-    let run = quiet_report::example::run();
+    let proof = quiet_judge::example::proof();
+    let run = quiet_judge::example::run();
     let Some(dir) = std::env::args_os().nth(1) else {
         print!("{}", quiet_report::proof_text(&proof, 100));
         print!("\n{}", quiet_report::run_text(&run, 100));
@@ -20,6 +20,6 @@ fn main() -> std::io::Result<()> {
     let mut few = proof.clone();
     few.arms.retain(|arm| arm.pair < 4);
     few.arms[2].void = Some("the governor of CPU 3 changed while it was measured".into());
-    quiet_report::judge_proof(&few).into_proof(&mut few);
+    quiet_judge::judge_proof(&few).into_proof(&mut few);
     std::fs::write(dir.join("few.html"), quiet_report::proof_page(&few))
 }

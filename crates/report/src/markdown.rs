@@ -1,7 +1,8 @@
 //! Runs as Markdown: what a pull request or a wiki shows.
 
-use crate::{known, text, words};
-use quiet_types::{Finding, Nanos, Proof, Run};
+use crate::text;
+use quiet_judge::known;
+use quiet_types::{Finding, Nanos, Proof, Run, words};
 use std::fmt::Write;
 
 /// Text that no viewer takes for markup: names come from anywhere.
@@ -178,7 +179,7 @@ pub fn proof_markdown(proof: &Proof) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::example;
+    use quiet_judge::example;
 
     #[test]
     fn a_proof_and_a_run_become_tables_of_equal_rows_and_hostile_names_stay_text() {

@@ -73,6 +73,8 @@ pub mod trace;
 pub mod trip;
 #[cfg(feature = "std")]
 pub mod watch;
+#[cfg(feature = "std")]
+pub mod words;
 
 #[cfg(feature = "file-error")]
 pub use file_error::FileError;

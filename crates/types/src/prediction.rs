@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: &str = "quietcores.prediction/1";
 
 /// How late it can get, how often, and which buffer stands it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Prediction {
     /// [`SCHEMA`].
     pub schema: String,
@@ -79,7 +79,7 @@ pub struct TailFit {
 }
 
 /// The tail of one cause.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CauseTail {
     /// The cause in words; `rarer causes` for all that have too few readings to fit.
     pub title: String,

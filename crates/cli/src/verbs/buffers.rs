@@ -211,12 +211,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         cpu: setup.wish.cpu.or(playing.first()).map(|CpuId(cpu)| cpu),
         stress_cpus,
         housekeeping,
-        least: quiet_report::least_safe(&cells, rate),
+        least: quiet_judge::least_safe(&cells, rate),
         cells,
         restored,
         findings,
     };
-    buffers.findings.extend(quiet_report::judge_buffers(&buffers));
+    buffers.findings.extend(quiet_judge::judge_buffers(&buffers));
     let mut losses = keep::Losses::default();
     let kept = losses.of("the table", store.save_other("buffers", &buffers.head.id, &buffers));
     if let Some(target) = &html {

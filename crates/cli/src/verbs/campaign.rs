@@ -111,7 +111,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .filter_map(|cell| cell.run.as_ref())
         .map(|line| store.run(&line.id))
         .collect::<Result<Vec<Run>, _>>()?;
-    let it = quiet_report::campaigned(&campaign.name, cells, &runs, Nanos(needs));
+    let it = quiet_judge::campaigned(&campaign.name, cells, &runs, Nanos(needs));
     let mut losses = keep::Losses::default();
     if let Some(target) = &html {
         losses.of("the page", target.write(&quiet_report::campaign_page(&it, &runs)));
@@ -404,7 +404,7 @@ impl Work<'_> {
             };
             bar.set_position(start + pace.of(task));
             let rest: u64 = left(tasks, cells).map(|task| pace.of(task)).sum();
-            let rest = quiet_report::words::span(Nanos(rest));
+            let rest = quiet_types::words::span(Nanos(rest));
             bar.suspend(|| {
                 face::say(&format!("run {} of {count}: {name}: {said}; about {rest} left", at + 1));
             });

@@ -60,7 +60,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(both) = a.iter().find(|run| others.contains(run.id.as_str())) {
         bail!("cannot compare: {} stands on both sides", both.id);
     }
-    let compared = quiet_report::compare_runs((&args.a, &a), (&args.b, &b));
+    let compared = quiet_judge::compare_runs((&args.a, &a), (&args.b, &b));
     if let Some(path) = &args.junit {
         keep::Target::data(path)?.write(&quiet_report::compared_junit(&compared))?;
     }

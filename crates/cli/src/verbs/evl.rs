@@ -3,7 +3,7 @@
 use super::measure::{self, Common, last_online};
 use crate::{face, keep};
 use anyhow::Context;
-use quiet_report::foreign::{self, Format};
+use quiet_foreign::{self, Format};
 use quiet_types::{CpuId, CpuSet, Nanos};
 use std::{
     io::{self, Read},
@@ -36,7 +36,7 @@ pub fn run(interval: Nanos, common: &Common) -> anyhow::Result<ExitCode> {
     let _ = std::fs::remove_dir_all(&dir);
     told?;
     let text = text.context("latmus wrote no histogram")?;
-    let mut run = foreign::read(&text, Format::Latmus)
+    let mut run = quiet_foreign::read(&text, Format::Latmus)
         .map_err(|error| anyhow::anyhow!("cannot understand what latmus wrote: {error}"))?;
     let on = run.threads.first().map(|thread| thread.cpu);
     if on != Some(cpu) {

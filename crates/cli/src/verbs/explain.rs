@@ -121,7 +121,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// The causes of a run's late readings, and why they are only counted where that is so.
 pub fn explained(run: &Run, seen: &Seen) -> Explained {
-    let mut explained = quiet_report::explain(run, seen.trace.as_ref(), &seen.victims);
+    let mut explained = quiet_judge::explain(run, seen.trace.as_ref(), &seen.victims);
     if let Some(why) = &seen.refused {
         explained.findings.push(
             Finding::new(Severity::Warning, "explain.counters", "The kernel was not watched")
@@ -153,7 +153,7 @@ fn cost(
     let root = quiet_linux::Root::system()?;
     let (started, _) = quiet_probe::stamp(&root, "cost");
     // Any order will do that does not go with what the machine does: the same one each time.
-    let mut random = quiet_report::stats::Random::new(0x636f_7374);
+    let mut random = quiet_judge::stats::Random::new(0x636f_7374);
     let mut lot = move || random.bits() & 1 == 1;
     let length = Duration::from_nanos(block.0);
     let done =
@@ -181,7 +181,7 @@ fn cost(
         events: blocks.events,
         lost: blocks.lost,
         stress: request.stress.clone(),
-        figures: quiet_report::cost_figures(&pairs),
+        figures: quiet_judge::cost_figures(&pairs),
     };
     if json {
         face::print_json(&cost)?;

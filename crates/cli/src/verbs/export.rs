@@ -3,7 +3,7 @@
 use super::import::{ResultFormat, write_new};
 use crate::{face, keep};
 use anyhow::bail;
-use quiet_report::foreign;
+use quiet_foreign as foreign;
 use quiet_store::Kept;
 use quiet_types::said::{EXPORTED, Exported};
 use std::{path::PathBuf, process::ExitCode};

@@ -4,9 +4,9 @@ use crate::{face, keep};
 use anyhow::{Context, bail};
 use clap::{ValueEnum, builder::PossibleValue};
 use quiet_engine::render::camilla;
+use quiet_foreign as foreign;
 use quiet_linux::files::{self, Replace};
 use quiet_plan::recipe;
-use quiet_report::foreign;
 use quiet_types::{
     Run,
     said::{IMPORTED, Imported},

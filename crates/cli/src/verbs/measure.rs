@@ -223,7 +223,7 @@ pub fn keep_run(
 
 /// Adds what the report sees in the run to what the probe knows, each kind once.
 pub fn judge(run: &mut Run) {
-    for finding in quiet_report::judge_run(run) {
+    for finding in quiet_judge::judge_run(run) {
         if !run.findings.iter().any(|known| known.id == finding.id) {
             run.findings.push(finding);
         }

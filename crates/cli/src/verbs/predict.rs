@@ -2,7 +2,7 @@
 
 use crate::{face, keep};
 use anyhow::bail;
-use quiet_report::Ask;
+use quiet_judge::Ask;
 use quiet_types::{Frames, Nanos, SampleRate, prediction::ClaimVerdict};
 use std::{path::PathBuf, process::ExitCode};
 
@@ -73,7 +73,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         rate: SampleRate(args.rate),
         load: args.load,
     };
-    let it = quiet_report::predict(&runs, &ask);
+    let it = quiet_judge::predict(&runs, &ask);
     if args.json {
         face::print_json(&it)?;
     } else {

@@ -143,7 +143,7 @@ fn of_runs(runs: &[Run], markdown: bool) -> anyhow::Result<Shown> {
         Some(name) if runs.len() > 1 => {
             let mut cells: Vec<CellState> = runs.iter().filter_map(done).collect();
             cells.sort_by_key(|state| state.cell.round);
-            let it = quiet_report::campaigned(&name, cells, runs, Nanos::ZERO);
+            let it = quiet_judge::campaigned(&name, cells, runs, Nanos::ZERO);
             if markdown {
                 quiet_report::campaign_markdown(&it)
             } else {
@@ -168,7 +168,7 @@ fn history(store: &Store, conditions: &[String]) -> anyhow::Result<Shown> {
     let history = History {
         schema: quiet_types::history::SCHEMA.to_owned(),
         total: runs.len() as u64,
-        changes: quiet_report::changes_over_time(&runs),
+        changes: quiet_judge::changes_over_time(&runs),
         runs,
         proofs: Vec::new(),
         by_sound: Vec::new(),

@@ -8,7 +8,7 @@ use quiet_engine::{
     Host, mode_name,
     trip::{Cables, Measured, Step, measure},
 };
-use quiet_report::Way;
+use quiet_judge::Way;
 use quiet_types::{
     Nanos, Severity,
     machine::Policy,
@@ -112,13 +112,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         cpus: placed.allowed.to_string(),
         real_time: matches!(placed.scheduling.policy, Policy::Fifo | Policy::Rr),
         shielded: placed.shielded,
-        budget: quiet_report::budget(&way, spread.map(|spread| spread.median)),
+        budget: quiet_judge::budget(&way, spread.map(|spread| spread.median)),
         spread,
         cycles,
         // Whether it sleeps is no matter here: what is late is thrown away.
         findings: placed.findings.into_iter().filter(|f| f.id != "play.asleep").collect(),
     };
-    trip.findings.extend(quiet_report::judge_trip(&trip));
+    trip.findings.extend(quiet_judge::judge_trip(&trip));
     let mut losses = keep::Losses::default();
     let kept = losses.of("the round trip", store.save_other("roundtrips", &trip.head.id, &trip));
     if args.json {

@@ -47,7 +47,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let index = if args.rebuild { store.rebuild_index()? } else { store.index()? };
     let most = if args.all { usize::MAX } else { args.last };
     let changes = if args.trend {
-        quiet_report::changes_over_time(&index.lines(&filter, usize::MAX)?)
+        quiet_judge::changes_over_time(&index.lines(&filter, usize::MAX)?)
     } else {
         Vec::new()
     };

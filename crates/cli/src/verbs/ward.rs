@@ -111,6 +111,6 @@ mod tests {
         });
         assert!(panicked.is_err());
         assert_eq!(standing(), Standing::None);
-        assert_eq!(quiet_report::changes(&before, &machine(&root).unwrap()), Vec::<String>::new());
+        assert_eq!(quiet_judge::changes(&before, &machine(&root).unwrap()), Vec::<String>::new());
     }
 }

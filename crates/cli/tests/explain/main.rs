@@ -583,7 +583,7 @@ fn a_storm_of_memory_barriers_is_told_with_its_sender_and_place() {
     let (task, beyond) = (task.load(Relaxed), late.len() as u64);
     run.monotonic = late.first().map(|span| span.from);
     let victim = Victim { cpu, task, beyond, late };
-    let explained = quiet_report::explain(&run, Some(&seen), &[victim]);
+    let explained = quiet_judge::explain(&run, Some(&seen), &[victim]);
     adds_up(&explained);
     let share = found(&explained, |cause| {
         matches!(cause, Cause::Call { function, sender, site }
@@ -684,7 +684,7 @@ fn the_kernels_own_noise_tracer_tells_the_same() {
     assert!(late.len() > 20, "{} samples", late.len());
     run.monotonic = Some(late[0].from);
     let victim = Victim { cpu, task, beyond: late.len() as u64, late };
-    let explained = quiet_report::explain(&run, Some(&seen), &[victim]);
+    let explained = quiet_judge::explain(&run, Some(&seen), &[victim]);
     adds_up(&explained);
     let of = &explained.cpus[0];
     let around: u64 = of.causes.iter().map(|share| share.around.0).sum();

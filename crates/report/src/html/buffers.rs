@@ -1,11 +1,9 @@
 //! The table of buffers: how often each would run dry.
 
-use crate::{
-    predict::{Ask, buffers_of},
-    words,
-};
 use maud::{Markup, html};
+use quiet_judge::{Ask, buffers_of};
 use quiet_types::Run;
+use quiet_types::words;
 
 /// How often a buffer of so many frames would run dry.
 pub(super) fn buffers(measured: &[(String, Vec<&Run>)]) -> Markup {

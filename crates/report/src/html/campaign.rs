@@ -7,11 +7,10 @@ use super::{
     course::{Track, course},
     least, merged, page, parts, sections,
 };
-use crate::{
-    campaign::{Group, Middle, campaign_progress, groups},
-    words,
-};
+use crate::campaign::{Middle, campaign_progress};
 use maud::{Markup, PreEscaped, html};
+use quiet_judge::{Group, groups};
+use quiet_types::words;
 use quiet_types::{
     Histogram, Nanos, Run,
     campaign::{Campaigned, Versus},
@@ -187,7 +186,7 @@ fn order(measured: &[&(&str, Vec<&Run>)], gap: bool) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{campaigned, example};
+    use quiet_judge::{campaigned, example};
     use quiet_types::campaign::{Cell, CellState, Standing};
 
     #[test]

@@ -24,7 +24,7 @@ pub(super) fn causes(explained: &Explained) -> Markup {
 
 /// Who took time in each of several sets of runs, where that was asked.
 pub(super) fn side_by_side(sets: &[(String, Vec<&Run>)]) -> Markup {
-    let rows = crate::causes::side_by_side(sets);
+    let rows = quiet_judge::causes::side_by_side(sets);
     let shown = |rate: &Option<Nanos>| rate.map_or("–".to_owned(), |rate| rate.to_string());
     html! {
         @if !rows.is_empty() {

@@ -1,10 +1,8 @@
 //! The drawings of the page. Each is made twice, for wide and for narrow screens: text in a
 //! drawing that is merely shrunk cannot be read.
 
-use crate::{
-    svg::{Anchor, Mark, Scale, Svg, tick},
-    words,
-};
+use crate::svg::{Anchor, Mark, Scale, Svg, tick};
+use quiet_types::words;
 use quiet_types::{
     Histogram, Nanos,
     histogram::layout,

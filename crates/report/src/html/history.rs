@@ -5,8 +5,9 @@ use super::{
     course::{Track, course},
     page, parts,
 };
-use crate::{trend::series_of, words};
 use maud::{Markup, PreEscaped, html};
+use quiet_judge::series_of;
+use quiet_types::words;
 use quiet_types::{
     Nanos,
     history::{Change, History, Line},

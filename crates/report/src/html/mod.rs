@@ -12,13 +12,14 @@ mod history;
 mod parts;
 mod sections;
 
-use crate::{judge::throughput, known, text, words};
+use crate::text;
 pub use campaign::campaign_page;
 use charts::Series;
 pub use history::history_page;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 pub(crate) use parts::{data, findings, host};
-use quiet_types::{Histogram, Proof, Run, proof::Setting, proof::Verdict, run::Thread};
+use quiet_judge::{known, throughput};
+use quiet_types::{Histogram, Proof, Run, proof::Setting, proof::Verdict, run::Thread, words};
 
 /// Stands near the beginning of every page: how an earlier page is told from a foreign file.
 pub const PAGE_MARK: &str = r#"<meta name="generator" content="quietcores">"#;

@@ -1,8 +1,9 @@
 //! The parts of the page that are words: findings, steps, machine, state, commands, data.
 
-use crate::known;
-use crate::{text, words};
+use crate::text;
 use maud::{Markup, html};
+use quiet_judge::known;
+use quiet_types::words;
 use quiet_types::{
     Finding, Machine, Proof, Run, Severity,
     machine::Preemption,

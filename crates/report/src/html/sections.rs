@@ -4,8 +4,10 @@ use super::{
     charts::{self, Series},
     class, part,
 };
-use crate::{known, text, words};
+use crate::text;
 use maud::{Markup, PreEscaped, html};
+use quiet_judge::known;
+use quiet_types::words;
 use quiet_types::{
     Nanos, Proof, Run,
     proof::{Figure, Role, Verdict},

@@ -1,7 +1,7 @@
 //! The page as a whole.
 
 use super::*;
-use crate::example;
+use quiet_judge::example;
 
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\"'&";
 
@@ -96,7 +96,7 @@ fn the_page_is_well_formed_and_has_its_charts() {
 fn a_proof_without_anything_still_makes_a_page() {
     let mut proof = example::proof();
     proof.arms.clear();
-    crate::judge_proof(&proof).into_proof(&mut proof);
+    quiet_judge::judge_proof(&proof).into_proof(&mut proof);
     proof.shield = None;
     proof.restored = None;
     check_nesting(&proof_page(&proof));

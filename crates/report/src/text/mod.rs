@@ -10,7 +10,7 @@ pub(crate) use explain::part;
 pub use proof::proof_text;
 pub(crate) use proof::{lot, restored};
 pub use run::run_text;
-pub(crate) use run::{asked, findings, policy};
+pub(crate) use run::{asked, findings};
 pub use table::{Column, Table, wrap};
 
 use quiet_types::{Finding, Severity, printable};

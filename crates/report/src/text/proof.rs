@@ -1,7 +1,8 @@
 //! A proof as text: the verdict first.
 
 use super::{Column, Table, findings_text, wrap};
-use crate::{judge::throughput, words};
+use quiet_judge::throughput;
+use quiet_types::words;
 use quiet_types::{
     Nanos, Proof, printable,
     proof::{Arm, Setting},
@@ -116,7 +117,7 @@ fn causes(proof: &Proof, width: usize) -> String {
         let arms = proof.arms_of(setting).filter(|arm| arm.void.is_none());
         (setting.to_string(), arms.map(|arm| &arm.wakeup).collect::<Vec<_>>())
     });
-    let rows = crate::causes::side_by_side(&sets);
+    let rows = quiet_judge::causes::side_by_side(&sets);
     if rows.is_empty() {
         return String::new();
     }
@@ -162,7 +163,7 @@ pub(crate) fn restored(proof: &Proof) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::example;
+    use quiet_judge::example;
 
     #[test]
     fn the_verdict_comes_first_and_every_figure_has_its_line() {

@@ -1,8 +1,8 @@
 //! One run as text.
 
 use super::{Column, Table, findings_text, wrap};
-use crate::{judge_run, known, words};
-use quiet_types::{Histogram, Nanos, Run, machine::Policy, printable, run::Thread};
+use quiet_judge::{judge_run, known};
+use quiet_types::{Histogram, Nanos, Run, printable, run::Thread, words};
 use std::fmt::Write;
 
 /// A run for a terminal `width` characters wide: what was asked, a row a thread, the distribution
@@ -55,7 +55,8 @@ pub(crate) fn asked(run: &Run) -> String {
     let probe = if run.is_gap() { "gap" } else { "wakeup" };
     let every = run.interval().map_or(String::new(), |interval| format!(", every {interval}"));
     let cpus = if spec.cpus.len() == 1 { "CPU" } else { "CPUs" };
-    let policy = spec.policy.zip(spec.priority).map(|(name, priority)| policy(name, priority));
+    let policy =
+        spec.policy.zip(spec.priority).map(|(name, priority)| words::policy(name, priority));
     let policy = policy.unwrap_or_else(|| "policy not known".to_owned());
     let lasted = run.lasted;
     let lasted = lasted.map_or("for a time not known".to_owned(), |time| format!("for {time}"));
@@ -87,12 +88,6 @@ fn surroundings(run: &Run) -> String {
     );
     parts.retain(|part| !part.is_empty());
     parts.join("; ")
-}
-
-/// `fifo 90`, `other`.
-pub(crate) fn policy(policy: Policy, priority: u8) -> String {
-    let name = format!("{policy:?}").to_lowercase();
-    if priority > 0 { format!("{name} {priority}") } else { name }
 }
 
 fn threads(run: &Run) -> Table {
@@ -205,7 +200,7 @@ fn bar(part: f64, room: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::example;
+    use quiet_judge::example;
 
     #[test]
     fn no_line_is_wider_than_the_terminal() {

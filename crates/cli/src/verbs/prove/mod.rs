@@ -95,7 +95,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let before = snapshot()?;
     let plan = make(&args.wish, &before)?;
     let mut proof = measure(&args, &kernel, &before, &plan, &stop)?;
-    quiet_report::judge_proof(&proof).into_proof(&mut proof);
+    quiet_judge::judge_proof(&proof).into_proof(&mut proof);
 
     let page = quiet_report::proof_page(&proof);
     let mut losses = keep::Losses::default();
@@ -258,7 +258,7 @@ fn commands(args: &Args, seed: u32, spec: &Spec, plan: &Plan) -> Vec<String> {
 }
 
 fn restored(before: &Machine, reverts_exact: bool) -> anyhow::Result<Restored> {
-    let mut differences = quiet_report::changes(before, &snapshot()?);
+    let mut differences = quiet_judge::changes(before, &snapshot()?);
     if !reverts_exact && differences.is_empty() {
         differences.push("a revert left something that somebody else had changed meanwhile".into());
     }

@@ -1,7 +1,7 @@
 //! What to know about one run before its figures are believed.
 
-use crate::{known, words};
-use quiet_types::{Finding, Nanos, Run, Severity, machine::Policy, printable, run::Thread};
+use crate::known;
+use quiet_types::{Finding, Nanos, Run, Severity, machine::Policy, printable, run::Thread, words};
 
 /// Readings beyond p99.9 that make it more than an anecdote.
 const TAIL_READINGS: u64 = 10;
@@ -123,8 +123,8 @@ fn settings(run: &Run, thread: &Thread) -> Vec<Finding> {
             )
             .evidence(format!(
                 "asked for {}, and the kernel says that it is {}",
-                crate::text::policy(asked, priority),
-                crate::text::policy(got.policy, got.priority)
+                words::policy(asked, priority),
+                words::policy(got.policy, got.priority)
             ))
             .effect("other tasks delay it: the figures are of another policy")
             .remedy(

@@ -1,8 +1,8 @@
 //! Every reader against what its tool printed, and every writer against its reader.
 
 use super::*;
-use crate::example;
 use proptest::prelude::*;
+use quiet_judge::example;
 use quiet_types::{Nanos, run::Measured};
 
 fn fixture(name: &str) -> String {
@@ -213,7 +213,8 @@ fn what_a_file_does_not_say_is_null_and_nothing_is_computed_from_it() {
         assert_eq!((run.share_beyond(&all), run.share_stolen()), (None, None), "{name}");
         assert_eq!(run.missed().is_some(), missed, "{name}");
         // A checkpoint apart, a run of ours has none of these.
-        let ids: Vec<String> = crate::judge_run(&run).into_iter().map(|found| found.id).collect();
+        let ids: Vec<String> =
+            quiet_judge::judge_run(&run).into_iter().map(|found| found.id).collect();
         for invented in
             ["run.policy", "run.affinity", "run.memory", "run.no_floor", "run.interrupted"]
         {

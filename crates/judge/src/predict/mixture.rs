@@ -1,17 +1,13 @@
 //! Tails by cause: what the attribution parts, each part may fit where the whole does not.
 
 use super::{TIMES, told};
-use crate::{
-    stats::tail::{Cause, Mixture, Tail, tail_from},
-    text::{Column, Table, wrap},
-    words,
-};
+use crate::stats::tail::{Cause, Mixture, Tail, tail_from};
 use quiet_types::{
-    Histogram, Nanos, Run,
+    Histogram, Run,
     explain::Source,
-    prediction::{Bounded, CauseTail, Prediction},
+    prediction::{Bounded, CauseTail},
 };
-use std::{collections::BTreeMap, fmt::Write};
+use std::collections::BTreeMap;
 
 /// Readings that a tail needs; causes with fewer are one group.
 const FEWEST: u64 = 50;
@@ -87,56 +83,11 @@ pub(super) fn mixture(runs: &[Run], seconds: f64) -> (Vec<CauseTail>, Vec<Bounde
     (causes, levels.collect(), String::new())
 }
 
-/// The causes of a prediction as text; empty where there are none.
-pub(super) fn text(it: &Prediction, width: usize) -> String {
-    if it.causes.is_empty() {
-        return String::new();
-    }
-    let mut text = "\n".to_owned();
-    let mut table = Table::new([
-        Column::Left("most of the late reading was"),
-        Column::Right("readings"),
-        Column::Right("an hour"),
-        Column::Right("largest"),
-        Column::Right("shape"),
-        Column::Right("p"),
-    ])
-    .yields(&["p", "shape", "an hour"]);
-    for one in &it.causes {
-        let fit = one.fit.as_ref();
-        table.row([
-            quiet_types::printable(&one.title, 50),
-            words::count(one.readings),
-            words::significant(one.an_hour),
-            one.largest.to_string(),
-            fit.map_or("no fit".to_owned(), |fit| format!("{:.2}", fit.shape)),
-            fit.map_or(String::new(), |fit| words::p_value(fit.goodness)),
-        ]);
-    }
-    text.push_str(&table.text(width));
-    let levels: Vec<String> = it
-        .by_cause
-        .iter()
-        .map(|level| {
-            let high =
-                level.high.map_or("no end".to_owned(), |high| Nanos(high as u64).to_string());
-            let (value, low) = (Nanos(level.value as u64), Nanos(level.low as u64));
-            format!("{} {value} [{low}, {high}]", level.name)
-        })
-        .collect();
-    let line = if it.no_mixture.is_empty() {
-        format!("all causes together: {} [95 % intervals]", levels.join(", "))
-    } else {
-        format!("all causes together: not told: {}", it.no_mixture)
-    };
-    let _ = writeln!(text, "{}", wrap(&line, width, 2));
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Ask, example, predict, stats::Random};
+    use quiet_types::Nanos;
     use quiet_types::{
         CpuId,
         explain::{self, Cpu, Explained, Share},
@@ -205,8 +156,6 @@ mod tests {
         assert_eq!(minute.name, "once a minute");
         assert!((minute.value / truth - 1.0).abs() < 0.2, "{} for {truth}", minute.value);
         assert!(minute.low <= truth && minute.high.is_none_or(|high| high >= truth), "{minute:?}");
-        let text = crate::prediction_text(&it, 100);
-        assert!(text.contains("all causes together: once a minute"), "{text}");
     }
 
     #[test]

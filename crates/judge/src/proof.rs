@@ -1,13 +1,11 @@
 //! The figures of a proof, and the verdict on the whole.
 
-use super::{
+use crate::stats::{self, FEWEST_PAIRS, LEVEL};
+use crate::{
     figures::{self, Design, Taken},
     judge_run,
 };
-use crate::{
-    stats::{self, FEWEST_PAIRS, LEVEL},
-    words,
-};
+use quiet_types::words;
 use quiet_types::{
     Finding, Nanos, Proof, Run, Severity,
     proof::{Arm, Figure, OrderEffect, Role, Setting, Verdict},
@@ -325,7 +323,7 @@ fn steps_refused(proof: &Proof) -> Option<Finding> {
 }
 
 /// Operations a second of all stressors, medians over the arms of one setting, by stressor.
-pub(crate) fn throughput(proof: &Proof, setting: Setting) -> BTreeMap<String, f64> {
+pub fn throughput(proof: &Proof, setting: Setting) -> BTreeMap<String, f64> {
     let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for arm in proof.arms_of(setting) {
         for one in arm.wakeup.stress.iter().flat_map(|stress| &stress.throughput) {
@@ -593,38 +591,5 @@ mod tests {
         let mut twice = once.clone();
         judge_proof(&twice).into_proof(&mut twice);
         assert_eq!(once, twice);
-    }
-
-    /// Proof and runs that a released version wrote: judged anew, an imported summary as what it is.
-    #[test]
-    fn what_0_1_0_wrote_is_judged_by_this_version() {
-        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../fixtures/released/0.1.0/store");
-        let read = |path: &str| std::fs::read_to_string(dir.join(path)).unwrap();
-        let proof: Proof =
-            serde_json::from_str(&read("proofs/20261123T035343Z-prove-2183/proof.json")).unwrap();
-        let mut proof = proof.from_first();
-        judge_proof(&proof).into_proof(&mut proof);
-        assert_eq!(proof.verdict, Verdict::NotShown);
-        assert!(proof.findings.iter().any(|finding| finding.id == "proof.no_lot"));
-        assert_eq!(proof.figures.len(), 6);
-        assert!(crate::proof_text(&proof, 100).contains("was fixed, not drawn"));
-        let run: Run =
-            serde_json::from_str(&read("runs/undated-cyclictest-d88527fa.json")).unwrap();
-        let run = run.from_first();
-        let text = {
-            assert_eq!((run.threads[0].memory_locked, run.threads[0].missed), (None, None));
-            assert_eq!((&run.clock, run.spec.threshold, &run.started), (&None, None, &None));
-            crate::run_text(&run, 120)
-        };
-        for invented in ["not locked", "own noise 0", "100 %", "off the scale of"] {
-            assert!(!text.contains(invented), "{invented}: {text}");
-        }
-        let it = crate::predict(&[run], &crate::Ask::default());
-        assert!(it.buffers.is_empty() && it.percentiles.is_empty());
-        let run: Run =
-            serde_json::from_str(&read("runs/20261123T035341Z-wakeup-b614.json")).unwrap();
-        let run = run.from_first();
-        assert!(!crate::predict(&[run], &crate::Ask::default()).percentiles.is_empty());
     }
 }

@@ -34,7 +34,7 @@ const MOST_ENUMERATED: usize = 16;
 const MOST_RESAMPLED: usize = 1000;
 
 /// The level of the tests.
-pub(crate) const LEVEL: f64 = 0.05;
+pub const LEVEL: f64 = 0.05;
 
 /// Where the 95 % interval is cut off on either side, by the number of values from 2 to 30.
 ///

@@ -1,6 +1,6 @@
 //! How numbers are written, the same in text and HTML.
 
-use quiet_types::{Nanos, Proof, proof::Figure, proof::Ratio, proof::Unit};
+use crate::{Nanos, Proof, proof::Figure, proof::Ratio, proof::Unit};
 
 /// The verdict of a proof in a word or two: one that was interrupted has none.
 pub fn verdict(proof: &Proof) -> String {
@@ -153,6 +153,12 @@ pub fn span(time: Nanos) -> String {
         100..=5_999 => format!("{} min", seconds.div_ceil(60)),
         _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
     }
+}
+
+/// `fifo 90`, `other`.
+pub fn policy(policy: crate::machine::Policy, priority: u8) -> String {
+    let name = format!("{policy:?}").to_lowercase();
+    if priority > 0 { format!("{name} {priority}") } else { name }
 }
 
 #[cfg(test)]

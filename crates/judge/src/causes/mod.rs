@@ -178,7 +178,7 @@ fn late(victim: &Victim, at: usize, stretches: &[Stretch], place: &[usize], star
 
 /// What each cause took, side by side for several sets of runs: largest first, each in time for a
 /// second that was measured; `None` where a set has no trace. Empty without any.
-pub(crate) fn side_by_side(sets: &[(String, Vec<&Run>)]) -> Vec<(String, Vec<Option<Nanos>>)> {
+pub fn side_by_side(sets: &[(String, Vec<&Run>)]) -> Vec<(String, Vec<Option<Nanos>>)> {
     let mut all: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     let mut seconds = vec![0.0; sets.len()];
     for (index, (_, runs)) in sets.iter().enumerate() {

@@ -1,21 +1,21 @@
 //! How what nobody knows is said: a tool's file holds what the tool wrote, and nothing is made up for the rest.
 
-use quiet_types::{Histogram, histogram::layout, run::Thread};
+use quiet_types::{Histogram, histogram::layout, run::Thread, words};
 
 /// In place of what a file does not say.
-pub(crate) const NOT_KNOWN: &str = "not known";
+pub const NOT_KNOWN: &str = "not known";
 
 /// Whether more is known of the readings than their extremes, sum and number.
-pub(crate) fn spread(all: &Histogram) -> bool {
+pub fn spread(all: &Histogram) -> bool {
     all.count == 0 || !all.buckets.is_empty() || all.min.is_some_and(|min| min.0 >= layout::END)
 }
 
 /// Policy and priority of a thread.
-pub(crate) fn policy(thread: &Thread) -> String {
-    or_not(thread.scheduling.map(|got| crate::text::policy(got.policy, got.priority)))
+pub fn policy(thread: &Thread) -> String {
+    or_not(thread.scheduling.map(|got| words::policy(got.policy, got.priority)))
 }
 
 /// A text, or that it is not known.
-pub(crate) fn or_not<T: ToString>(value: Option<T>) -> String {
+pub fn or_not<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| NOT_KNOWN.to_owned(), |value| value.to_string())
 }
