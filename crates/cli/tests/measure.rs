@@ -228,6 +228,101 @@ fn ctrl_c_ends_a_run_with_what_there_is() {
     assert!(run.findings.iter().any(|f| f.id == "run.interrupted"));
 }
 
+/// The run that is kept in `dir`; none yet, or one being replaced, is `None`.
+fn kept(dir: &Path) -> Option<Run> {
+    let file = fs::read_dir(dir.join("runs")).ok()?.flatten().map(|entry| entry.path());
+    let path = file.into_iter().find(|path| path.extension().is_some_and(|end| end == "json"))?;
+    Some(serde_json::from_slice(&fs::read(path).unwrap()).unwrap())
+}
+
+/// What is kept of a run that was killed: honest to the last period, and marked wherever it is shown.
+fn is_a_partial_run(dir: &Path, run: &Run, probe: &str) {
+    assert!(run.partial && run.interrupted.is_none() && run.clock.is_none());
+    let thread = &run.threads[0];
+    assert!(thread.obtained > 0);
+    assert_eq!(thread.expected, Some(thread.obtained + thread.missed.unwrap()));
+    assert_eq!(thread.readings.count, thread.obtained);
+    let corrected = thread.corrected.as_ref().map(|all| all.count);
+    assert_eq!(corrected, thread.expected.filter(|_| probe == "wakeup"));
+    assert!(thread.readings.min <= thread.readings.max && thread.readings.max.is_some());
+    let linear = thread.readings.linear.as_ref().unwrap();
+    assert_eq!(linear.counts.iter().map(|(_, n)| n).sum::<u64>() + linear.over, thread.obtained);
+    assert!(run.lasted > Some(Nanos::ZERO) && run.lasted < Some(Nanos::from_secs(3600)));
+    assert!(run.findings.iter().any(|finding| finding.id == "run.partial"));
+    if let Some(interval) = run.interval() {
+        // No more periods than time: those that are due since the last one ran are not counted yet.
+        assert!(thread.expected.unwrap() <= run.lasted.unwrap().0 / interval.0);
+    }
+
+    let ask =
+        |arguments: &[&str]| quietcores().args(arguments).arg("--store").arg(dir).output().unwrap();
+    let listed = ask(&["runs", "--json"]);
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(
+        (&listed["runs"][0]["id"], &listed["runs"][0]["partial"]),
+        (&run.id.as_str().into(), &true.into())
+    );
+    let shown = ask(&["runs"]);
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("(partial)"), "{shown:?}");
+    let other = dir.join("other.json");
+    let again = Run { id: format!("{}-again", run.id), ..run.clone() };
+    fs::write(&other, serde_json::to_vec(&again).unwrap()).unwrap();
+    let compared = ask(&["compare", &run.id, other.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&compared.stdout).into_owned();
+    assert!(said.contains("it is a checkpoint"), "{compared:?}");
+    assert!(!said.contains("Better") && !said.contains("Worse"), "{said}");
+}
+
+#[test]
+fn what_was_measured_outlives_a_program_that_is_killed() {
+    for probe in ["wakeup", "gap"] {
+        let dir = tempfile::tempdir().unwrap();
+        let arguments = [probe, "--for", "1h", "--policy", "other", "--checkpoint", "50ms"];
+        let mut child = measure(dir.path(), &arguments).spawn().unwrap();
+        let first =
+            until("a checkpoint", || kept(dir.path()).filter(|run| run.threads[0].obtained > 0));
+        // Replaced by the next one, under the same id.
+        until("a later one", || kept(dir.path()).filter(|run| run.lasted > first.lasted));
+        signal(child.id(), Signal::KILL);
+        assert!(!child.wait().unwrap().success());
+        let run = kept(dir.path()).unwrap();
+        assert_eq!(run.id, first.id);
+        is_a_partial_run(dir.path(), &run, probe);
+    }
+}
+
+#[test]
+fn what_was_measured_outlives_a_measuring_process_that_is_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    // No checkpoint would be due for an hour: what is in shared memory is saved when the process dies.
+    let arguments = ["wakeup", "--for", "1h", "--policy", "other", "--checkpoint", "1h"];
+    let child = measure(dir.path(), &arguments).spawn().unwrap();
+    signal(worker(&child), Signal::KILL);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("what was measured until then is kept as"), "{said}");
+    let run = kept(dir.path()).unwrap();
+    assert!(run.threads[0].obtained >= 50);
+    is_a_partial_run(dir.path(), &run, "wakeup");
+}
+
+#[test]
+fn the_whole_run_takes_the_place_of_its_checkpoints() {
+    let dir = tempfile::tempdir().unwrap();
+    let arguments =
+        ["wakeup", "--for", "1h", "--policy", "other", "--checkpoint", "50ms", "--json"];
+    let child = measure(dir.path(), &arguments).spawn().unwrap();
+    let partial = until("a checkpoint", || kept(dir.path()));
+    signal(child.id(), Signal::INT);
+    let run = run_of(&child.wait_with_output().unwrap());
+    assert!(partial.partial && !run.partial && run.clock.is_some());
+    assert_eq!(run.id, partial.id);
+    assert_eq!(kept(dir.path()).unwrap(), run);
+    assert_eq!(fs::read_dir(dir.path().join("runs")).unwrap().count(), 1);
+    assert!(run.threads[0].obtained >= partial.threads[0].obtained);
+}
+
 #[test]
 fn nothing_outlives_a_killed_program() {
     if stress_ng_is_missing() {

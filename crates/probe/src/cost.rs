@@ -88,7 +88,7 @@ pub fn cost(
             }
             alternate(tracer, block, lot, done_)
         });
-        let measured = measure(&request, stop, progress);
+        let measured = measure(&request, stop, progress, None);
         done.store(true, Release);
         (measured, switching.join())
     });

@@ -3,13 +3,13 @@
 use crate::{
     Error, Request, Result, Stress,
     host::{host, kind, stamp},
-    judge, request, state,
+    judge, request, so_far, state,
     watch::{Seen, Watch},
-    worker::{self, Order, Part, STRIDE},
+    worker::{self, Order, Part},
 };
 use quiet_linux::{
     Root,
-    sys::{memory::SharedWords, process, sched},
+    sys::{clock, memory::SharedWords, process, sched},
 };
 use quiet_types::{
     CpuSet, Nanos,
@@ -46,6 +46,15 @@ pub struct Progress {
     pub max: Nanos,
 }
 
+/// What is to be done with a run that is not at its end, now and then.
+pub struct Checkpoints<'a> {
+    /// How often.
+    pub every: Duration,
+    /// Called with all that was counted so far, on the calling thread; and once more where the measuring process
+    /// dies.
+    pub save: &'a mut dyn FnMut(&Run),
+}
+
 /// Makes one run, and ends it early with what there is when `stop` is raised.
 ///
 /// `progress` is called about twenty times a second, on the calling thread. Meanwhile the calling
@@ -71,6 +80,19 @@ pub fn watched(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<(Run, Seen)> {
+    saved(request, stop, progress, None)
+}
+
+/// As [`watched()`], with checkpoints of a long run, made of what the measuring process shares while it runs.
+///
+/// # Errors
+/// As [`watched()`]; a checkpoint that was saved stays.
+pub fn saved(
+    request: &Request,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+    checkpoints: Option<Checkpoints<'_>>,
+) -> Result<(Run, Seen)> {
     let root = Root::system()?;
     request.check(&root)?;
     // First: where the stress may run is where this thread may, unless it is told.
@@ -89,7 +111,15 @@ pub fn watched(
     } else {
         None
     };
-    let measured = measure(request, stop, progress);
+    let mut save: Option<Saving<'_>> = checkpoints
+        .map(|them| -> Result<Saving<'_>> {
+            let host = host(&root)?;
+            let part = Part::empty();
+            let draft = draft(request, (&id, &started), host, before.clone(), part);
+            Ok(Saving { every: them.every, draft, save: them.save })
+        })
+        .transpose()?;
+    let measured = measure(request, stop, progress, save.as_mut());
     match watch.map(Watch::stop) {
         Some(Ok(trace)) => seen.trace = Some(trace),
         Some(Err(error)) => seen.refused = Some(error.to_string()),
@@ -102,31 +132,75 @@ pub fn watched(
     if request.explain {
         seen.victims = victims(&part, &ids);
     }
-    let mut run = Run {
+    let mut run = draft(request, (&id, &started), host(&root)?, before, part);
+    (run.stress, run.after) = (stress?, after);
+    let more = judge::judge(&run);
+    run.findings.extend(more);
+    Ok((run, seen))
+}
+
+/// A run without stress and the state afterwards.
+fn draft(
+    request: &Request,
+    (id, started): (&str, &str),
+    host: run::Host,
+    before: run::State,
+    part: Part,
+) -> Run {
+    Run {
         schema: run::SCHEMA.to_owned(),
-        id,
+        id: id.to_owned(),
         label: request.label.clone(),
         spec: request.spec.clone().into(),
-        started: Some(started),
+        started: Some(started.to_owned()),
         monotonic: Some(part.monotonic),
         lasted: Some(part.lasted),
         interrupted: Some(part.interrupted),
         partial: false,
-        host: host(&root)?,
+        host,
         clock: Some(part.clock),
         threads: part.threads,
-        stress: stress?,
+        stress: None,
         entry: request.entry.clone(),
         before,
-        after,
+        after: run::State::default(),
         findings: part.findings,
         origin: None,
         explained: None,
         cell: None,
-    };
-    let more = judge::judge(&run);
-    run.findings.extend(more);
-    Ok((run, seen))
+    }
+}
+
+/// Checkpoints on their way.
+pub(crate) struct Saving<'a> {
+    every: Duration,
+    draft: Run,
+    save: &'a mut dyn FnMut(&Run),
+}
+
+impl Saving<'_> {
+    /// Saves what there is by now, once the loops have begun.
+    fn now(&mut self, words: &[AtomicU64], request: &Request) {
+        let Some(threads) = so_far::threads(words, &request.spec) else { return };
+        let start = so_far::start(words).load(Relaxed);
+        let lasted = clock::monotonic().saturating_sub(start);
+        let names = request.stress.clone();
+        (self.save)(&Run {
+            partial: true,
+            // How it ends, what the clock's rate came to and what the stress did is known at the end.
+            interrupted: None,
+            clock: None,
+            stress: (!names.is_empty()).then(|| run::Stress {
+                names,
+                cpus: request.stress_cpus.clone(),
+                ..run::Stress::default()
+            }),
+            monotonic: Some(Nanos(start)),
+            lasted: Some(Nanos(lasted)),
+            threads,
+            ..self.draft.clone()
+        });
+    }
 }
 
 /// The measuring threads' late readings on `CLOCK_MONOTONIC`.
@@ -159,10 +233,11 @@ pub(crate) fn measure(
     request: &Request,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
+    mut saving: Option<&mut Saving<'_>>,
 ) -> Result<(Part, Vec<u32>)> {
     let threads = request.spec.cpus.len();
     let cannot = |e: std::io::Error| Error::new(format!("cannot start the measuring process: {e}"));
-    let (shared, mut file) = SharedWords::create(STRIDE * (threads + 1)).map_err(cannot)?;
+    let (shared, mut file) = SharedWords::create(so_far::words(&request.spec)).map_err(cannot)?;
     let behind = file.seek(SeekFrom::End(0)).map_err(cannot)?;
     let order = serde_json::to_vec(&Order::of(request)).map_err(|e| cannot(e.into()))?;
     file.write_all(&order).map_err(cannot)?;
@@ -171,10 +246,15 @@ pub(crate) fn measure(
     let mut worker = Worker::start(file).map_err(cannot)?;
 
     let began = Instant::now();
+    let mut saved = began;
     let mut told_to_stop: Option<Instant> = None;
     while !worker.output.is_finished() {
         thread::sleep(LOOK);
         progress(&tell(shared.words(), request, threads, began));
+        if let Some(saving) = saving.as_mut().filter(|them| saved.elapsed() >= them.every) {
+            saving.now(shared.words(), request);
+            saved = Instant::now();
+        }
         if stop.load(Relaxed) && told_to_stop.is_none() {
             shared.words()[0].store(1, Relaxed);
             told_to_stop = Some(Instant::now());
@@ -187,7 +267,11 @@ pub(crate) fn measure(
             ));
         }
     }
-    let part = worker.end()?;
+    let part = worker.end().inspect_err(|_| {
+        if let Some(saving) = saving {
+            saving.now(shared.words(), request);
+        }
+    })?;
     let id = |index| worker::id(shared.words(), index).load(Relaxed) as u32;
     Ok((part, (0..threads).map(id).collect()))
 }

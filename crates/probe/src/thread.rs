@@ -1,14 +1,14 @@
 //! One measuring thread: gets its CPU, its policy and its memory, waits at the gate, runs the loop.
 
-use crate::{clock::Source, request::name};
+use crate::{clock::Source, request::name, so_far::Area};
 use quiet_linux::{
     place::{enter, hits, migrations, tid},
     sys::{clock, memory, process, sched},
 };
-use quiet_rt::{Clock, Counts, Gap, Kept, Live, Periods, SMALL, Tally, Timer, Wakeup};
+use quiet_rt::{Clock, Counts, FACTS, Gap, Kept, Live, Periods, Tally, Timer, Wakeup};
 use quiet_types::{
     CpuId, CpuSet, Finding, Histogram, Nanos, Severity,
-    histogram::{Linear, layout},
+    histogram::Linear,
     machine::{Policy, Scheduling},
     run::{Clock as ClockFacts, Probe, Reading, Spec, Thread},
     shield::Entry,
@@ -53,6 +53,8 @@ pub(crate) struct Job<'a> {
     pub(crate) keep: usize,
     /// Where the thread tells its id.
     pub(crate) id: &'a AtomicU64,
+    /// Where it counts.
+    pub(crate) area: Area<'a>,
 }
 
 /// What one thread found.
@@ -72,12 +74,12 @@ pub(crate) fn run(job: Job<'_>) -> Option<Found> {
     job.id.store(tid().into(), Relaxed);
     let refused = prepare(&job);
     job.gate.refused.lock().unwrap_or_else(PoisonError::into_inner).extend(refused);
-    let mut memory = Memory::new(job.spec, job.keep);
+    let mut memory = Memory::new(job.area, job.keep);
     memory::touch_stack();
     let mut clock = job.source.describe();
     clock.floor = match job.source {
-        Source::Counter(c) => floor(&c, job.spec.probe, &mut memory),
-        Source::Plain(c) => floor(&c, job.spec.probe, &mut memory),
+        Source::Counter(c) => floor(&c, job.spec.probe, &memory),
+        Source::Plain(c) => floor(&c, job.spec.probe, &memory),
     };
     memory.clear();
     job.gate.ready.wait();
@@ -176,56 +178,47 @@ fn schedule(spec: &Spec) -> io::Result<()> {
 }
 
 /// Everything that the loop writes into, made present before it starts.
-struct Memory {
-    readings: (Vec<u64>, Vec<u64>),
-    missed: (Vec<u64>, Vec<u64>),
+struct Memory<'a> {
+    /// Shared: see [`crate::so_far`].
+    area: Area<'a>,
     worst: Vec<Kept>,
-    small: Box<[u64; SMALL]>,
     late: Vec<Kept>,
 }
 
-impl Memory {
-    fn new(spec: &Spec, keep: usize) -> Memory {
-        let pair = || (vec![0; layout::BUCKETS], vec![0; spec.buckets as usize]);
-        let mut memory = Memory {
-            readings: pair(),
-            missed: pair(),
-            worst: vec![Kept::default(); WORST],
-            small: Box::new([0; SMALL]),
-            late: vec![Kept::default(); keep],
-        };
+impl<'a> Memory<'a> {
+    fn new(area: Area<'a>, keep: usize) -> Memory<'a> {
+        let mut memory =
+            Memory { area, worst: vec![Kept::default(); WORST], late: vec![Kept::default(); keep] };
         memory.clear();
         memory
     }
 
     /// Writes zeros, which is also what makes pages present.
     fn clear(&mut self) {
-        for counts in
-            [&mut self.readings.0, &mut self.readings.1, &mut self.missed.0, &mut self.missed.1]
-        {
-            std::hint::black_box(&mut *counts).fill(0);
+        let Area { log, linear, missed_log, missed_linear, small } = self.area;
+        for word in [log, linear, missed_log, missed_linear, small].into_iter().flatten() {
+            word.store(0, Relaxed);
         }
         self.worst.fill(Kept::default());
-        self.small.fill(0);
         std::hint::black_box(&mut self.late).fill(Kept::default());
     }
 
-    fn tally(&mut self, spec: &Spec) -> (Tally<'_>, &mut [u64]) {
+    fn tally(&mut self, spec: &Spec) -> (Tally<'_>, &'a [AtomicU64]) {
         let width = spec.bucket.0;
         let mut tally = Tally::new(
-            Counts::new(&mut self.readings.0, &mut self.readings.1, width),
-            Counts::new(&mut self.missed.0, &mut self.missed.1, width),
+            Counts::new(self.area.log, self.area.linear, width),
+            Counts::new(self.area.missed_log, self.area.missed_linear, width),
             &mut self.worst,
             spec.threshold.0,
         );
         tally.keep_late(&mut self.late);
-        (tally, &mut self.small[..])
+        (tally, self.area.small)
     }
 }
 
 /// The instrument's own noise. Wakeup: from before a system call that does nothing to the stamp
 /// after it. Gap: the median turn of the loop.
-fn floor<C: Clock>(clock: &C, probe: Probe, memory: &mut Memory) -> Nanos {
+fn floor<C: Clock>(clock: &C, probe: Probe, memory: &Memory<'_>) -> Nanos {
     match probe {
         Probe::Wakeup { .. } => Nanos(crate::clock::median(|| {
             let before = clock.ticks();
@@ -234,12 +227,14 @@ fn floor<C: Clock>(clock: &C, probe: Probe, memory: &mut Memory) -> Nanos {
         })),
         Probe::Gap => {
             let (never, unseen) = (AtomicU64::new(0), AtomicU64::new(0));
-            let live = Live { stop: &never, obtained: &unseen, missed: &unseen, max: &unseen };
-            let readings = Counts::new(&mut memory.readings.0, &mut [], 1);
-            let missed = Counts::new(&mut memory.missed.0, &mut [], 1);
+            let facts = [const { AtomicU64::new(0) }; FACTS];
+            let (obtained, missed, max) = (&unseen, &unseen, &unseen);
+            let live = Live { stop: &never, obtained, missed, max, facts: &facts };
+            let readings = Counts::new(memory.area.log, &[], 1);
+            let missed = Counts::new(memory.area.missed_log, &[], 1);
             let mut tally = Tally::new(readings, missed, &mut [], u64::MAX);
-            let small = &mut memory.small[..];
-            quiet_rt::gap(clock, ticks_of(clock, 1_000_000), small, &mut tally, &live);
+            let length = ticks_of(clock, 1_000_000);
+            quiet_rt::gap(clock, length, memory.area.small, &mut tally, &live);
             histogram(&tally.readings, None).percentile(0.5).unwrap_or_default()
         }
     }
@@ -251,7 +246,7 @@ fn measure<T: Timer, C: Clock>(
     clock: C,
     job: &Job<'_>,
     start: u64,
-    memory: &mut Memory,
+    memory: &mut Memory<'_>,
 ) -> (Thread, bool, Vec<Kept>) {
     let spec = job.spec;
     let (mut tally, small) = memory.tally(spec);
@@ -271,7 +266,7 @@ fn measure<T: Timer, C: Clock>(
             let most = ticks_of(&clock, spec.threshold.0) as usize;
             let most = small.len().min(most.max(16));
             let before = Moment::now(&clock);
-            let found = quiet_rt::gap(&clock, length, &mut small[..most], &mut tally, &job.live);
+            let found = quiet_rt::gap(&clock, length, &small[..most], &mut tally, &job.live);
             let Gap { reads, ticks, start: first } = found;
             place = Place::between(&clock, before, Moment::now(&clock), first, start);
             (Periods { expected: reads, obtained: reads, missed: 0 }, ticks < length)
@@ -381,12 +376,13 @@ fn ticks_of<C: Clock>(clock: &C, ns: u64) -> u64 {
 fn histogram(counts: &Counts<'_>, linear: Option<(Nanos, u32)>) -> Histogram {
     let some = counts.count > 0;
     let (min, max) = (some.then_some(Nanos(counts.min)), some.then_some(Nanos(counts.max)));
-    let mut histogram =
-        Histogram::from_counts(counts.log(), counts.over, min, max, Nanos(counts.sum));
+    let values = |from: &[AtomicU64]| from.iter().map(|n| n.load(Relaxed)).collect::<Vec<u64>>();
+    let log = values(counts.log());
+    let mut histogram = Histogram::from_counts(&log, counts.over, min, max, Nanos(counts.sum));
     histogram.linear = linear.map(|(width, buckets)| Linear {
         width,
         buckets,
-        counts: (0..).zip(counts.linear().iter().copied()).filter(|(_, n)| *n > 0).collect(),
+        counts: (0..).zip(values(counts.linear())).filter(|(_, n)| *n > 0).collect(),
         over: counts.linear_over,
     });
     histogram

@@ -7,6 +7,7 @@ use crate::{
     Error, Result, Strictness,
     clock::{Pair, Scale, Source},
     request::Request,
+    so_far,
     thread::{self, Found, Gate, Job},
 };
 use quiet_linux::{
@@ -15,7 +16,7 @@ use quiet_linux::{
     place,
     sys::{clock, memory, process, sched},
 };
-use quiet_rt::Live;
+use quiet_rt::{FACTS, Live};
 use quiet_types::{
     CpuId, Finding, Nanos, Severity,
     run::{Clock, Idle, Spec, Thread},
@@ -79,10 +80,31 @@ pub struct Part {
     pub(crate) late: Vec<Vec<(u64, u64)>>,
 }
 
+/// Where [`live`] would say what there is no room for.
+static NOWHERE: [AtomicU64; FACTS] = [const { AtomicU64::new(0) }; FACTS];
+const _: () = assert!(4 + FACTS <= STRIDE, "a thread's words hold what it says");
+
+impl Part {
+    /// Nothing yet.
+    pub(crate) fn empty() -> Part {
+        Part {
+            monotonic: Nanos::ZERO,
+            lasted: Nanos::ZERO,
+            interrupted: false,
+            clock: Clock::default(),
+            threads: Vec::new(),
+            findings: Vec::new(),
+            late: Vec::new(),
+        }
+    }
+}
+
 /// The words of thread `index`.
 pub(crate) fn live(words: &[AtomicU64], index: usize) -> Live<'_> {
     let own = &words[STRIDE * (index + 1)..][..STRIDE];
-    Live { stop: &words[0], obtained: &own[0], missed: &own[1], max: &own[2] }
+    // As many words as are cut out.
+    let facts = own[4..].first_chunk().unwrap_or(&NOWHERE);
+    Live { stop: &words[0], obtained: &own[0], missed: &own[1], max: &own[2], facts }
 }
 
 /// Where thread `index` tells its id.
@@ -110,7 +132,7 @@ pub fn run() -> Result<Part> {
     let order: Order = serde_json::from_slice(&text)
         .map_err(|e| Error::new(format!("`worker` is started by `measure`, with an order: {e}")))?;
     let words = (behind / 8) as usize;
-    if words < STRIDE * (order.spec.cpus.len() + 1) {
+    if words < so_far::words(&order.spec) {
         return Err(Error::new("the order of the measuring process lacks its shared words"));
     }
     let shared = memory::SharedWords::map(&input, words).map_err(say("share its progress"))?;
@@ -160,6 +182,7 @@ fn measure(order: &Order, words: &[AtomicU64]) -> Result<Part> {
                     gate: &gate,
                     keep: order.keep,
                     id: id(words, index),
+                    area: so_far::area(words, &order.spec, index),
                 };
                 scope.spawn(move || thread::run(job))
             })
@@ -169,6 +192,8 @@ fn measure(order: &Order, words: &[AtomicU64]) -> Result<Part> {
         findings.append(&mut gate.refused.lock().unwrap_or_else(PoisonError::into_inner));
         if order.strictness == Strictness::GoOn || findings.is_empty() {
             start = clock::monotonic() + LEAD;
+            so_far::hertz(words).store(source.describe().hertz.to_bits(), Release);
+            so_far::start(words).store(start, Release);
             gate.start.store(start, Release);
         }
         gate.go.wait();

@@ -1,6 +1,7 @@
 //! Time between neighbouring clock reads of a spinning thread.
 
-use crate::{Clock, Kept, Live, Tally};
+use crate::{Clock, Kept, Live, Tally, tally::count};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Gaps of fewer ticks than this have a count each at most; larger ones take the slower way.
 pub const SMALL: usize = 1024;
@@ -29,7 +30,7 @@ pub struct Gap {
 pub fn gap<C: Clock>(
     clock: &C,
     length: u64,
-    small: &mut [u64],
+    small: &[AtomicU64],
     tally: &mut Tally<'_>,
     live: &Live<'_>,
 ) -> Gap {
@@ -42,9 +43,9 @@ pub fn gap<C: Clock>(
         // Not wrapping: a counter that steps back must not look like an eternity.
         let ticks = now.saturating_sub(last);
         last = now;
-        match small.get_mut(ticks as usize) {
+        match small.get(ticks as usize) {
             Some(slot) => {
-                *slot += 1;
+                count(slot, 1);
                 if ticks > top {
                     (top, top_at) = (ticks, now);
                 }
@@ -56,10 +57,13 @@ pub fn gap<C: Clock>(
         }
     }
     for (ticks, n) in small.iter().enumerate() {
-        tally.record_many(clock.nanos(ticks as u64), *n, clock.nanos(top_at - start));
+        tally.record_many(clock.nanos(ticks as u64), n.load(Relaxed), clock.nanos(top_at - start));
+        // Counted once, also for who looks from outside.
+        n.store(0, Relaxed);
     }
     // Exact, where adding up rounded gaps would not be.
     tally.readings.sum = clock.nanos(last - start);
+    live.say(tally.readings.count, 0, tally);
     Gap { reads: tally.readings.count, ticks: last - start, start }
 }
 
@@ -68,5 +72,5 @@ pub fn gap<C: Clock>(
 #[inline(never)]
 fn long<C: Clock>(clock: &C, ticks: u64, since_start: u64, tally: &mut Tally<'_>, live: &Live<'_>) {
     tally.record(Kept { at: clock.nanos(since_start), value: clock.nanos(ticks), missed: 0 });
-    live.say(tally.readings.count, 0, tally.readings.max);
+    live.say(tally.readings.count, 0, tally);
 }

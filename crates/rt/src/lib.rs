@@ -25,7 +25,7 @@ mod wakeup;
 pub use board::{Board, LOADS, METERS};
 pub use duplex::{Cure, Cycle, Duplex, End, Event, Look, Mode, Process, Tell, Xrun, duplex};
 pub use gap::{Gap, SMALL, gap};
-pub use live::Live;
+pub use live::{FACTS, Live};
 pub use tally::{Counts, Kept, Tally};
 pub use wakeup::{Periods, Wakeup, wakeup};
 

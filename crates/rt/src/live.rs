@@ -1,6 +1,13 @@
 //! What other threads may see of a loop while it runs, and how they end it.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::Tally;
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, Release},
+};
+
+/// Number of [`Live::facts`].
+pub const FACTS: usize = 12;
 
 /// The words that a loop shares with the outside.
 ///
@@ -16,6 +23,13 @@ pub struct Live<'a> {
     pub missed: &'a AtomicU64,
     /// Largest reading so far, ns.
     pub max: &'a AtomicU64,
+    /// The rest of a [`Tally`], each as its field: of the readings taken `min`, `sum`, `over` and `linear_over`,
+    /// of the missed periods `min`, `max`, `sum`, `over` and `linear_over`, then `max_at`, `beyond` and `stolen`.
+    ///
+    /// A look from outside may fall between two stores. A reading is counted first and said last, so a look that
+    /// finds as many readings in the buckets as [`Live::obtained`] says, and the same number afterwards, saw all
+    /// of them and no other.
+    pub facts: &'a [AtomicU64; FACTS],
 }
 
 impl Live<'_> {
@@ -31,16 +45,21 @@ impl Live<'_> {
     /// Says how far the loop is. Only what changed is written.
     ///
     /// # Real time
-    /// One relaxed store a reading; two more when a period was missed or a maximum found.
+    /// A load and a comparison a word, in two cache lines that only this thread writes to; a relaxed store where
+    /// something changed: two a reading, a few more when a period was missed or a maximum found.
     #[inline(always)]
-    pub(crate) fn say(&self, obtained: u64, missed: u64, max: u64) {
-        self.obtained.store(obtained, Relaxed);
-        // Only this thread writes: the loads find the line in its own cache.
-        if self.missed.load(Relaxed) != missed {
-            self.missed.store(missed, Relaxed);
+    pub(crate) fn say(&self, obtained: u64, missed: u64, tally: &Tally<'_>) {
+        let change = |word: &AtomicU64, to: u64| {
+            if word.load(Relaxed) != to {
+                word.store(to, Relaxed);
+            }
+        };
+        for (word, to) in self.facts.iter().zip(tally.facts()) {
+            change(word, to);
         }
-        if self.max.load(Relaxed) != max {
-            self.max.store(max, Relaxed);
-        }
+        change(self.max, tally.readings.max);
+        change(self.missed, missed);
+        // Last: see `facts`.
+        self.obtained.store(obtained, Release);
     }
 }

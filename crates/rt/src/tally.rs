@@ -1,14 +1,25 @@
 //! Where readings are counted: borrowed memory, plain arithmetic.
+//!
+//! Buckets are atomics, so that the memory may be one that another process looks at while the loop runs. Only
+//! the loop writes to them: a relaxed load and a relaxed store are the moves that a plain count is made of.
 
+use crate::live::FACTS;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use quiet_types::histogram::layout;
+
+/// Adds to a count that only this thread writes. No count ever shrinks while a loop runs.
+#[inline(always)]
+pub(crate) fn count(slot: &AtomicU64, n: u64) {
+    slot.store(slot.load(Relaxed) + n, Relaxed);
+}
 
 /// Counts of times of one kind: log-linear buckets, equal buckets, exact extremes and sum.
 #[derive(Debug)]
 pub struct Counts<'a> {
     /// One count a bucket of [`layout`]; [`layout::BUCKETS`] of them.
-    log: &'a mut [u64],
+    log: &'a [AtomicU64],
     /// Equal buckets of `width` ns from zero.
-    linear: &'a mut [u64],
+    linear: &'a [AtomicU64],
     width: u64,
     /// Readings at or beyond the end of the log-linear scale.
     pub over: u64,
@@ -27,7 +38,7 @@ pub struct Counts<'a> {
 impl<'a> Counts<'a> {
     /// Counts into `log` ([`layout::BUCKETS`] long, else what does not fit counts as over) and
     /// into `linear`, whose buckets are `width` ns wide (at least 1). Both are expected to be zero.
-    pub fn new(log: &'a mut [u64], linear: &'a mut [u64], width: u64) -> Counts<'a> {
+    pub fn new(log: &'a [AtomicU64], linear: &'a [AtomicU64], width: u64) -> Counts<'a> {
         let width = width.max(1);
         Counts {
             log,
@@ -43,12 +54,12 @@ impl<'a> Counts<'a> {
     }
 
     /// The counts by bucket of [`layout`].
-    pub fn log(&self) -> &[u64] {
+    pub fn log(&self) -> &'a [AtomicU64] {
         self.log
     }
 
     /// The counts by equal bucket.
-    pub fn linear(&self) -> &[u64] {
+    pub fn linear(&self) -> &'a [AtomicU64] {
         self.linear
     }
 
@@ -61,12 +72,12 @@ impl<'a> Counts<'a> {
         if n == 0 {
             return;
         }
-        match layout::bucket(ns).and_then(|at| self.log.get_mut(at)) {
-            Some(slot) => *slot += n,
+        match layout::bucket(ns).and_then(|at| self.log.get(at)) {
+            Some(slot) => count(slot, n),
             None => self.over += n,
         }
-        match usize::try_from(ns / self.width).ok().and_then(|at| self.linear.get_mut(at)) {
-            Some(slot) => *slot += n,
+        match usize::try_from(ns / self.width).ok().and_then(|at| self.linear.get(at)) {
+            Some(slot) => count(slot, n),
             None => self.linear_over += n,
         }
         self.count += n;
@@ -88,7 +99,7 @@ impl<'a> Counts<'a> {
         while left > 0 {
             let Some(at) = layout::bucket(value).filter(|at| *at < self.log.len()) else { break };
             let here = fits(value, layout::lower(at + 1), step).min(left);
-            self.log[at] += here;
+            count(&self.log[at], here);
             value = value.saturating_add(step.saturating_mul(here));
             left -= here;
         }
@@ -97,10 +108,10 @@ impl<'a> Counts<'a> {
         let (mut value, mut left) = (first, n);
         while left > 0 {
             let at = value / self.width;
-            let slot = usize::try_from(at).ok().and_then(|at| self.linear.get_mut(at));
+            let slot = usize::try_from(at).ok().and_then(|at| self.linear.get(at));
             let Some(slot) = slot else { break };
             let here = fits(value, (at + 1).saturating_mul(self.width), step).min(left);
-            *slot += here;
+            count(slot, here);
             value = value.saturating_add(step.saturating_mul(here));
             left -= here;
         }
@@ -177,6 +188,26 @@ impl<'a> Tally<'a> {
             beyond: 0,
             stolen: 0,
         }
+    }
+
+    /// What a look from outside needs beside the buckets, in the order of [`Live::facts`](crate::Live::facts).
+    #[inline(always)]
+    pub(crate) fn facts(&self) -> [u64; FACTS] {
+        let (taken, missed) = (&self.readings, &self.missed);
+        [
+            taken.min,
+            taken.sum,
+            taken.over,
+            taken.linear_over,
+            missed.min,
+            missed.max,
+            missed.sum,
+            missed.over,
+            missed.linear_over,
+            self.max_at,
+            self.beyond,
+            self.stolen,
+        ]
     }
 
     /// Keeps every reading beyond the threshold in `late` too, until it is full.

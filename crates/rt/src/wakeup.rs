@@ -61,7 +61,7 @@ pub fn wakeup<T: Timer>(
         done.obtained += 1;
         done.missed += missed;
         done.expected += 1 + missed;
-        live.say(done.obtained, done.missed, tally.readings.max);
+        live.say(done.obtained, done.missed, tally);
     }
     done
 }

@@ -42,7 +42,7 @@ impl Timer for Real {
 fn no_loop_allocates_and_an_allocation_would_be_seen() {
     let words = Words::default();
     let mut owned = Owned::new(1000);
-    let mut small = Box::new([0u64; SMALL]);
+    let small = scripted::zeros(SMALL);
     let mut tally = owned.tally(1000, 5_000);
     let mut real = Real(Instant::now());
 
@@ -51,7 +51,7 @@ fn no_loop_allocates_and_an_allocation_would_be_seen() {
         let plan = Wakeup { start: real.ticks(), interval: 200_000, periods: 500 };
         let done = wakeup(&mut real, plan, &mut tally, &words.live());
         assert!(done.missed > 0, "the late wakes took the path of missed periods");
-        gap(&real, 50_000_000, &mut small[..], &mut tally, &words.live());
+        gap(&real, 50_000_000, &small, &mut tally, &words.live());
         for value in 0..1000 {
             tally.record(Kept { at: value, value: value << 20, missed: 0 });
         }

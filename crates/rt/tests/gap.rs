@@ -42,9 +42,9 @@ proptest! {
         let clock = Stepping { now: Cell::new(7), turn: Cell::new(0), steps: &steps };
         let words = Words::default();
         let mut owned = Owned::new(50);
-        let mut small = [0u64; SMALL];
+        let small = scripted::zeros(SMALL);
         let mut tally = owned.tally(1000, threshold);
-        let done = gap(&clock, length, &mut small, &mut tally, &words.live());
+        let done = gap(&clock, length, &small, &mut tally, &words.live());
 
         let mut all = Vec::new();
         let mut passed = 0;
@@ -87,9 +87,9 @@ fn a_counter_that_steps_back_is_no_eternity() {
     }
     let words = Words::default();
     let mut owned = Owned::new(50);
-    let mut small = [0u64; SMALL];
+    let small = scripted::zeros(SMALL);
     let mut tally = owned.tally(1000, 1000);
-    gap(&Back(Cell::new(0)), 200, &mut small, &mut tally, &words.live());
+    gap(&Back(Cell::new(0)), 200, &small, &mut tally, &words.live());
     assert!(tally.readings.max < 200, "{}", tally.readings.max);
 }
 
@@ -99,7 +99,7 @@ fn the_stop_word_ends_it() {
     let words = Words::default();
     words.stop();
     let mut owned = Owned::new(50);
-    let mut small = [0u64; SMALL];
-    let done = gap(&clock, u64::MAX, &mut small, &mut owned.tally(1000, 1000), &words.live());
+    let small = scripted::zeros(SMALL);
+    let done = gap(&clock, u64::MAX, &small, &mut owned.tally(1000, 1000), &words.live());
     assert_eq!(done.reads, 1);
 }

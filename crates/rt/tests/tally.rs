@@ -6,7 +6,7 @@ mod scripted;
 use proptest::prelude::*;
 use quiet_rt::{Counts, Kept};
 use quiet_types::{Histogram, Nanos, histogram::layout};
-use scripted::{Owned, histogram};
+use scripted::{Owned, histogram, values, zeros};
 
 proptest! {
     #[test]
@@ -46,27 +46,27 @@ proptest! {
         n in 0u64..3_000,
         width in 1u64..1 << 24,
     ) {
-        let mut slow = (vec![0; layout::BUCKETS], vec![0; 500]);
-        let mut fast = slow.clone();
-        let mut one_by_one = Counts::new(&mut slow.0, &mut slow.1, width);
-        let mut at_once = Counts::new(&mut fast.0, &mut fast.1, width);
+        let slow = (zeros(layout::BUCKETS), zeros(500));
+        let fast = (zeros(layout::BUCKETS), zeros(500));
+        let mut one_by_one = Counts::new(&slow.0, &slow.1, width);
+        let mut at_once = Counts::new(&fast.0, &fast.1, width);
         for k in 0..n {
             one_by_one.add(first + k * step, 1);
         }
         at_once.add_series(first, step, n);
         prop_assert_eq!(histogram(&at_once), histogram(&one_by_one));
-        prop_assert_eq!(at_once.linear(), one_by_one.linear());
+        prop_assert_eq!(values(at_once.linear()), values(one_by_one.linear()));
         prop_assert_eq!(at_once.linear_over, one_by_one.linear_over);
     }
 }
 
 #[test]
 fn extreme_series_saturate_and_end() {
-    let (mut log, mut linear) = (vec![0; layout::BUCKETS], vec![0; 10]);
-    let mut counts = Counts::new(&mut log, &mut linear, 1);
+    let (log, linear) = (zeros(layout::BUCKETS), zeros(10));
+    let mut counts = Counts::new(&log, &linear, 1);
     counts.add_series(u64::MAX, u64::MAX, u64::MAX / 2);
     counts.add_series(0, 1, 1 << 62);
     assert_eq!(counts.sum, u64::MAX);
     assert_eq!(counts.max, u64::MAX);
-    assert_eq!(counts.log().iter().sum::<u64>(), layout::END);
+    assert_eq!(values(counts.log()).iter().sum::<u64>(), layout::END);
 }

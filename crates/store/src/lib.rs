@@ -179,12 +179,17 @@ impl Store {
         &self.dir
     }
 
-    /// Keeps a run as `runs/ID.json` and gives the path.
+    /// Keeps a run as `runs/ID.json` and gives the path. A checkpoint of the same run is replaced, whole by
+    /// whole; nothing else is.
     ///
     /// # Errors
     /// When the id is no plain name or is taken, or the file cannot be written.
     pub fn save_run(&self, run: &Run) -> Result<PathBuf, Error> {
-        self.save_other("runs", &run.id, run)
+        let replace = match self.run(&run.id) {
+            Ok(old) if old.partial && old.host.boot_id == run.host.boot_id => Replace::Always,
+            _ => Replace::Never,
+        };
+        self.save("runs", &run.id, run, replace)
     }
 
     /// Keeps a proof and its page as `proofs/ID/proof.json` and `proofs/ID/report.html`, both or
@@ -230,13 +235,22 @@ impl Store {
         id: &str,
         value: &impl serde::Serialize,
     ) -> Result<PathBuf, Error> {
+        self.save(kind, id, value, Replace::Never)
+    }
+
+    fn save(
+        &self,
+        kind: &str,
+        id: &str,
+        value: &impl serde::Serialize,
+        replace: Replace,
+    ) -> Result<PathBuf, Error> {
         let dir = self.dir.join(checked_id(kind)?);
         let path = dir.join(format!("{}.json", checked_id(id)?));
         let json = json(value, &path)?;
         self.act(|| {
             make_dir(&dir)?;
-            files::write_whole(&path, &json, Replace::Never)
-                .map_err(|e| Error::io("write", &path, e))?;
+            files::write_whole(&path, &json, replace).map_err(|e| Error::io("write", &path, e))?;
             Ok(path)
         })
     }

@@ -194,6 +194,32 @@ fn leftovers_of_a_killed_writer_are_ignored() {
 }
 
 #[test]
+fn a_checkpoint_is_replaced_by_its_own_run_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::at(dir.path());
+    let partial = |lasted: u64| {
+        let mut run = run("20261121T213000000Z-wakeup-1");
+        (run.partial, run.lasted, run.host.boot_id) = (true, Some(Nanos(lasted)), "a".into());
+        run
+    };
+    store.save_run(&partial(1)).unwrap();
+    store.save_run(&partial(2)).unwrap();
+    assert_eq!(store.run(&partial(2).id).unwrap(), partial(2));
+    assert!(store.index().unwrap().lines(&Filter::default(), 9).unwrap()[0].partial);
+    // Of another boot: another run.
+    let mut other = partial(3);
+    other.host.boot_id = "b".into();
+    assert!(store.save_run(&other).unwrap_err().is_taken());
+    let whole = Run { partial: false, ..partial(4) };
+    store.save_run(&whole).unwrap();
+    assert!(!store.index().unwrap().lines(&Filter::default(), 9).unwrap()[0].partial);
+    // Whole, it is never changed again.
+    assert!(store.save_run(&partial(5)).unwrap_err().is_taken());
+    assert!(store.save_run(&whole).unwrap_err().is_taken());
+    assert_eq!(store.run(&whole.id).unwrap(), whole);
+}
+
+#[test]
 fn foreign_newer_and_broken_files_each_get_their_sentence() {
     let dir = tempfile::tempdir().unwrap();
     let known = "this program reads quietcores.run/2, quietcores.proof/1, quietcores.buffers/1 and \

@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use indicatif::ProgressBar;
 use quiet_linux::System;
-use quiet_probe::{Progress, Request, Strictness};
+use quiet_probe::{Checkpoints, Progress, Request, Strictness};
 use quiet_store::Store;
 use quiet_types::{
     CpuSet, Nanos, Run,
@@ -47,10 +47,14 @@ enum Which {
         #[arg(long, value_enum, default_value_t = Core::Kernel)]
         core: Core,
         #[command(flatten)]
+        often: Often,
+        #[command(flatten)]
         common: Common,
     },
     /// How long a spinning thread is kept from reading the clock
     Gap {
+        #[command(flatten)]
+        often: Often,
         #[command(flatten)]
         common: Common,
     },
@@ -69,6 +73,13 @@ enum Which {
     },
     /// From playback to capture by sound, in frames and ms
     Roundtrip(super::roundtrip::Args),
+}
+
+#[derive(Clone, Copy, clap::Args)]
+struct Often {
+    /// Keep what there is so far, as a partial run that the whole one replaces; 0s: never
+    #[arg(long, value_name = "TIME", default_value = "1min")]
+    checkpoint: Nanos,
 }
 
 #[derive(clap::Args)]
@@ -161,14 +172,17 @@ enum IdleStates {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (probe, tracer, common) = match args.probe {
-        Which::Wakeup { interval, core: Core::Evl, common } => {
+    let never = Often { checkpoint: Nanos::ZERO };
+    let (probe, tracer, often, common) = match args.probe {
+        Which::Wakeup { interval, core: Core::Evl, common, .. } => {
             return super::evl::run(interval, &common);
         }
-        Which::Wakeup { interval, common, .. } => (Probe::Wakeup { interval }, None, common),
-        Which::Gap { common } => (Probe::Gap, None, common),
+        Which::Wakeup { interval, often, common, .. } => {
+            (Probe::Wakeup { interval }, None, often, common)
+        }
+        Which::Gap { often, common } => (Probe::Gap, None, often, common),
         Which::Tracer { interval, user, common } => {
-            (Probe::Wakeup { interval }, Some(user), common)
+            (Probe::Wakeup { interval }, Some(user), never, common)
         }
         Which::Buffers(args) => return super::buffers::run(args),
         Which::Roundtrip(args) => return super::roundtrip::run(args),
@@ -184,18 +198,39 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = face::interrupt()?;
     let bar = bar(&request);
     let mut told = |progress: &Progress| show(&bar, progress);
+    let mut kept = None;
     let done = match tracer {
         Some(user) => quiet_probe::tracer(&request, user, &stop, &mut told)
             .map(|run| (run, quiet_probe::Seen::default())),
-        None => quiet_probe::watched(&request, &stop, &mut told),
+        None => {
+            let mut save = |run: &Run| checkpoint(run, &store, &mut kept);
+            let every = std::time::Duration::from_nanos(often.checkpoint.0);
+            let checkpoints = Checkpoints { every, save: &mut save };
+            let checkpoints = (!every.is_zero()).then_some(checkpoints);
+            quiet_probe::saved(&request, &stop, &mut told, checkpoints)
+        }
     };
     bar.finish_and_clear();
+    if let (Err(_), Some(path)) = (&done, &kept) {
+        face::say(&format!("what was measured until then is kept as {}", path.display()));
+    }
     let (mut run, seen) = done?;
     judge(&mut run);
     if common.explain {
         run.explained = Some(Box::new(super::explain::explained(&run, &seen)));
     }
     keep_run(&run, &store, output.as_ref(), common.json)
+}
+
+/// Keeps what there is of a run. That it cannot is said once; the run goes on, and the end tries again.
+fn checkpoint(run: &Run, store: &Store, kept: &mut Option<PathBuf>) {
+    let mut run = run.clone();
+    judge(&mut run);
+    match store.save_run(&run) {
+        Ok(path) => *kept = Some(path),
+        Err(error) if kept.is_none() => face::say(&format!("no checkpoint is kept: {error}")),
+        Err(_) => {}
+    }
 }
 
 /// Keeps a run, in a file too where one is named, and shows it whatever comes of that.

@@ -1,21 +1,36 @@
 //! What the tests of the loops share: memory to lend, words to share.
 #![allow(dead_code)]
 
-use quiet_rt::{Counts, Kept, Live, Tally};
+use quiet_rt::{Counts, FACTS, Kept, Live, Tally};
 use quiet_types::{Histogram, Nanos, histogram::layout};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 #[derive(Default)]
-pub struct Words([AtomicU64; 4]);
+pub struct Words([AtomicU64; 4], [AtomicU64; FACTS]);
+
+/// Counts to lend.
+pub fn zeros(n: usize) -> Vec<AtomicU64> {
+    (0..n).map(|_| AtomicU64::new(0)).collect()
+}
+
+/// What they hold.
+pub fn values(counts: &[AtomicU64]) -> Vec<u64> {
+    counts.iter().map(|count| count.load(Relaxed)).collect()
+}
 
 impl Words {
     pub fn live(&self) -> Live<'_> {
         let [stop, obtained, missed, max] = &self.0;
-        Live { stop, obtained, missed, max }
+        Live { stop, obtained, missed, max, facts: &self.1 }
     }
 
     pub fn stop(&self) {
         self.0[0].store(1, Relaxed);
+    }
+
+    /// What it said besides.
+    pub fn facts(&self) -> Vec<u64> {
+        values(&self.1)
     }
 
     /// What the loop said: obtained, missed, max.
@@ -26,24 +41,24 @@ impl Words {
 }
 
 pub struct Owned {
-    logs: [Vec<u64>; 2],
-    linears: [Vec<u64>; 2],
+    logs: [Vec<AtomicU64>; 2],
+    linears: [Vec<AtomicU64>; 2],
     worst: Vec<Kept>,
 }
 
 impl Owned {
     pub fn new(linear: usize) -> Owned {
-        let log = || vec![0; layout::BUCKETS];
+        let log = || zeros(layout::BUCKETS);
         Owned {
             logs: [log(), log()],
-            linears: [vec![0; linear], vec![0; linear]],
+            linears: [zeros(linear), zeros(linear)],
             worst: vec![Kept::default(); 64],
         }
     }
 
     pub fn tally(&mut self, width: u64, threshold: u64) -> Tally<'_> {
-        let [a, b] = &mut self.logs;
-        let [c, d] = &mut self.linears;
+        let [a, b] = &self.logs;
+        let [c, d] = &self.linears;
         Tally::new(Counts::new(a, c, width), Counts::new(b, d, width), &mut self.worst, threshold)
     }
 }
@@ -52,7 +67,7 @@ impl Owned {
 pub fn histogram(counts: &Counts<'_>) -> Histogram {
     let some = counts.count > 0;
     Histogram::from_counts(
-        counts.log(),
+        &values(counts.log()),
         counts.over,
         some.then_some(Nanos(counts.min)),
         some.then_some(Nanos(counts.max)),
