@@ -488,6 +488,60 @@ fn of_threads(pid: u32, key: &str) -> Vec<String> {
     tasks.map(line).collect()
 }
 
+/// Whether this kernel has Landlock: where not, what plays says so, and that is looked at instead.
+fn landlock() -> bool {
+    quiet_linux::walls::Walls::new().missing().is_none()
+}
+
+#[test]
+fn what_plays_reaches_nothing_but_its_folders() {
+    let (inside, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let strip = "[strip]\nchannels = 2\n[[stage]]\nkind = \"gain\"\ngain = -3.0\n";
+    let (own, far) = (inside.path().join("own.toml"), outside.path().join("far.toml"));
+    std::fs::write(&own, strip).unwrap();
+    std::fs::write(&far, strip).unwrap();
+    let playing = Playing::start(&[own.to_str().unwrap()]);
+    let pid = playing.child.id();
+    // Every thread, also that which plays.
+    for (key, wanted) in [("NoNewPrivs:", "1"), ("Seccomp:", "2")] {
+        let found = of_threads(pid, key);
+        assert!(found.len() >= 2 && found.iter().all(|one| one == wanted), "{key} {found:?}");
+    }
+    let mut client = playing.client();
+    let blocks = |client: &mut Client| client.ask(r#"{"do":"stats"}"#)["blocks"].as_u64().unwrap();
+    let before = blocks(&mut client);
+    let swap = |path: &Path| format!(r#"{{"do":"swap","strip":"{}"}}"#, path.display());
+    for path in [far.as_path(), Path::new("/etc/shadow")] {
+        let answer = client.ask(&swap(path));
+        if landlock() {
+            let said = answer["error"].as_str().unwrap();
+            assert!(said.contains("ermission denied") && said.contains("--allow DIR"), "{said}");
+        }
+    }
+    // Nor by a way that leads out of the folder.
+    let link = inside.path().join("link.toml");
+    std::os::unix::fs::symlink(&far, &link).unwrap();
+    assert_eq!(client.ask(&swap(&link))["ok"], !landlock());
+    // What sounds goes on, and what is allowed is taken.
+    assert_eq!(client.ask(&swap(&own))["ok"], true);
+    let since = Instant::now();
+    while blocks(&mut client) <= before {
+        assert!(since.elapsed() < Duration::from_secs(60), "it does not sound any more");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let played = playing.quit();
+    let missing =
+        played["findings"].as_array().unwrap().iter().any(|f| f["id"] == "play.no_landlock");
+    assert_eq!(missing, !landlock(), "{played}");
+
+    // Allowed, it is read; and where no strip is named, only then.
+    let playing = Playing::start(&["--allow", outside.path().to_str().unwrap()]);
+    let mut client = playing.client();
+    assert_eq!(client.ask(&swap(&far))["ok"], true);
+    assert_eq!(client.ask(&swap(&own))["ok"], !landlock());
+    playing.quit();
+}
+
 #[test]
 fn root_keeps_no_right_that_playing_does_not_need() {
     if !is_root() {
@@ -512,6 +566,7 @@ fn root_keeps_no_right_that_playing_does_not_need() {
     }
     none_but_locking(pid);
     all(pid, "NoNewPrivs:", "1");
+    all(pid, "Seccomp:", "2");
     playing.quit();
 
     // As another user: his file plays, is swapped for another, and what is root's alone is not read.
@@ -547,6 +602,7 @@ fn root_keeps_no_right_that_playing_does_not_need() {
         all(pid, "Uid:", "65534 65534 65534 65534");
         none_but_locking(pid);
         all(pid, "NoNewPrivs:", "1");
+        all(pid, "Seccomp:", "2");
         // Root may talk to it all the same.
         let stream = UnixStream::connect(&socket).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();

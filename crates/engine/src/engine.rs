@@ -13,6 +13,7 @@ use quiet_linux::{
     rights::Less,
     state,
     sys::{memory, sched},
+    walls::Walls,
 };
 use quiet_rt::{Board, Cycle, End, Mode, duplex};
 use quiet_types::{Frames, SampleRate, play::Hits};
@@ -83,11 +84,11 @@ type Outcome = (Result<()>, Hits);
 type Work = Box<dyn FnOnce(&Place, &Placed) -> Outcome + Send>;
 
 /// Starts the engine's thread and puts it where it will play: CPU, priority, shield, locked memory. Then the thread gives
-/// `less` up for itself; the caller's own rights are the caller's business.
+/// `less` up for itself and goes behind the walls; the caller's own rights are the caller's business.
 ///
 /// # Errors
 /// A sentence, when this machine cannot do it, or a right cannot be given up.
-pub fn seat(wish: &Wish, less: Option<Less>) -> Result<Seat> {
+pub fn seat(wish: &Wish, less: Option<(Less, Arc<Walls>)>) -> Result<Seat> {
     let root = Root::system()?;
     let mut decision = place::decide(&root, wish)?;
     decision.findings.extend(clock::doubt(&root));
@@ -95,7 +96,7 @@ pub fn seat(wish: &Wish, less: Option<Less>) -> Result<Seat> {
 }
 
 impl Seat {
-    fn take(place: Place, less: Option<Less>) -> Result<Seat> {
+    fn take(place: Place, less: Option<(Less, Arc<Walls>)>) -> Result<Seat> {
         memory::keep_freed();
         place::keep_off(place.decision.cpu);
         let (say, hear) = mpsc::sync_channel(1);
@@ -104,7 +105,10 @@ impl Seat {
         let body = move || {
             let mut placed = own.prepare();
             own.settle(&mut placed);
-            let less = less.map_or(Ok(()), |less| less.give_up());
+            let less = less.map_or(Ok(()), |(less, walls)| {
+                less.give_up()?;
+                walls.close().map_err(|e| format!("cannot go behind the walls: {e}"))
+            });
             let _ = say.send(less.map(|()| placed.clone()));
             let work = told.recv().ok()?;
             let outcome = work(&own, &placed);

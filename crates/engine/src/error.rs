@@ -10,7 +10,8 @@ pub struct Error(String);
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    pub(crate) fn new(sentence: impl Into<String>) -> Error {
+    /// One that says this.
+    pub fn new(sentence: impl Into<String>) -> Error {
         Error(sentence.into())
     }
 }

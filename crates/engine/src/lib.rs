@@ -34,6 +34,7 @@ pub use engine::{Engine, Host, Opened, Seat, Setup, Sizes, mode_name, open, open
 pub use error::{Error, Result};
 pub use place::{Placed, Wait, Wish};
 pub use player::{Fade, Player, Remote, Strip, Told, player};
+pub use quiet_dsp::Setting;
 pub use quiet_rt::{Board, Event, LOADS, METERS, Mode, Xrun};
 pub use shelf::{Empty, Loaded, Param, Shelf, Wanted};
 pub use stages::Wire;

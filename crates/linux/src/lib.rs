@@ -18,6 +18,7 @@ mod snapshot;
 pub mod state;
 pub mod sys;
 pub mod trace;
+pub mod walls;
 
 pub use capture::{Captured, capture};
 pub use error::{Error, ErrorKind, Result, plain};

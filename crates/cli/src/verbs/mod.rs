@@ -33,6 +33,7 @@ pub mod status;
 pub mod stress;
 pub mod strip;
 pub mod unpersist;
+pub mod walled;
 pub mod ward;
 pub mod watch;
 pub mod worker;

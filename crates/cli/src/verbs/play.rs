@@ -1,5 +1,6 @@
 //! `play`
 
+use super::walled;
 use crate::face;
 use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
@@ -22,7 +23,7 @@ use std::{
     io::{BufRead, IsTerminal},
     path::PathBuf,
     process::ExitCode,
-    sync::mpsc,
+    sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
 
@@ -41,7 +42,7 @@ swap strip|amp|ir FILE, presets, save NAME, load NAME, quit. The same go to the 
 lines of JSON; see docs/play.md.")]
 pub struct Args {
     /// The strip's description; without it, a wire
-    strip: Option<PathBuf>,
+    pub strip: Option<PathBuf>,
     #[command(flatten)]
     pub(super) on: On,
     /// Put up a shield around the CPU that is played on, which ends with this program however that ends (root)
@@ -59,10 +60,14 @@ pub struct Args {
     force: bool,
     /// Where the control socket is, or `none` [default: play.sock in a private directory]
     #[arg(long, value_name = "PATH")]
-    control: Option<PathBuf>,
+    pub control: Option<PathBuf>,
+    /// What else may be read while it plays, beside the folders of the strip and of the presets: amps, IRs, strips
+    /// to be swapped in [default: this folder, where no strip is named]
+    #[arg(long, value_name = "DIR")]
+    pub allow: Vec<PathBuf>,
     /// Where presets are kept
     #[arg(long, value_name = "DIR")]
-    presets: Option<PathBuf>,
+    pub presets: Option<PathBuf>,
     /// List the sound cards and what they can do
     #[cfg(feature = "audio")]
     #[arg(long)]
@@ -269,19 +274,21 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     // Before anything of a stranger's is read: what takes root's rights is done, and they are given up.
     let less = less(&args, &setup)?;
+    let walls = Arc::new(walled::build(&setup));
     let taken = match &less {
-        Some(less) => Some(seat(&setup.wish, Some(less.clone()))?),
+        Some(less) => Some(seat(&setup.wish, Some((less.clone(), walls.clone())))?),
         None => None,
     };
     if let Some(less) = &less {
         less.give_up().map_err(|why| anyhow!("{why}; play with --user root, or without root"))?;
         ward.give_up();
     }
+    let within = walled::close(&args, &setup, &walls);
     if let Some(path) = &args.strip {
-        let shape = Strips::shape(path, args.on.channels)?;
+        let shape = Strips::shape(path, args.on.channels).map_err(|error| within.refused(error))?;
         (setup.channels, setup.inputs, setup.outputs) = (shape.width, shape.inputs, shape.outputs);
     }
-    let mut shelf: Box<dyn Shelf> = Box::new(Strips::new(setup.inputs));
+    let mut shelf: Box<dyn Shelf> = Box::new(within.around(Strips::new(setup.inputs)));
     let opened = open_from(&setup, taken)?;
     let (setting, clock, about) = (opened.setting(), opened.clock(), opened.about.clone());
     let loaded = match &args.strip {
@@ -302,7 +309,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         face::say(note);
     }
     let engine = opened.start(strip)?;
-    let placed = engine.placed().clone();
+    let mut placed = engine.placed().clone();
+    placed.findings.extend(within.findings);
     let sizes = engine.sizes();
     face::say(&about);
     face::say(&format!(

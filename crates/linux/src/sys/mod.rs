@@ -6,3 +6,4 @@ pub mod freeze;
 pub mod memory;
 pub mod process;
 pub mod sched;
+pub mod walls;

@@ -1,0 +1,148 @@
+//! `play` behind walls: what it may read and write from before the first strip is read until its end.
+
+use super::play::Args;
+use crate::face;
+use quiet_engine::{
+    Error, Host, Loaded, Setting, Setup, Shelf, Strips, Wanted, control::private_dir,
+};
+use quiet_linux::walls::{Use, Walls, refuse_calls};
+use quiet_types::{Finding, Severity};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// What came of closing the walls.
+pub struct Within {
+    /// Folders that are read, in words; empty where everything is.
+    folders: String,
+    /// What the kernel does not have.
+    pub findings: Vec<Finding>,
+}
+
+/// Walls for the engine's own thread, which may go behind them first: of files it opens those of the host alone.
+pub fn build(setup: &Setup) -> Walls {
+    let walls = Walls::new();
+    if let Host::File { input, output } = &setup.host {
+        let _ = walls.allow(&folder(input), Use::Read);
+        let _ = walls.allow(&folder(output), Use::Write);
+    }
+    walls
+}
+
+fn folder(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(dir) if dir != Path::new("") => dir.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Closes the walls around this process: its folders are those of the strip, of the presets, of the control socket,
+/// and what was allowed.
+pub fn close(args: &Args, setup: &Setup, walls: &Walls) -> Within {
+    let mut findings: Vec<Finding> = refuse_calls().into_iter().collect();
+    // Its library makes sockets and memory where the server says, and nobody has written down where.
+    #[cfg(feature = "audio")]
+    if let Host::Jack(_) = setup.host {
+        let title = "A client of JACK is not kept to its folders";
+        findings.push(
+            Finding::new(Severity::Note, "play.jack_reach", title)
+                .effect("A broken strip could read whatever its user may."),
+        );
+        return Within { folders: String::new(), findings };
+    }
+    let (read, write) = folders(args);
+    let mut refused = Vec::new();
+    for (places, what) in [(&read, Use::Read), (&write, Use::Write)] {
+        for place in places {
+            if let Err(error) = walls.allow(place, what) {
+                refused.push(format!("{}: {error}", place.display()));
+            }
+        }
+    }
+    if !refused.is_empty() {
+        face::say(&format!("not there to be allowed: {}", refused.join("; ")));
+    }
+    // For ALSA's own settings of this user.
+    for name in [".asoundrc", ".config/alsa", ".config/pipewire"] {
+        if let Some(home) = std::env::var_os("HOME") {
+            let _ = walls.allow(&Path::new(&home).join(name), Use::Read);
+        }
+    }
+    findings.extend(walls.missing());
+    let closed = walls.close().map_err(|error| {
+        findings.push(
+            Finding::new(Severity::Warning, "play.no_walls", "The kernel refused Landlock's rules")
+                .evidence(error.to_string())
+                .effect("A broken strip could read whatever its user may."),
+        );
+    });
+    let kept = closed.is_ok() && walls.missing().is_none();
+    let shown: Vec<String> =
+        read.iter().chain(&write).map(|dir| dir.display().to_string()).collect();
+    Within { folders: if kept { shown.join(", ") } else { String::new() }, findings }
+}
+
+/// What is read, and what is written.
+fn folders(args: &Args) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let mut read = args.allow.clone();
+    match &args.strip {
+        Some(strip) => {
+            read.push(folder(strip));
+            // A link's own folder, and that of what it leads to.
+            read.extend(strip.canonicalize().ok().map(|file| folder(&file)));
+        }
+        None if args.allow.is_empty() => read.push(PathBuf::from(".")),
+        None => {}
+    }
+    let mut write = Vec::new();
+    if let Some(presets) = &args.presets {
+        // Not there before the first one is saved.
+        let _ = std::fs::create_dir_all(presets);
+        write.push(presets.clone());
+    }
+    match &args.control {
+        Some(path) if path.as_os_str() == "none" => {}
+        Some(path) => write.push(folder(path)),
+        None => write.extend(private_dir().ok()),
+    }
+    read.dedup();
+    (read, write)
+}
+
+impl Within {
+    /// Strips that are read from within.
+    pub fn around(&self, strips: Strips) -> Walled {
+        Walled { strips, folders: self.folders.clone() }
+    }
+
+    /// With the remedy, where the walls may be the reason.
+    pub fn refused(&self, error: Error) -> Error {
+        explained(error, &self.folders)
+    }
+}
+
+/// Strips, and why some of them are not read.
+pub struct Walled {
+    strips: Strips,
+    folders: String,
+}
+
+impl Shelf for Walled {
+    fn load(&mut self, wanted: &Wanted, setting: Setting) -> Result<Loaded, Error> {
+        self.strips.load(wanted, setting).map_err(|error| explained(error, &self.folders))
+    }
+
+    fn path(&self) -> Option<PathBuf> {
+        self.strips.path()
+    }
+}
+
+fn explained(error: Error, folders: &str) -> Error {
+    let said = error.to_string();
+    let denied = io::Error::from_raw_os_error(rustix::io::Errno::ACCESS.raw_os_error()).to_string();
+    if folders.is_empty() || !said.to_lowercase().contains(&denied.to_lowercase()) {
+        return error;
+    }
+    Error::new(format!("{said}; `play` reads from {folders} alone: start it with --allow DIR"))
+}
