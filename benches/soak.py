@@ -27,7 +27,7 @@ with tempfile.TemporaryDirectory() as dir:
     # An ordinary thread: a limit on real-time running would end one that never sleeps, so the engine takes no real-time priority.
     limit = lambda: resource.setrlimit(resource.RLIMIT_RTTIME, (60_000_000, 60_000_000))
     child = subprocess.Popen([program, "play", strips[0], "--host", "null", "--mode", "never-sleep", "--cpu", str(os.cpu_count() - 1),
-                              "--channels", "1", "--period", "256", "--buffer", "2048", "--control", control, "--json"],
+                              "--channels", "1", "--period", "256", "--buffer", "2048", "--allow", amps, "--control", control, "--json"],
                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, preexec_fn=limit, text=True)
     code = 1
     try:
