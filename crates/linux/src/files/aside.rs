@@ -275,7 +275,7 @@ fn reopened(dir: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 /// The kernel's.
 pub fn sync(dir: BorrowedFd<'_>) -> io::Result<()> {
     // FAT: without a journal the order of directory, allocation table and file is nobody's. btrfs: an fsync of a
-    // directory goes to a log, of which a replay (Linux 6.12, 6.18) was seen to take other names of it away.
+    // directory goes to a log, of which a replay (Linux 6.12, 6.18) takes other names of it away, where mkfs made it.
     if is(dir, FAT) || is(dir, BTRFS) {
         rustix::fs::syncfs(reopened(dir)?)?;
     }
