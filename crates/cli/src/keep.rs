@@ -2,18 +2,14 @@
 
 use crate::{face, user};
 use anyhow::{Context, bail};
-use quiet_linux::{
-    Root,
-    files::{self, Replace},
-};
+use quiet_linux::files::{self, Replace};
 use quiet_store::{Filter, Kept, Owner, Store};
-use quiet_types::{Nanos, Run, head::Head, run::Host};
+use quiet_types::Run;
 use std::{
     io::{Read, Write},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::ExitCode,
-    time::Instant,
 };
 
 /// The store in `dir` where one is named, else `$XDG_DATA_HOME/quietcores`, else
@@ -187,53 +183,6 @@ impl Losses {
             face::say(&format!("quietcores: {lost}"));
         }
         if self.0.is_empty() { otherwise } else { ExitCode::from(2) }
-    }
-}
-
-/// A name for something that begins now: `20261121T213000Z-prove-3f9a`, and that moment in UTC.
-pub fn name(kind: &str) -> anyhow::Result<(String, String)> {
-    let (started, id) = quiet_probe::stamp(&Root::system()?, kind);
-    Ok((id, started))
-}
-
-/// A number that nobody chose: what orders are drawn from.
-///
-/// # Errors
-/// When the kernel's random numbers cannot be read.
-pub fn seed() -> anyhow::Result<u32> {
-    let uuid = Root::system()?.read("/proc/sys/kernel/random/uuid")?;
-    uuid.get(..8)
-        .and_then(|digits| u32::from_str_radix(digits, 16).ok())
-        .context("cannot draw a lot: /proc/sys/kernel/random/uuid holds no random number")
-}
-
-/// A measurement that has begun, by what its [`Head`] tells.
-pub struct Begun {
-    id: String,
-    started: String,
-    at: Instant,
-    host: Host,
-}
-
-/// One of this kind begins now.
-pub fn begin(kind: &str) -> anyhow::Result<Begun> {
-    let (id, started) = name(kind)?;
-    let host = quiet_probe::host(&Root::system()?)?;
-    Ok(Begun { id, started, at: Instant::now(), host })
-}
-
-impl Begun {
-    /// It ends now.
-    pub fn head(self, schema: &str, label: &str, interrupted: bool) -> Head {
-        Head {
-            schema: schema.to_owned(),
-            id: self.id,
-            label: label.to_owned(),
-            started: self.started,
-            lasted: Nanos(u64::try_from(self.at.elapsed().as_nanos()).unwrap_or(u64::MAX)),
-            interrupted,
-            host: self.host,
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod face;
 mod keep;
+mod progress;
 mod user;
 mod verbs;
 

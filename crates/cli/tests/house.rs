@@ -24,10 +24,24 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("quiet-boot", &["quiet-linux", "quiet-types"]),
     ("quiet-probe", &["quiet-linux", "quiet-rt", "quiet-types"]),
     (
+        "quiet-experiment",
+        &[
+            "quiet-engine",
+            "quiet-judge",
+            "quiet-linux",
+            "quiet-plan",
+            "quiet-probe",
+            "quiet-shield",
+            "quiet-store",
+            "quiet-types",
+        ],
+    ),
+    (
         "quietcores",
         &[
             "quiet-boot",
             "quiet-engine",
+            "quiet-experiment",
             "quiet-foreign",
             "quiet-judge",
             "quiet-linux",

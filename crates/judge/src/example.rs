@@ -9,6 +9,7 @@ use quiet_types::{
     history::Line,
     lot::{self, Lot},
     machine::{self, Cpu, Kernel, Policy, Preemption, Scheduling},
+    plan::Outcome,
     proof::{self, Arm, Restored, Setting, ShieldMade, StepTaken, Verdict},
     run::{self, Clock, Host, Probe, Reading, Spec, State, Stress, Thread, Throughput},
     shield::Mechanism,
@@ -335,14 +336,14 @@ fn wakeup_spec() -> Spec {
 }
 
 fn applied() -> ShieldMade {
-    let step = |what: &str, old: &str, new: &str, why: &str, held: bool, outcome: &str| StepTaken {
+    let step = |what: &str, old: &str, new: &str, why: &str, outcome: Outcome| StepTaken {
         what: what.into(),
         old: old.into(),
         new: new.into(),
         why: why.into(),
-        held,
-        outcome: outcome.into(),
+        outcome,
     };
+    let verified = || Outcome::Done { seen: String::new() };
     let irqs = "device interrupts are handled elsewhere";
     ShieldMade {
         mechanism: Some(Mechanism::SetsV1),
@@ -354,26 +355,23 @@ fn applied() -> ShieldMade {
                 "",
                 "0-2",
                 "everybody else runs elsewhere",
-                true,
-                "verified",
+                verified(),
             ),
-            step("/proc/irq/default_smp_affinity", "f", "7", irqs, true, "verified"),
-            step("/proc/irq/24/smp_affinity_list", "0-3", "0-2", irqs, true, "verified"),
+            step("/proc/irq/default_smp_affinity", "f", "7", irqs, verified()),
+            step("/proc/irq/24/smp_affinity_list", "0-3", "0-2", irqs, verified()),
             step(
                 "/proc/irq/36/smp_affinity_list",
                 "3",
                 "0-2",
                 irqs,
-                false,
-                "refused: Input/output error (a managed interrupt)",
+                Outcome::Refused { reason: "Input/output error (a managed interrupt)".into() },
             ),
             step(
                 "/sys/devices/virtual/workqueue/cpumask",
                 "f",
                 "7",
                 "unbound kernel work runs elsewhere",
-                true,
-                "verified",
+                verified(),
             ),
         ],
     }

@@ -311,8 +311,8 @@ fn steps_refused(proof: &Proof) -> Option<Finding> {
     let steps = &proof.shield.as_ref()?.steps;
     let refused: Vec<String> = steps
         .iter()
-        .filter(|step| !step.held)
-        .map(|step| format!("{}: {}", step.what, step.outcome))
+        .filter(|step| !step.outcome.holds())
+        .map(|step| format!("{}: {}", step.what, words::outcome(&step.outcome)))
         .collect();
     let title = format!("{} of {} steps of the shield did not hold", refused.len(), steps.len());
     (!refused.is_empty()).then(|| {

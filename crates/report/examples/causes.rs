@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (trace, victim) = story(count, CpuId(run.spec.cpus.first().ok_or("no CPU")?.0));
     let began = ran()?;
     let explained = quiet_judge::explain(&run, Some(&trace), &[victim]);
-    let text = quiet_judge::explained_text(&black_box(explained), 100);
+    let text = quiet_report::explained_text(&black_box(explained), 100);
     let took = ran()? - began;
     black_box(text);
     println!("{}", took as f64 / 1e9);

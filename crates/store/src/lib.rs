@@ -398,7 +398,7 @@ pub fn load(path: &Path) -> Result<Kept, Error> {
         run::SCHEMA | run::FIRST_SCHEMA => {
             serde_json::from_slice(&bytes).map(|run: Run| Kept::Run(Box::new(run.from_first())))
         }
-        proof::SCHEMA => serde_json::from_slice(&bytes)
+        proof::SCHEMA | proof::FIRST_SCHEMA => serde_json::from_slice(&bytes)
             .map(|proof: Proof| Kept::Proof(Box::new(proof.from_first()))),
         buffers::SCHEMA => serde_json::from_slice(&bytes).map(Kept::Buffers),
         trip::SCHEMA => serde_json::from_slice(&bytes).map(Kept::RoundTrip),

@@ -222,7 +222,7 @@ fn a_checkpoint_is_replaced_by_its_own_run_alone() {
 #[test]
 fn foreign_newer_and_broken_files_each_get_their_sentence() {
     let dir = tempfile::tempdir().unwrap();
-    let known = "this program reads quietcores.run/2, quietcores.proof/1, quietcores.buffers/1 and \
+    let known = "this program reads quietcores.run/2, quietcores.proof/2, quietcores.buffers/1 and \
                  quietcores.roundtrip/1";
     for (text, why) in [
         (

@@ -1,10 +1,12 @@
-//! Runs as 0.1 wrote them, `quietcores.run/1`.
+//! Runs and proofs as 0.1.0 wrote them, `quietcores.run/1` and `quietcores.proof/1`.
 
 use crate::{
     Nanos,
     machine::Policy,
+    plan::Outcome,
     run::{FIRST_SCHEMA, Idle, Measured, Run, SCHEMA, TIMERLAT},
 };
+use serde::{Deserialize, Deserializer};
 
 /// Formats that name the interval; the readers of the others put a millisecond there.
 const TIMED: [&str; 4] = ["cyclictest", "latmus", "csv", "gnuplot"];
@@ -20,6 +22,46 @@ const SILENT: [&str; 8] = [
     "rtla",
     "rtla-analysis",
 ];
+
+/// What became of a step; of the sentence of 0.1.0 what it was made from.
+///
+/// # Errors
+/// Where it is neither.
+pub(crate) fn outcome<'de, D: Deserializer<'de>>(from: D) -> Result<Outcome, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Typed(Outcome),
+        Sentence(String),
+    }
+    Ok(match Either::deserialize(from)? {
+        Either::Typed(outcome) => outcome,
+        Either::Sentence(said) => of_sentence(&said),
+    })
+}
+
+fn of_sentence(said: &str) -> Outcome {
+    let after = |beginning: &str| said.strip_prefix(beginning).map(str::to_owned);
+    match said {
+        "was so already" => return Outcome::Already,
+        "not there" => return Outcome::Absent,
+        _ => {}
+    }
+    if let Some(seen) = after("verified").map(|rest| rest.trim_start_matches(": ").to_owned()) {
+        return Outcome::Done { seen };
+    }
+    if let Some(seen) = after("accepted, in force at the next interrupt: ") {
+        return Outcome::Pending { seen };
+    }
+    if let Some(seen) = after("accepted and not done: reads ") {
+        return Outcome::Ignored { seen };
+    }
+    if let Some((seen, refused)) = said.split_once("; refused: ") {
+        let refused = refused.split(", ").map(str::to_owned).collect();
+        return Outcome::Partly { seen: seen.to_owned(), refused };
+    }
+    Outcome::Refused { reason: after("refused: ").unwrap_or_else(|| said.to_owned()) }
+}
 
 impl Run {
     /// Makes a run of [`FIRST_SCHEMA`] one of [`SCHEMA`]; every other one stays as it is.
@@ -73,5 +115,30 @@ impl Run {
         (spec.policy, spec.priority) = (first.map(|s| s.policy), first.map(|s| s.priority));
         (spec.length, spec.threshold, spec.idle) = (None, None, None);
         (spec.bucket, spec.buckets) = (None, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words;
+
+    #[test]
+    fn sentences_of_the_first_version_become_what_they_were_made_from() {
+        let all = [
+            Outcome::Done { seen: "0-2".into() },
+            Outcome::Already,
+            Outcome::Pending { seen: "0-3".into() },
+            Outcome::Partly {
+                seen: "3 of 5".into(),
+                refused: vec!["a: no".into(), "b: no".into()],
+            },
+            Outcome::Refused { reason: "Input/output error".into() },
+            Outcome::Ignored { seen: "f".into() },
+            Outcome::Absent,
+        ];
+        for outcome in all {
+            assert_eq!(of_sentence(&words::outcome(&outcome)), outcome);
+        }
     }
 }

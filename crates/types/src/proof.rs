@@ -3,6 +3,7 @@
 use crate::{
     CpuSet, Finding, Machine, Nanos, Run,
     lot::Lot,
+    plan::Outcome,
     run::{Host, Spec},
     shield::Mechanism,
 };
@@ -11,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The schema of [`Proof`] in JSON.
-pub const SCHEMA: &str = "quietcores.proof/1";
+pub const SCHEMA: &str = "quietcores.proof/2";
+/// The schema of 0.1.0: outcomes of steps were sentences, and what a file did not say stood as 0 or false.
+pub const FIRST_SCHEMA: &str = "quietcores.proof/1";
 
 /// Arms of two settings, measured in turn on the same CPUs under the same stress, and the
 /// judgement of them. Nothing in it is needed beside it: the machine and every run travel along.
@@ -229,7 +232,7 @@ pub struct ShieldMade {
 }
 
 /// One change to the machine, and what became of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StepTaken {
     /// What was changed: a path, or a task by name and number.
     pub what: String,
@@ -239,10 +242,9 @@ pub struct StepTaken {
     pub new: String,
     /// What it is for.
     pub why: String,
-    /// Whether the new value was read back.
-    pub held: bool,
-    /// `verified`, or the kernel's reason where it did not hold.
-    pub outcome: String,
+    /// What became of it; see [`crate::words::outcome`].
+    #[serde(deserialize_with = "crate::first::outcome")]
+    pub outcome: Outcome,
 }
 
 /// How the machine was found after everything had been taken back.
@@ -260,6 +262,9 @@ impl Proof {
         for arm in std::mem::take(&mut self.arms) {
             let (wakeup, gap) = (arm.wakeup.from_first(), arm.gap.map(Run::from_first));
             self.arms.push(Arm { wakeup, gap, ..arm });
+        }
+        if self.schema == FIRST_SCHEMA {
+            self.schema = SCHEMA.to_owned();
         }
         self
     }

@@ -1,6 +1,6 @@
-//! How numbers are written, the same in text and HTML.
+//! How figures, policies and outcomes are worded, the same on every face.
 
-use crate::{Nanos, Proof, proof::Figure, proof::Ratio, proof::Unit};
+use crate::{Nanos, Proof, plan::Outcome, proof::Figure, proof::Ratio, proof::Unit};
 
 /// The verdict of a proof in a word or two: one that was interrupted has none.
 pub fn verdict(proof: &Proof) -> String {
@@ -159,6 +159,20 @@ pub fn span(time: Nanos) -> String {
 pub fn policy(policy: crate::machine::Policy, priority: u8) -> String {
     let name = format!("{policy:?}").to_lowercase();
     if priority > 0 { format!("{name} {priority}") } else { name }
+}
+
+/// What became of a step.
+pub fn outcome(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Done { seen } if seen.is_empty() => "verified".to_owned(),
+        Outcome::Done { seen } => format!("verified: {seen}"),
+        Outcome::Already => "was so already".to_owned(),
+        Outcome::Pending { seen } => format!("accepted, in force at the next interrupt: {seen}"),
+        Outcome::Partly { seen, refused } => format!("{seen}; refused: {}", refused.join(", ")),
+        Outcome::Refused { reason } => format!("refused: {reason}"),
+        Outcome::Ignored { seen } => format!("accepted and not done: reads {seen}"),
+        Outcome::Absent => "not there".to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
 //! `apply`
 
-use super::plan::{Wish, machine, make};
+use super::plan::Wished;
 use crate::face;
+use crate::progress::Progress;
 use anyhow::{Context, bail};
+use quiet_experiment::{machine, put_back_overdue};
 use quiet_linux::{Root, System};
 use quiet_report::plan::{applied_text, plan_text};
 use quiet_shield::{DEFAULT_STATE, LONGEST_WAIT, Setup};
 use std::{
     io::{BufRead, IsTerminal, stdin},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
 };
 
@@ -24,7 +26,7 @@ Exit status: 0 every step holds and the chain is where it should be; 1 the shiel
 were refused or a link is not there or elsewhere; 2 nothing is changed.")]
 pub struct Args {
     #[command(flatten)]
-    wish: Wish,
+    wish: Wished,
     /// Put the machine back by itself after so many seconds, unless `quietcores confirm` is run
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=LONGEST_WAIT))]
     confirm: Option<u64>,
@@ -40,7 +42,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let plan = make(&args.wish, &machine(&Root::system()?)?)?;
+    let plan = quiet_experiment::plan(&args.wish.wish(), &machine(&Root::system()?)?)?;
     if !face::is_root() {
         bail!(
             "cannot apply a shield without root: {} steps change kernel settings; `quietcores \
@@ -68,7 +70,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         interrupt: &interrupt,
         confirm: args.confirm,
     };
-    put_back_overdue(&args.state)?;
+    put_back_overdue(&args.state, &Progress::new())?;
     let mut applied = quiet_shield::up(&System, &plan, &setup)?;
     // The shield is up whatever this says.
     applied.chain = match plan.links.is_empty() {
@@ -87,15 +89,4 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let whole = applied.chain.is_empty() && applied.steps.iter().all(|taken| taken.outcome.holds());
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) })
-}
-
-/// A shield that was to be confirmed, and whose guard was killed, is put back before anything else.
-pub fn put_back_overdue(state: &Path) -> anyhow::Result<()> {
-    if let Some(done) = quiet_shield::overdue(&System, state)? {
-        face::say(&format!(
-            "An earlier shield was not confirmed, or whoever asked for it was killed, and its guard with it. {}",
-            quiet_report::plan::reverted_text(&done).trim_end()
-        ));
-    }
-    Ok(())
 }

@@ -1,8 +1,8 @@
 //! `check`: the audit.
 
-use super::plan::{machine, read_chain};
 use crate::face;
 use anyhow::Context;
+use quiet_experiment::{machine, read_chain};
 use quiet_linux::Root;
 use quiet_plan::check::audit;
 use quiet_report::{

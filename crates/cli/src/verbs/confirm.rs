@@ -1,8 +1,9 @@
 //! `confirm`
 
-use super::apply::put_back_overdue;
 use crate::face;
+use crate::progress::Progress;
 use anyhow::bail;
+use quiet_experiment::put_back_overdue;
 use quiet_linux::System;
 use quiet_shield::DEFAULT_STATE;
 use quiet_types::said::{CONFIRMED, Confirmed};
@@ -28,7 +29,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !face::is_root() {
         bail!("cannot confirm a shield without root: sudo quietcores confirm");
     }
-    put_back_overdue(&args.state)?;
+    put_back_overdue(&args.state, &Progress::new())?;
     let waited = quiet_shield::confirm(&System, &args.state)?;
     if args.json {
         face::print_json(&Confirmed { schema: CONFIRMED.to_owned(), waited })?;

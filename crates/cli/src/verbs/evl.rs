@@ -1,8 +1,9 @@
 //! `measure wakeup --core evl`: EVL's own latmus measures, and what it writes is kept as a run.
 
-use super::measure::{self, Common, last_online};
+use super::measure::{self, Common};
 use crate::{face, keep};
 use anyhow::Context;
+use quiet_experiment::last_online;
 use quiet_foreign::{self, Format};
 use quiet_types::{CpuId, CpuSet, Nanos};
 use std::{

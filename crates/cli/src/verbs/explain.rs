@@ -4,10 +4,10 @@ use super::measure::{self, Scheduled};
 use crate::face;
 use clap::ValueEnum;
 use indicatif::ProgressBar;
-use quiet_probe::{Request, Seen, Strictness};
+use quiet_probe::{Request, Strictness};
 use quiet_types::{
-    CpuSet, Finding, Nanos, Run, Severity,
-    explain::{COST_SCHEMA, Cost, Explained},
+    CpuSet, Nanos,
+    explain::{COST_SCHEMA, Cost},
     run::{Idle, Probe, Spec},
 };
 use std::{path::PathBuf, process::ExitCode, sync::atomic::AtomicBool, time::Duration};
@@ -95,7 +95,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         idle: Idle::Shallow,
         cpus: args.cpus,
     });
-    request.entry = measure::door(&request.spec.cpus, &args.state)?;
+    request.entry = quiet_experiment::door(&request.spec.cpus, &args.state)?;
     request.stress = args.stress;
     request.stress_cpus = args.stress_cpus.unwrap_or_default();
     request.strictness = Strictness::GoOn;
@@ -108,7 +108,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let done = quiet_probe::watched(&request, &stop, &mut |now| measure::show(&bar, now));
     bar.finish_and_clear();
     let (run, seen) = done?;
-    let mut explained = explained(&run, &seen);
+    let mut explained = quiet_experiment::explained(&run, &seen);
     // What makes the figures doubtful makes their causes doubtful.
     explained.findings.extend(run.findings);
     if args.json {
@@ -117,20 +117,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         face::print(&quiet_report::explained_text(&explained, face::width()))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The causes of a run's late readings, and why they are only counted where that is so.
-pub fn explained(run: &Run, seen: &Seen) -> Explained {
-    let mut explained = quiet_judge::explain(run, seen.trace.as_ref(), &seen.victims);
-    if let Some(why) = &seen.refused {
-        explained.findings.push(
-            Finding::new(Severity::Warning, "explain.counters", "The kernel was not watched")
-                .evidence(format!("{why}."))
-                .effect("Counters tell how often what came, not how long it took.")
-                .remedy("Run as root, on a kernel with tracefs (CONFIG_EVENT_TRACING)."),
-        );
-    }
-    explained
 }
 
 /// What watching costs, by blocks of one run.

@@ -7,19 +7,14 @@ use crate::{
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use indicatif::ProgressBar;
-use quiet_linux::System;
 use quiet_probe::{Checkpoints, Progress, Request, Strictness};
 use quiet_store::Store;
 use quiet_types::{
     CpuSet, Nanos, Run,
     machine::Policy,
     run::{Idle, Probe, Spec},
-    shield::Entry,
 };
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
 /// Measure with one probe and write a run
 #[derive(clap::Args)]
@@ -215,9 +210,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         face::say(&format!("what was measured until then is kept as {}", path.display()));
     }
     let (mut run, seen) = done?;
-    judge(&mut run);
+    quiet_experiment::judged(&mut run);
     if common.explain {
-        run.explained = Some(Box::new(super::explain::explained(&run, &seen)));
+        run.explained = Some(Box::new(quiet_experiment::explained(&run, &seen)));
     }
     keep_run(&run, &store, output.as_ref(), common.json)
 }
@@ -225,7 +220,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Keeps what there is of a run. That it cannot is said once; the run goes on, and the end tries again.
 fn checkpoint(run: &Run, store: &Store, kept: &mut Option<PathBuf>) {
     let mut run = run.clone();
-    judge(&mut run);
+    quiet_experiment::judged(&mut run);
     match store.save_run(&run) {
         Ok(path) => *kept = Some(path),
         Err(error) if kept.is_none() => face::say(&format!("no checkpoint is kept: {error}")),
@@ -256,26 +251,17 @@ pub fn keep_run(
     Ok(losses.end(ExitCode::SUCCESS))
 }
 
-/// Adds what the report sees in the run to what the probe knows, each kind once.
-pub fn judge(run: &mut Run) {
-    for finding in quiet_judge::judge_run(run) {
-        if !run.findings.iter().any(|known| known.id == finding.id) {
-            run.findings.push(finding);
-        }
-    }
-}
-
 fn request(probe: Probe, common: &Common) -> anyhow::Result<Request> {
     let cpus = match &common.cpus {
         Some(cpus) => cpus.clone(),
-        None => last_online()?,
+        None => quiet_experiment::last_online()?,
     };
     let (policy, usual) = common.policy.policy();
     let threshold = match probe {
         Probe::Wakeup { .. } => Nanos::from_micros(100),
         Probe::Gap => Nanos::from_micros(5),
     };
-    let entry = door(&cpus, &common.state)?;
+    let entry = quiet_experiment::door(&cpus, &common.state)?;
     Ok(Request {
         spec: Spec {
             probe,
@@ -298,27 +284,6 @@ fn request(probe: Probe, common: &Common) -> anyhow::Result<Request> {
         strictness: if common.strict { Strictness::Strict } else { Strictness::GoOn },
         explain: common.explain,
     })
-}
-
-/// The door into the shield that is up around these CPUs; a shield around others does not matter.
-pub fn door(cpus: &CpuSet, state: &Path) -> anyhow::Result<Option<Entry>> {
-    if !face::is_root() {
-        return Ok(None);
-    }
-    let shield = quiet_shield::current(&System, state)?;
-    Ok(shield.filter(|shield| cpus.is_subset(&shield.cpus)).and_then(|shield| shield.entry))
-}
-
-/// CPU 0 does most of the kernel's own work: the last one is the likelier choice.
-pub fn last_online() -> anyhow::Result<CpuSet> {
-    Ok(online()?.iter().last().into_iter().collect())
-}
-
-/// CPUs that run now.
-pub fn online() -> anyhow::Result<CpuSet> {
-    let path = "/sys/devices/system/cpu/online";
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
-    text.parse().with_context(|| format!("cannot understand {path}"))
 }
 
 fn write(run: &Run, target: &Target) -> anyhow::Result<()> {

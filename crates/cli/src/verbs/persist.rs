@@ -1,12 +1,13 @@
 //! `persist`
 
-use super::plan::{Wish, machine, make};
+use super::plan::Wished;
 use crate::face;
 use anyhow::{Context, bail};
 use quiet_boot::{
     CHAIN, Kind, Loader, NoRunner, Proposal, Record, Request, Runner, Service, Stage, SystemRunner,
     Term,
 };
+use quiet_experiment::machine;
 use quiet_linux::files::Tree;
 use quiet_linux::{Root, System};
 use quiet_plan::boot::{self, Extra, Line};
@@ -37,7 +38,7 @@ Examples:
 Exit status: 0 done, 1 done with something left out (named), or a trial that is not good, 2 nothing is changed.")]
 pub struct Args {
     #[command(flatten)]
-    wish: Wish,
+    wish: Wished,
     /// Parameters beside those of the mode
     #[arg(long = "with", value_name = "NAME,...", value_enum, value_delimiter = ',')]
     extras: Vec<Named>,
@@ -222,7 +223,7 @@ fn ask() -> anyhow::Result<()> {
 }
 
 fn asked(args: &Args, machine: &Machine) -> anyhow::Result<(Asked, Vec<Finding>)> {
-    let plan = make(&args.wish, machine)?;
+    let plan = quiet_experiment::plan(&args.wish.wish(), machine)?;
     let mode = plan.mode;
     let extras = args.extras.iter().map(|named| match named {
         Named::Threadirqs => Extra::ThreadedIrqs,

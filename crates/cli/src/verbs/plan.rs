@@ -1,15 +1,12 @@
 //! `plan`
 
 use crate::face;
-use anyhow::{Context, bail};
-use quiet_linux::{CommandLines, Options, Root, files, snapshot};
+use anyhow::Context;
+use quiet_experiment::{Wish, machine};
+use quiet_linux::Root;
 use quiet_report::plan::plan_text;
-use quiet_types::boot::Mode;
-use quiet_types::{Chain, CpuSet, Machine, Plan, chain::Choice};
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use quiet_types::CpuSet;
+use std::{path::PathBuf, process::ExitCode};
 
 /// Show the steps, old and new, and why each; change nothing
 #[derive(clap::Args)]
@@ -38,7 +35,7 @@ A chain file, from input to output:
   priority = 85")]
 pub struct Args {
     #[command(flatten)]
-    pub wish: Wish,
+    pub wish: Wished,
     /// Print the plan as JSON on standard output
     #[arg(long)]
     json: bool,
@@ -48,8 +45,8 @@ pub struct Args {
 }
 
 /// What is to be shielded.
-#[derive(Clone, Default, clap::Args)]
-pub struct Wish {
+#[derive(clap::Args)]
+pub struct Wished {
     /// Chain file (TOML): the audio path, link by link
     pub chain: Option<PathBuf>,
     /// CPUs to shield, as 2-3,8; in place of those of the chain
@@ -64,63 +61,29 @@ pub struct Wish {
     pub smt_off: bool,
 }
 
+impl Wished {
+    /// As the planner takes it.
+    pub fn wish(&self) -> Wish {
+        Wish {
+            chain: self.chain.clone(),
+            cpus: self.cpus.clone(),
+            never_sleep: self.never_sleep,
+            smt_off: self.smt_off,
+        }
+    }
+}
+
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let root = match &args.root {
         Some(dir) => Root::at(dir),
         None => Root::system(),
     }
     .context("cannot make a plan")?;
-    let plan = make(&args.wish, &machine(&root)?)?;
+    let plan = quiet_experiment::plan(&args.wish.wish(), &machine(&root)?)?;
     if args.json {
         face::print_json(&plan)?;
     } else {
         face::print(&plan_text(&plan))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The machine, as a plan needs it.
-pub fn machine(root: &Root) -> anyhow::Result<Machine> {
-    let options = Options { command_lines: CommandLines::None };
-    snapshot(root, options).context("cannot read the machine")
-}
-
-/// The plan of what is wished.
-pub fn make(wish: &Wish, machine: &Machine) -> anyhow::Result<Plan> {
-    let mut chain = match &wish.chain {
-        Some(path) => {
-            let there: CpuSet = machine.cpus.iter().map(|cpu| cpu.id).collect();
-            read_chain(path, &there.union(&machine.online))?
-        }
-        None => Chain::default(),
-    };
-    if let Some(cpus) = &wish.cpus {
-        chain.cpus = Choice::These(cpus.clone());
-    }
-    if wish.never_sleep {
-        chain.mode = Mode::NeverSleepingCore;
-    }
-    chain.smt_off |= wish.smt_off;
-    quiet_plan::plan(machine, &chain).map_err(|error| match &wish.chain {
-        Some(path) => anyhow::anyhow!("{}: {error}", path.display()),
-        None => error.into(),
-    })
-}
-
-/// Chain files are small.
-const LARGEST: u64 = 1 << 20;
-
-/// The chain in a file; `known` are the CPUs that it may name.
-pub fn read_chain(path: &Path, known: &CpuSet) -> anyhow::Result<Chain> {
-    let shown = quiet_types::printable(&path.display().to_string(), 300);
-    let text = std::fs::File::open(path)
-        .and_then(|file| files::take_text(file, LARGEST))
-        .with_context(|| format!("cannot read the chain file {shown}"))?;
-    if text.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with('#')) {
-        bail!(
-            "cannot use the chain file {shown}: nothing is in it; write a [chain] (see `quietcores plan \
-             --help`), or leave the file out"
-        );
-    }
-    Ok(quiet_plan::chain::parse(&text, &shown, Some(known))?)
 }

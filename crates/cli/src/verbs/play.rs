@@ -2,6 +2,7 @@
 
 use super::walled;
 use crate::face;
+use crate::progress::Progress;
 use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -11,6 +12,7 @@ use quiet_engine::{
     host::null::Cable,
     mode_name, open_from, seat,
 };
+use quiet_experiment::{Ward, least_buffer, put_back_overdue};
 use quiet_linux::{
     Root, System,
     rights::{self, Less},
@@ -241,11 +243,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Before there are threads, which inherit it: nothing that is started from here gains a right.
     let bound = rights::no_new();
     let stop = face::interrupt()?;
+    let progress = Progress::new();
     if args.shield && !face::is_root() {
         bail!("only root can put up a shield; leave out --shield, or run it as root");
     }
     if args.shield {
-        super::apply::put_back_overdue(&args.on.state)?;
+        put_back_overdue(&args.on.state, &progress)?;
     }
     let mut setup = args.on.setup()?;
     if args.shield && setup.wish.shield.is_some() {
@@ -253,19 +256,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             "a shield is up already: leave out --shield to play in it, or run `quietcores revert`"
         );
     }
-    let wish = super::plan::Wish {
+    let wish = quiet_experiment::Wish {
         cpus: setup.wish.cpu.map(|cpu| [cpu].into_iter().collect()),
         never_sleep: setup.wish.mode == Some(Wait::NeverSleep),
         ..Default::default()
     };
     // Dropped after the engine.
-    let mut ward = super::ward::Ward::new(&System, wish, &args.on.state, &stop);
+    let mut ward = Ward::new(wish, &args.on.state, &stop, &progress);
     if args.shield {
         let applied = ward.raise().context("cannot put the shield up")?;
         setup.wish.shield = Some(applied.shield);
     }
     if args.find_buffer {
-        let found = super::find_buffer::find(&setup, &stop)?;
+        let found = least_buffer(&setup, &stop, &progress)?;
         (setup.period, setup.buffer) = found;
     }
     if let Host::File { .. } = setup.host {

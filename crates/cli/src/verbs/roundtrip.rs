@@ -87,7 +87,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         ports.connect = quiet_engine::host::jack::Connect::Own;
     }
     let store = keep::ready(args.store.as_deref(), "roundtrips")?;
-    let begun = keep::begin("roundtrip")?;
+    let begun = quiet_experiment::begin("roundtrip")?;
     let bar = bar(args.cycles);
     let cables = Cables {
         output: usize::from(args.out_channel) - 1,

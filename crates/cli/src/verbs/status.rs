@@ -1,8 +1,8 @@
 //! `status`
 
-use super::plan::machine;
 use crate::face;
 use anyhow::Context;
+use quiet_experiment::machine;
 use quiet_linux::{CommandLines, Options, Root, System, glance};
 use quiet_report::{findings_text, plan::status_text};
 use quiet_shield::DEFAULT_STATE;

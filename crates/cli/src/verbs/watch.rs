@@ -1,8 +1,9 @@
 //! `watch`
 
-use super::plan::read_chain;
 use crate::face;
+use crate::progress::Progress;
 use anyhow::bail;
+use quiet_experiment::{put_back_overdue, read_chain};
 use quiet_linux::{CommandLines, Options, Root, System, glance};
 use quiet_report::watch::event_text;
 use quiet_shield::{DEFAULT_STATE, Planned, Watch};
@@ -55,7 +56,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !face::is_root() {
         bail!("cannot watch over a shield without root: sudo quietcores watch");
     }
-    super::apply::put_back_overdue(&args.state)?;
+    put_back_overdue(&args.state, &Progress::new())?;
     let root = Root::system()?;
     let options = Options { command_lines: CommandLines::None };
     let mut chain = match &args.chain {

@@ -88,8 +88,8 @@ fn steps(steps: &[StepTaken]) -> Markup {
                             td.value { (shown(&step.old)) }
                             td.value { (shown(&step.new)) }
                             td.value {
-                                @if step.held { (step.outcome) }
-                                @else { span.verdict.worse { "did not hold" } " – " (step.outcome) }
+                                @if !step.outcome.holds() { span.verdict.worse { "did not hold" } " – " }
+                                (words::outcome(&step.outcome))
                             }
                         }
                     }

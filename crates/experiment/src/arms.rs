@@ -1,24 +1,21 @@
 //! The arms: pair by pair, the order within each drawn by lot; each measured whole, each void where its ground moved.
 
-use crate::face;
-use crate::verbs::ward::Ward;
-use anyhow::Context;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use crate::{Because, ErrorKind, Event, Observer, Result, Ward, explained, raised};
 use quiet_probe::{Request, Stress};
 use quiet_types::{
     CpuSet, Finding, Nanos, Run,
     lot::Lot,
-    plan::{Applied, Outcome, Taken},
+    plan::{Applied, Taken},
     proof::{self, Arm, Setting, StepTaken},
     run::{Probe, Spec},
 };
-use std::{collections::BTreeMap, io::IsTerminal, sync::atomic::AtomicBool, time::Duration};
+use std::{cell::Cell, sync::atomic::AtomicBool};
 
 /// A gap longer than this is time taken from the thread: the tick alone takes 2 to 5 us.
 const STOLEN: Nanos = Nanos::from_micros(20);
 
 /// What is measured, and how often.
-pub struct Turns<'a> {
+pub(crate) struct Turns<'a> {
     /// Of the wakeup probe.
     pub spec: Spec,
     /// Length of the gap measurement; zero for none.
@@ -34,10 +31,13 @@ pub struct Turns<'a> {
     pub explain: bool,
     pub ward: Ward<'a>,
     pub stop: &'a AtomicBool,
+    pub observer: &'a dyn Observer,
+    /// How much of the whole is done.
+    pub done: Cell<Nanos>,
 }
 
 /// What came of it.
-pub struct Measured {
+pub(crate) struct Measured {
     pub arms: Vec<Arm>,
     /// What the first shield was made of.
     pub applied: Option<proof::ShieldMade>,
@@ -47,44 +47,45 @@ pub struct Measured {
 }
 
 impl Turns<'_> {
-    pub fn run(&mut self) -> anyhow::Result<Measured> {
+    pub fn run(&mut self) -> Result<Measured> {
         let mut done =
             Measured { arms: Vec::new(), applied: None, reverts_exact: true, findings: Vec::new() };
-        let bar = self.bar();
+        let arm = self.spec.length.0 + self.gap.0;
+        self.observer.begin(Nanos(arm * 2 * u64::from(self.lot.pairs)));
         'pairs: for pair in 0..self.lot.pairs {
             let mut settings = [Setting::Shared, self.other];
             if !self.lot.shared_first(pair) {
                 settings.reverse();
             }
             for setting in settings {
-                if face::raised(self.stop) {
+                if raised(self.stop) {
                     break 'pairs;
                 }
-                bar.set_message(format!("pair {} of {}, {setting}", pair + 1, self.lot.pairs));
-                let Some(arm) = self.arm(pair, setting, &bar, &mut done)? else { break 'pairs };
+                let doing = format!("pair {} of {}, {setting}", pair + 1, self.lot.pairs);
+                self.observer.doing(&doing);
+                let Some(arm) = self.arm(pair, setting, &mut done)? else { break 'pairs };
                 done.arms.push(arm);
             }
-            self.tell(pair, &done.arms, &bar);
+            self.observer.event(Event::Pair {
+                number: pair + 1,
+                of: self.lot.pairs,
+                arms: &done.arms[done.arms.len() - 2..],
+                threshold: self.spec.threshold,
+            });
         }
-        bar.finish_and_clear();
+        self.observer.end();
         Ok(done)
     }
 
     /// One arm; `None` where it was interrupted before anything was measured.
-    fn arm(
-        &mut self,
-        pair: u32,
-        setting: Setting,
-        bar: &ProgressBar,
-        done: &mut Measured,
-    ) -> anyhow::Result<Option<Arm>> {
+    fn arm(&mut self, pair: u32, setting: Setting, done: &mut Measured) -> Result<Option<Arm>> {
         let mut void = None;
         let mut entry = None;
         if setting == Setting::Shielded {
             let applied = match self.ward.raise() {
                 Ok(applied) => applied,
-                Err(_) if face::raised(self.stop) => return Ok(None),
-                Err(error) => return Err(error.context("cannot put the shield up")),
+                Err(_) if raised(self.stop) => return Ok(None),
+                error => error.because(ErrorKind::Machine, || "cannot put the shield up".into())?,
             };
             entry.clone_from(&applied.shield.entry);
             if done.applied.is_none() {
@@ -102,7 +103,7 @@ impl Turns<'_> {
             explain: self.explain,
             ..Request::new(self.spec.clone())
         };
-        let measured = self.under_stress(&request, &stress_cpus, bar);
+        let measured = self.under_stress(&request, &stress_cpus);
         // Put back first; what failed is told after.
         let exact = self.ward.lower()?;
         done.reverts_exact &= exact;
@@ -116,14 +117,9 @@ impl Turns<'_> {
     }
 
     /// Both probes under one stress.
-    fn under_stress(
-        &self,
-        request: &Request,
-        cpus: &CpuSet,
-        bar: &ProgressBar,
-    ) -> anyhow::Result<(Run, Option<Run>)> {
+    fn under_stress(&self, request: &Request, cpus: &CpuSet) -> Result<(Run, Option<Run>)> {
         let stress = Stress::start(&self.stress, cpus)?;
-        let mut wakeup = self.probe(request, bar)?;
+        let mut wakeup = self.probe(request)?;
         let mut gap = None;
         if self.gap > Nanos::ZERO && !wakeup.cut_short() {
             let spec = Spec {
@@ -132,7 +128,7 @@ impl Turns<'_> {
                 threshold: STOLEN,
                 ..self.spec.clone()
             };
-            gap = Some(self.probe(&Request { spec, ..request.clone() }, bar)?);
+            gap = Some(self.probe(&Request { spec, ..request.clone() })?);
         }
         let stress = stress.stop()?;
         for run in std::iter::once(&mut wakeup).chain(&mut gap) {
@@ -141,58 +137,18 @@ impl Turns<'_> {
         Ok((wakeup, gap))
     }
 
-    fn probe(&self, request: &Request, bar: &ProgressBar) -> anyhow::Result<Run> {
-        let start = bar.position();
+    fn probe(&self, request: &Request) -> Result<Run> {
+        let start = self.done.get();
         let (mut run, seen) = quiet_probe::watched(request, self.stop, &mut |progress| {
-            bar.set_position(start + progress.elapsed.min(progress.length).0 / 1_000_000);
+            self.observer.at(Nanos(start.0 + progress.elapsed.min(progress.length).0));
         })
-        .with_context(|| format!("cannot measure the {} arm", request.label))?;
-        bar.set_position(start + request.spec.length.0 / 1_000_000);
+        .because(ErrorKind::Measuring, || format!("cannot measure the {} arm", request.label))?;
+        self.done.set(Nanos(start.0 + request.spec.length.0));
+        self.observer.at(self.done.get());
         if request.explain {
-            run.explained = Some(Box::new(crate::verbs::explain::explained(&run, &seen)));
+            run.explained = Some(Box::new(explained(&run, &seen)));
         }
         Ok(run)
-    }
-
-    fn bar(&self) -> ProgressBar {
-        let arm = (self.spec.length.0 + self.gap.0) / 1_000_000;
-        let bar = ProgressBar::with_draw_target(
-            Some(arm * 2 * u64::from(self.lot.pairs)),
-            if std::io::stderr().is_terminal() {
-                ProgressDrawTarget::stderr()
-            } else {
-                ProgressDrawTarget::hidden()
-            },
-        );
-        if let Ok(style) =
-            ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  ({eta} left)")
-        {
-            bar.set_style(style);
-        }
-        bar.enable_steady_tick(Duration::from_millis(200));
-        bar
-    }
-
-    /// A line a pair, so that a log shows life and a person sees it come.
-    fn tell(&self, pair: u32, arms: &[Arm], bar: &ProgressBar) {
-        let mut by: BTreeMap<Setting, String> = BTreeMap::new();
-        for arm in arms.iter().filter(|arm| arm.pair == pair) {
-            let readings = arm.wakeup.readings();
-            let p99 = readings.percentile(0.99).map_or("none".to_owned(), |p99| p99.to_string());
-            let beyond: u64 = arm.wakeup.threads.iter().filter_map(|t| t.beyond).sum();
-            let void = if arm.void.is_some() { ", void" } else { "" };
-            by.insert(
-                arm.setting,
-                format!(
-                    "{}: p99 {p99}, {beyond} beyond {}, {} missed{void}",
-                    arm.setting,
-                    self.spec.threshold,
-                    arm.wakeup.missed().unwrap_or_default()
-                ),
-            );
-        }
-        let line = by.into_values().collect::<Vec<_>>().join("; ");
-        bar.suspend(|| face::say(&format!("pair {} of {}  {line}", pair + 1, self.lot.pairs)));
     }
 }
 
@@ -212,17 +168,6 @@ fn step(Taken { step, outcome }: &Taken) -> StepTaken {
         old: step.old.clone().unwrap_or_default(),
         new: step.action.new_value(),
         why: step.why.clone(),
-        held: outcome.holds(),
-        outcome: match outcome {
-            Outcome::Done { seen } => format!("verified: {seen}"),
-            Outcome::Already => "was so already".to_owned(),
-            Outcome::Pending { seen } => {
-                format!("accepted, in force at the next interrupt: {seen}")
-            }
-            Outcome::Partly { seen, refused } => format!("{seen}; refused: {}", refused.join(", ")),
-            Outcome::Refused { reason } => format!("refused: {reason}"),
-            Outcome::Ignored { seen } => format!("accepted and not done: reads {seen}"),
-            Outcome::Absent => "not there".to_owned(),
-        },
+        outcome: outcome.clone(),
     }
 }

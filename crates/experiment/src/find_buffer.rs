@@ -1,7 +1,6 @@
 //! The least buffer that works.
 
-use crate::face;
-use anyhow::bail;
+use crate::{Error, ErrorKind, Event, Observer, Result, raised};
 use quiet_engine::{Setup, Wire};
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -15,8 +14,16 @@ const COUNTS: [u32; 3] = [2, 3, 4];
 /// How long each is tried: below 5400 xruns an hour with 95 % confidence, no more is claimed.
 const TRIAL: Duration = Duration::from_secs(2);
 
-/// Tries from the least buffer upwards; the first that plays without an xrun.
-pub fn find(setup: &Setup, stop: &AtomicBool) -> anyhow::Result<(u32, u32)> {
+/// Tries from the least buffer upwards, 2 s each; the first that plays without an xrun: frames a period, frames in the
+/// ring.
+///
+/// # Errors
+/// When none does, the engine fails, or `stop` is raised.
+pub fn least_buffer(
+    setup: &Setup,
+    stop: &AtomicBool,
+    observer: &dyn Observer,
+) -> Result<(u32, u32)> {
     let mut tries: Vec<(u32, u32)> =
         PERIODS.iter().flat_map(|p| COUNTS.iter().map(move |n| (*p, p * n))).collect();
     tries.sort_by_key(|(period, buffer)| (*buffer, *period));
@@ -26,7 +33,8 @@ pub fn find(setup: &Setup, stop: &AtomicBool) -> anyhow::Result<(u32, u32)> {
         let opened = match quiet_engine::open(&setup) {
             Ok(opened) => opened,
             Err(error) => {
-                face::say(&format!("period {period}, buffer {buffer}: {error}"));
+                let why = error.to_string();
+                observer.event(Event::Buffer { period, buffer, plays: Err(&why) });
                 continue;
             }
         };
@@ -39,22 +47,22 @@ pub fn find(setup: &Setup, stop: &AtomicBool) -> anyhow::Result<(u32, u32)> {
         let mut engine = opened.start(Box::new(Wire))?;
         let began = Instant::now();
         while began.elapsed() < TRIAL && engine.board().xruns.load(Relaxed) == 0 {
-            if face::raised(stop) {
-                bail!("interrupted");
+            if raised(stop) {
+                return Err(Error::new(ErrorKind::Interrupted, "interrupted"));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
         let (xruns, blocks) =
             (engine.board().xruns.load(Relaxed), engine.board().blocks.load(Relaxed));
         engine.stop()?;
-        let word = if xruns > 0 { "xrun" } else { "plays" };
-        face::say(&format!("period {}, buffer {}: {word}", real.0, real.1));
+        observer.event(Event::Buffer { period: real.0, buffer: real.1, plays: Ok(xruns == 0) });
         if xruns == 0 && blocks > 0 {
             return Ok(real);
         }
     }
-    bail!(
+    let why = format!(
         "no buffer up to {} frames played for {TRIAL:?} without an xrun; see `quietcores check`",
         PERIODS[9] * COUNTS[2]
-    )
+    );
+    Err(Error::new(ErrorKind::Measuring, why))
 }

@@ -1,6 +1,6 @@
 //! Keeps the promise that whatever ends a measurement under a shield leaves the machine as it was.
 
-use crate::verbs::plan::{Wish, machine, make};
+use crate::{Because, ErrorKind, Event, Observer, Result, Wish, machine, plan};
 use quiet_linux::{Root, System};
 use quiet_shield::{Bond, Setup};
 use quiet_types::plan::Applied;
@@ -11,12 +11,12 @@ use std::{
 
 /// Puts shields up and takes them down. Dropped with one up, as by a panic, it takes it down.
 pub struct Ward<'a> {
-    kernel: &'a System,
     wish: Wish,
     /// The program that holds `/dev/cpu_dma_latency`.
     holder: Option<PathBuf>,
     state: &'a Path,
     stop: &'a AtomicBool,
+    observer: &'a dyn Observer,
     up: bool,
     /// Puts the machine back should this process be killed; from the first shield on.
     bond: Option<Bond>,
@@ -25,25 +25,35 @@ pub struct Ward<'a> {
 }
 
 impl<'a> Ward<'a> {
-    pub fn new(kernel: &'a System, wish: Wish, state: &'a Path, stop: &'a AtomicBool) -> Ward<'a> {
+    /// None is up yet. `state` is the state directory; where `stop` is raised, a shield that is being put up is
+    /// rolled back. The running program is started as guard and holder: it has to know `guard` and `hold`.
+    pub fn new(
+        wish: Wish,
+        state: &'a Path,
+        stop: &'a AtomicBool,
+        observer: &'a dyn Observer,
+    ) -> Ward<'a> {
         let holder = std::env::current_exe().ok();
-        Ward { kernel, wish, holder, state, stop, up: false, bond: None, poor: false }
+        Ward { wish, holder, state, stop, observer, up: false, bond: None, poor: false }
     }
 
     /// The shield that is wished, planned for the machine as it is at this moment.
-    pub fn raise(&mut self) -> anyhow::Result<Applied> {
+    ///
+    /// # Errors
+    /// When there is no plan of it, no guard, or an essential step fails: what was done is put back then.
+    pub fn raise(&mut self) -> Result<Applied> {
         if let (None, Some(program)) = (&self.bond, &self.holder) {
-            super::apply::put_back_overdue(self.state)?;
-            self.bond = Some(Bond::start(program, self.state, crate::face::say)?);
+            put_back_overdue(self.state, self.observer)?;
+            self.bond = Some(Bond::start(program, self.state, self.observer.guard())?);
         }
-        let plan = make(&self.wish, &machine(&Root::system()?)?)?;
+        let plan = plan(&self.wish, &machine(&Root::system()?)?)?;
         let setup = Setup {
             state: self.state,
             holder: self.holder.as_deref(),
             interrupt: self.stop,
             confirm: None,
         };
-        let applied = quiet_shield::up_bound(self.kernel, &plan, &setup)?;
+        let applied = quiet_shield::up_bound(&System, &plan, &setup)?;
         self.up = true;
         Ok(applied)
     }
@@ -57,7 +67,10 @@ impl<'a> Ward<'a> {
     }
 
     /// Puts the machine back; whether every value is as it was.
-    pub fn lower(&mut self) -> anyhow::Result<bool> {
+    ///
+    /// # Errors
+    /// When the journal cannot be used.
+    pub fn lower(&mut self) -> Result<bool> {
         if !self.up {
             return Ok(true);
         }
@@ -66,7 +79,7 @@ impl<'a> Ward<'a> {
             bond.put_back()?;
             return Ok(true);
         }
-        let reverted = quiet_shield::revert(self.kernel, self.state)?;
+        let reverted = quiet_shield::revert(&System, self.state)?;
         self.up = false;
         Ok(reverted.is_none_or(|reverted| reverted.is_exact()))
     }
@@ -74,12 +87,25 @@ impl<'a> Ward<'a> {
 
 impl Drop for Ward<'_> {
     fn drop(&mut self) {
-        if let Err(error) = self.lower() {
-            crate::face::error(
-                &error.context("cannot put the machine back; run `quietcores revert`"),
-            );
+        let back = self.lower().because(ErrorKind::Machine, || {
+            "cannot put the machine back; run `quietcores revert`".into()
+        });
+        if let Err(error) = back {
+            self.observer.event(Event::NotPutBack(&error));
         }
     }
+}
+
+/// A shield that was to be confirmed, or whose owner was killed, and whose guard was killed as well, is put back before
+/// anything else.
+///
+/// # Errors
+/// When the state directory or the journal cannot be used.
+pub fn put_back_overdue(state: &Path, observer: &dyn Observer) -> Result<()> {
+    if let Some(done) = quiet_shield::overdue(&System, state)? {
+        observer.event(Event::PutBack(&done));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -103,7 +129,7 @@ mod tests {
         let state = dir.path().join("state");
         let standing = || quiet_shield::status(&System, &state).unwrap().state;
         let panicked = std::panic::catch_unwind(|| {
-            let mut ward = Ward::new(&System, wish, &state, &stop);
+            let mut ward = Ward::new(wish, &state, &stop, &crate::Silent);
             ward.holder = None; // The running program is the test here, not quietcores.
             ward.raise().unwrap();
             assert_eq!(standing(), Standing::Up);

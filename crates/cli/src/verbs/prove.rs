@@ -1,0 +1,123 @@
+//! `prove`: shared against shielded in turn, on the same CPUs, under the same stress.
+
+use super::plan::Wished;
+use crate::{face, keep, progress::Progress};
+use anyhow::bail;
+use quiet_experiment::Proving;
+use quiet_types::{Nanos, proof::Verdict};
+use std::{path::PathBuf, process::ExitCode};
+
+const EXAMPLES: &str = "\
+Examples:
+  quietcores prove                            choose a core, shield it and leave it in turn, about 80 s
+  quietcores prove --cpus 3 --html proof.html
+  quietcores prove --cpus 3 --pairs 12 --for 5s --stress kernel,reach
+  quietcores prove living-room.toml --json
+  quietcores prove --cpus 3 --explain         and who took time, shared and shielded
+
+Exit status: 0 better, 1 worse or not shown, 2 an error.";
+
+/// Measure shared against shielded, in turn, under stress, with a verdict
+///
+/// Each pair of arms measures the same CPUs twice: as the machine is, and with a shield around them, in an order drawn by lot.
+/// Ended early, it shows its figures and gives no verdict.
+/// The machine is put back after every shielded arm, and at the end whatever ends it. Without root
+/// no shield can be put up: then only the stress is kept off the measured CPUs, and said so.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    wish: Wished,
+    /// Pairs of arms; at least 6 for a verdict
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=200))]
+    pairs: u32,
+    /// Draw the order within each pair from this number, as an earlier proof did [default: drawn anew]
+    #[arg(long, value_name = "N")]
+    seed: Option<u32>,
+    /// Length of one wakeup measurement
+    #[arg(long = "for", value_name = "LENGTH", default_value = "2500ms")]
+    length: Nanos,
+    /// Length of one gap measurement, 0s for none
+    #[arg(long, value_name = "LENGTH", default_value = "1s")]
+    gap: Nanos,
+    /// Time between wakeups
+    #[arg(long, default_value = "200us")]
+    interval: Nanos,
+    /// Priority of the measuring thread, SCHED_FIFO
+    #[arg(long, value_name = "N", default_value_t = 90, value_parser = clap::value_parser!(u8).range(1..=99))]
+    priority: u8,
+    /// A wakeup later than this counts as beyond
+    #[arg(long, value_name = "TIME", default_value = "100us")]
+    threshold: Nanos,
+    /// Stress suites or stressors; see `quietcores stress --list`
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "kernel")]
+    stress: Vec<String>,
+    /// Tell the causes of late readings in both settings; costs both the same
+    #[arg(long)]
+    explain: bool,
+    /// Write the page here too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Keep the journal here
+    #[arg(long, value_name = "DIR", default_value = quiet_shield::DEFAULT_STATE)]
+    state: PathBuf,
+    /// Keep runs here [default: $XDG_DATA_HOME/quietcores]
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
+    /// Print the proof as JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    // What may fail for outside reasons fails before the first minute is spent.
+    let store = keep::ready(args.store.as_deref(), "proofs")?;
+    let html = args.html.as_deref().map(keep::Target::page).transpose()?;
+    let stop = face::interrupt()?;
+    let proving = Proving {
+        wish: args.wish.wish(),
+        pairs: args.pairs,
+        seed: args.seed,
+        length: args.length,
+        gap: args.gap,
+        interval: args.interval,
+        priority: args.priority,
+        threshold: args.threshold,
+        stress: args.stress,
+        explain: args.explain,
+        state: args.state,
+    };
+    let proof = quiet_experiment::prove(&proving, &stop, &Progress::new())?;
+
+    let page = quiet_report::proof_page(&proof);
+    let mut losses = keep::Losses::default();
+    let kept = losses.of("the proof", store.save_proof(&proof, &page));
+    let mut shown = kept.as_ref().map(|dir| dir.join("report.html"));
+    if let Some(target) = &html
+        && losses.of("the page", target.write(&page)).is_some()
+    {
+        shown = Some(target.path().to_owned());
+    }
+    if args.json {
+        face::print_json(&proof)?;
+    } else {
+        face::print(&quiet_report::proof_text(&proof, face::width()))?;
+    }
+    if let Some(dir) = kept {
+        face::say(&format!("proof: {}", dir.join("proof.json").display()));
+    }
+    if let Some(page) = shown {
+        face::say(&format!("report: {}", page.display()));
+    }
+    if let Some(restored) = &proof.restored
+        && !restored.exact
+    {
+        losses.end(ExitCode::SUCCESS);
+        bail!(
+            "the machine is not as it was before: {}; `quietcores status` tells whether something of a shield is left",
+            restored.differences.join("; ")
+        );
+    }
+    let better = proof.verdict == Verdict::Better;
+    Ok(losses.end(if better { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) }))
+}

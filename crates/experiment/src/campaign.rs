@@ -1,0 +1,417 @@
+//! `campaign`: a declared matrix of runs, measured until all of it is there.
+
+use crate::{
+    Because, Error, ErrorKind, Event, Observer, Result, Silent, Ward, Wish, begun, door, explained,
+    is_root, judged, machine, online, plan, put_back_overdue, raised,
+};
+use quiet_linux::{Root, System, files};
+use quiet_probe::{Request, Stress};
+use quiet_store::{Filter, Owner, Store};
+use quiet_types::{
+    CpuSet, Nanos, Run,
+    campaign::{Campaign, Campaigned, CellState, Shielding, Standing, Task, glob},
+    history::Line,
+    plan::Standing as ShieldStanding,
+};
+use rustix::fs::{FlockOperation, flock};
+use std::{
+    cell::Cell,
+    collections::HashMap,
+    fs::File,
+    io::{Read, Seek, Write},
+    path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
+    time::Instant,
+};
+
+/// Where a campaign works.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// Paths in its file start here.
+    pub dir: &'a Path,
+    /// Where its runs are kept.
+    pub store: &'a Store,
+    /// The state directory.
+    pub state: &'a Path,
+}
+
+/// Measures what is left of a campaign on this boot, and says how all of it stands, with all its runs.
+///
+/// Every run is kept as soon as it is made; one that is there is not made again.
+///
+/// # Errors
+/// When another campaign is at work, a shield is up, a setting cannot be planned, or a run cannot be kept.
+pub fn campaign(
+    campaign: &Campaign,
+    place: Place<'_>,
+    stop: &AtomicBool,
+    observer: &dyn Observer,
+) -> Result<(Campaigned, Vec<Run>)> {
+    let lock = Lock::take(place.store, place.state, observer)?;
+    stand(campaign, place, Some((lock, stop)), observer)
+}
+
+/// How a campaign stands, with its runs; measures nothing.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn campaign_status(campaign: &Campaign, place: Place<'_>) -> Result<(Campaigned, Vec<Run>)> {
+    stand(campaign, place, None, &Silent)
+}
+
+fn stand(
+    campaign: &Campaign,
+    place: Place<'_>,
+    work: Option<(Lock, &AtomicBool)>,
+    observer: &dyn Observer,
+) -> Result<(Campaigned, Vec<Run>)> {
+    let store = place.store;
+    let kernel = Root::system()?.read("/proc/sys/kernel/osrelease")?;
+    let tasks = campaign.tasks(seed(store, &campaign.name)?);
+    let mut cells = cells(&tasks, store, &campaign.name, kernel.trim())?;
+    let mut pace = Pace::default();
+    if let Some((lock, stop)) = work {
+        let online = online()?;
+        let mut work = Work { place, stop, online, lock, observer, done: Cell::new(0) };
+        work.check(campaign, &cells)?;
+        work.all(&tasks, &mut cells, &mut pace)?;
+    }
+    let needs = left(&tasks, &cells).map(|task| pace.of(task)).sum::<u64>();
+    let runs = cells
+        .iter()
+        .filter_map(|cell| cell.run.as_ref())
+        .map(|line| store.run(&line.id))
+        .collect::<std::result::Result<Vec<Run>, _>>()?;
+    Ok((quiet_judge::campaigned(&campaign.name, cells, &runs, Nanos(needs)), runs))
+}
+
+/// Campaign files are small.
+const LARGEST: u64 = 1 << 20;
+
+/// The campaign in a file, and the directory that paths in it start from.
+///
+/// # Errors
+/// When it cannot be read; where it makes no sense, with line and column.
+pub fn read_campaign(path: &Path) -> Result<(Campaign, PathBuf)> {
+    let shown = quiet_types::printable(&path.display().to_string(), 300);
+    let text = File::open(path)
+        .and_then(|file| files::take_text(file, LARGEST))
+        .because(ErrorKind::Asked, || format!("cannot read the campaign file {shown}"))?;
+    let online = online()?;
+    let campaign = quiet_plan::campaign::parse(&text, &shown, Some(&online))?;
+    Ok((campaign, path.parent().unwrap_or(Path::new("")).to_owned()))
+}
+
+/// What the orders of this campaign are drawn from: what its runs say, so that it goes on as it began.
+fn seed(store: &Store, name: &str) -> Result<u32> {
+    for line in store.index()?.lines(&Filter::campaign(name), usize::MAX)? {
+        if let Some(seed) = store.run(&line.id)?.cell.and_then(|cell| cell.lot) {
+            return Ok(seed);
+        }
+    }
+    begun::seed()
+}
+
+/// How each cell stands before anything is measured.
+fn cells(tasks: &[Task<'_>], store: &Store, name: &str, kernel: &str) -> Result<Vec<CellState>> {
+    let lines = store.index()?.lines(&Filter::campaign(name), usize::MAX)?;
+    let mut done: HashMap<String, Line> =
+        lines.into_iter().map(|line| (line.cell.clone(), line)).collect();
+    let cells = tasks.iter().map(|task| {
+        let run = done.remove(&task.cell.key);
+        let other = task.setting.kernel.as_ref().filter(|wanted| !glob(wanted, kernel));
+        let (state, why) = match (&run, other) {
+            (Some(_), _) => (Standing::Done, String::new()),
+            (None, Some(wanted)) => {
+                (Standing::Waiting, format!("for a boot of kernel {wanted} (this is {kernel})"))
+            }
+            (None, None) if task.setting.shield != Shielding::None && !is_root() => {
+                (Standing::Waiting, "for root, who alone can put up a shield".to_owned())
+            }
+            (None, None) => (Standing::Left, String::new()),
+        };
+        CellState { cell: task.cell.clone(), state, why, run }
+    });
+    Ok(cells.collect())
+}
+
+fn left<'a, 'c>(
+    tasks: &'a [Task<'c>],
+    cells: &'a [CellState],
+) -> impl Iterator<Item = &'a Task<'c>> {
+    let is_left = |state: Standing| matches!(state, Standing::Left | Standing::Failed);
+    tasks.iter().zip(cells).filter(move |(_, cell)| is_left(cell.state)).map(|(task, _)| task)
+}
+
+/// How long a run takes beside its measuring: guessed at first, then what the last ones took.
+#[derive(Default)]
+struct Pace {
+    beside: Option<f64>,
+}
+
+impl Pace {
+    fn of(&self, task: &Task<'_>) -> u64 {
+        let stress = if task.stress.run.is_empty() { 0.4e9 } else { 1.5e9 };
+        let shield = if task.setting.shield == Shielding::None { 0.0 } else { 1.5e9 };
+        let beside = self.beside.unwrap_or(stress + shield);
+        task.probe.spec.length.0 + beside as u64
+    }
+
+    fn took(&mut self, task: &Task<'_>, began: Instant) {
+        let beside = began.elapsed().as_nanos() as f64 - task.probe.spec.length.0 as f64;
+        let so_far = self.beside.unwrap_or(beside);
+        self.beside = Some((so_far * 0.9 + beside * 0.1).max(0.0));
+    }
+}
+
+/// Only one campaign measures at a time. While a shield of a campaign is up, the lock's file holds the
+/// boot, the state directory, and what the journal is known by: who comes after a kill takes that
+/// shield down, and no other.
+struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    fn take(store: &Store, state: &Path, observer: &dyn Observer) -> Result<Lock> {
+        let path = store.dir().join("campaign.lock");
+        let shown = path.display().to_string();
+        let open = || {
+            let mut options = std::fs::OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false).open(&path)
+        };
+        let opened = match store.owner() {
+            Some(owner) => Owner::act(owner, open)?,
+            None => open(),
+        };
+        let file = opened.because(ErrorKind::Keeping, || format!("cannot open {shown}"))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(Error::new(
+                    ErrorKind::Busy,
+                    format!(
+                        "another campaign is measuring (it holds {shown}); two would disturb each other. `--status` \
+                         shows how far it is"
+                    ),
+                ));
+            }
+            locked => locked
+                .map_err(std::io::Error::from)
+                .because(ErrorKind::Keeping, || format!("cannot lock {shown}"))?,
+        }
+        let mut lock = Lock { file, path };
+        lock.clear_up(state, observer)?;
+        Ok(lock)
+    }
+
+    /// Takes down the shield of a campaign that was killed under it, in this boot.
+    fn clear_up(&mut self, state: &Path, observer: &dyn Observer) -> Result<()> {
+        let mut mark = String::new();
+        (&self.file).take(1 << 16).read_to_string(&mut mark).unwrap_or_default();
+        if !mark.is_empty() && is_root() {
+            let ours = if mark == Lock::going_up(state)? {
+                // Killed before it stood: half a shield can be nobody else's.
+                quiet_shield::status(&System, state)?.state == ShieldStanding::Leftover
+            } else {
+                mark == Lock::is_up(state)?
+            };
+            if ours {
+                quiet_shield::revert(&System, state).because(ErrorKind::Machine, || {
+                    "cannot take down the shield that an earlier campaign was killed under".into()
+                })?;
+                observer.event(Event::CampaignPutBack);
+            }
+        }
+        self.note("")
+    }
+
+    fn going_up(state: &Path) -> Result<String> {
+        let boot = Root::system()?.read("/proc/sys/kernel/random/boot_id")?;
+        Ok(format!("{} {}", boot.trim(), state.display()))
+    }
+
+    fn is_up(state: &Path) -> Result<String> {
+        let journal = quiet_shield::identity(state).unwrap_or_default();
+        Ok(format!("{} journal {journal}", Lock::going_up(state)?))
+    }
+
+    fn note(&mut self, text: &str) -> Result<()> {
+        let mut write = || -> std::io::Result<()> {
+            self.file.set_len(0)?;
+            self.file.rewind()?;
+            self.file.write_all(text.as_bytes())?;
+            self.file.sync_data()
+        };
+        write().because(ErrorKind::Keeping, || format!("cannot write {}", self.path.display()))
+    }
+}
+
+/// What the measuring of cells needs.
+struct Work<'a> {
+    place: Place<'a>,
+    stop: &'a AtomicBool,
+    online: CpuSet,
+    lock: Lock,
+    observer: &'a dyn Observer,
+    /// Nanoseconds of the whole that are done.
+    done: Cell<u64>,
+}
+
+impl Work<'_> {
+    /// What can be known to fail, before the first minute is spent.
+    fn check(&self, campaign: &Campaign, cells: &[CellState]) -> Result<()> {
+        if !cells.iter().any(|cell| cell.state == Standing::Left) {
+            return Ok(());
+        }
+        let root = Root::system()?;
+        for probe in &campaign.probes {
+            let request = Request::new(probe.spec.clone());
+            request
+                .check(&root)
+                .because(ErrorKind::Asked, || format!("cannot measure probe {}", probe.name))?;
+        }
+        for stress in campaign.stresses.iter().filter(|stress| !stress.run.is_empty()) {
+            Stress::check(&stress.run)
+                .because(ErrorKind::Asked, || format!("cannot run stress {}", stress.name))?;
+        }
+        let shielded =
+            |setting: &&quiet_types::campaign::Setting| setting.shield != Shielding::None;
+        let mut settings = campaign.settings.iter().filter(shielded).peekable();
+        if !is_root() || settings.peek().is_none() {
+            return Ok(());
+        }
+        put_back_overdue(self.place.state, self.observer)?;
+        let standing = quiet_shield::status(&System, self.place.state)?.state;
+        if matches!(standing, ShieldStanding::Up | ShieldStanding::Leftover) {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                "a shield is up, and this campaign puts up and takes down its own; run `quietcores revert` first",
+            ));
+        }
+        let machine = machine(&root)?;
+        for setting in settings {
+            for probe in &campaign.probes {
+                let plan = plan(&self.wish(&setting.shield, &probe.spec.cpus), &machine)
+                    .because(ErrorKind::Asked, || {
+                        format!("cannot plan setting {}", setting.name)
+                    })?;
+                let outside = probe.spec.cpus.difference(&plan.shield.cpus);
+                if !outside.is_empty() {
+                    return Err(Error::asked(format!(
+                        "cannot measure setting {}: its shield is around CPU {}, and CPU {outside}, which is \
+                         measured, lies outside",
+                        setting.name, plan.shield.cpus
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn wish(&self, shield: &Shielding, measured: &CpuSet) -> Wish {
+        match shield {
+            Shielding::Chain(path) => {
+                Wish { chain: Some(self.place.dir.join(path)), ..Wish::default() }
+            }
+            _ => Wish { cpus: Some(measured.clone()), ..Wish::default() },
+        }
+    }
+
+    fn all(&mut self, tasks: &[Task<'_>], cells: &mut [CellState], pace: &mut Pace) -> Result<()> {
+        let whole: u64 = left(tasks, cells).map(|task| pace.of(task)).sum();
+        self.observer.begin(Nanos(whole));
+        let count = tasks.len();
+        for (at, task) in tasks.iter().enumerate() {
+            if cells[at].state != Standing::Left {
+                continue;
+            }
+            if raised(self.stop) {
+                break;
+            }
+            let name = format!("{}, {}, {}", task.cell.probe, task.cell.stress, task.cell.setting);
+            self.observer.doing(&format!("run {} of {count}: {name}", at + 1));
+            let began = Instant::now();
+            let start = self.done.get();
+            let measured = self.cell(task, start);
+            match measured {
+                Ok(None) => break,
+                // Kept before it counts as done.
+                Ok(Some(run)) => {
+                    self.place.store.save_run(&run).because(ErrorKind::Keeping, || {
+                        "cannot keep the run; the campaign ends here, and goes on with the same command".into()
+                    })?;
+                    if run.cut_short() {
+                        break;
+                    }
+                    pace.took(task, began);
+                    cells[at].state = Standing::Done;
+                    cells[at].run = Some(quiet_store::line(&run));
+                }
+                Err(_) if raised(self.stop) => break,
+                Err(error) => {
+                    cells[at].state = Standing::Failed;
+                    cells[at].why = format!("{error:#}");
+                }
+            }
+            self.done.set(start + pace.of(task));
+            self.observer.at(Nanos(self.done.get()));
+            let rest: u64 = left(tasks, cells).map(|task| pace.of(task)).sum();
+            let run = cells[at].run.as_ref().ok_or(cells[at].why.as_str());
+            let event =
+                Event::Cell { number: at + 1, of: count, name: &name, run, left: Nanos(rest) };
+            self.observer.event(event);
+        }
+        self.observer.end();
+        Ok(())
+    }
+
+    /// The run of one cell; `None` where it was interrupted before anything was measured.
+    fn cell(&mut self, task: &Task<'_>, start: u64) -> Result<Option<Run>> {
+        let mut request = Request::new(task.spec());
+        request.stress.clone_from(&task.stress.run);
+        request.explain = task.probe.explain;
+        request.label = task.setting.name.clone();
+        let mut stress_cpus = self.online.clone();
+        let wish = self.wish(&task.setting.shield, &request.spec.cpus);
+        let mut ward = Ward::new(wish, self.place.state, self.stop, self.observer);
+        if task.setting.shield == Shielding::None {
+            request.entry = door(&request.spec.cpus, self.place.state)?;
+        } else {
+            self.lock.note(&Lock::going_up(self.place.state)?)?;
+            let applied = match ward.raise() {
+                Ok(applied) => applied,
+                Err(error) => {
+                    self.lock.note("")?;
+                    return Err(error)
+                        .because(ErrorKind::Machine, || "cannot put the shield up".into());
+                }
+            };
+            self.lock.note(&Lock::is_up(self.place.state)?)?;
+            request.entry.clone_from(&applied.shield.entry);
+            stress_cpus = applied.shield.housekeeping;
+        }
+        request.stress_cpus = task.setting.stress_cpus.clone().unwrap_or(stress_cpus);
+        if task.stress.run.is_empty() {
+            request.stress_cpus = CpuSet::new();
+        }
+        let measured = quiet_probe::watched(&request, self.stop, &mut |now| {
+            self.observer.at(Nanos(start + now.elapsed.min(now.length).0));
+        });
+        // Put back first; what failed is told after.
+        ward.lower().because(ErrorKind::Machine, || {
+            "cannot take the shield down; run `quietcores revert`".into()
+        })?;
+        self.lock.note("")?;
+        let (mut run, seen) = measured?;
+        judged(&mut run);
+        if request.explain {
+            run.explained = Some(Box::new(explained(&run, &seen)));
+        }
+        // One that was cut short is kept, but fills no cell.
+        run.cell = (!run.cut_short()).then(|| task.cell.clone());
+        if run.cut_short() && run.threads.iter().all(|thread| thread.obtained == 0) {
+            return Ok(None);
+        }
+        Ok(Some(run))
+    }
+}

@@ -1,0 +1,47 @@
+//! Experiments: what arranges shields, probes, stresses and the engine, and leaves the machine as it was.
+//!
+//! | experiment | what it answers |
+//! | --- | --- |
+//! | [`prove()`] | is a shielded CPU quieter than a shared one, pair by pair, by lot? |
+//! | [`campaign()`] | a declared matrix of runs, measured until all of it is there |
+//! | [`buffers()`] | which buffers hold, under which stress |
+//! | [`least_buffer`] | the least buffer that plays now |
+//!
+//! None of them prints, reads arguments or knows a terminal: an [`Observer`] hears what happens, a flag that is raised ends
+//! them early. Whatever ends one, a [`Ward`] puts the machine back.
+#![forbid(unsafe_code)]
+
+mod arms;
+mod begun;
+mod buffers;
+mod campaign;
+mod error;
+mod find_buffer;
+mod observer;
+mod prove;
+mod run;
+mod ward;
+mod wish;
+
+pub use begun::{Begun, begin, name, seed};
+pub use buffers::{Grid, buffers};
+pub use campaign::{Place, campaign, campaign_status, read_campaign};
+pub use error::{Because, Error, ErrorKind, Result};
+pub use find_buffer::least_buffer;
+pub use observer::{Event, Observer, Silent};
+pub use prove::{Proving, prove, refuse_over_a_shield};
+pub use run::{door, explained, judged, last_online, online};
+pub use ward::{Ward, put_back_overdue};
+pub use wish::{Wish, machine, plan, read_chain};
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether a flag was raised.
+pub(crate) fn raised(flag: &AtomicBool) -> bool {
+    flag.load(Ordering::Relaxed)
+}
+
+/// Whether this process may change the machine.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

@@ -1,0 +1,236 @@
+//! `prove`: shared against shielded in turn, on the same CPUs, under the same stress.
+
+use crate::{
+    Because, Error, ErrorKind, Observer, Result, Ward, Wish,
+    arms::{Measured, Turns},
+    begun, is_root, machine, plan, put_back_overdue, raised,
+};
+use quiet_linux::{Kernel, Root, System};
+use quiet_types::{
+    CpuSet, Finding, Machine, Nanos, Plan, Proof, Severity,
+    lot::Lot,
+    machine::Policy,
+    plan::Standing,
+    proof::{Restored, Setting, Verdict},
+    run::{Idle, Probe, Spec},
+};
+use std::{
+    cell::Cell,
+    path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
+    time::Instant,
+};
+
+/// What is to be proved, and how.
+#[derive(Clone, Debug)]
+pub struct Proving {
+    /// What is shielded in one setting.
+    pub wish: Wish,
+    /// Pairs of arms; fewer than 6 make no verdict.
+    pub pairs: u32,
+    /// What the order within each pair is drawn from; `None` for a new one.
+    pub seed: Option<u32>,
+    /// Length of one wakeup measurement.
+    pub length: Nanos,
+    /// Length of one gap measurement; zero for none.
+    pub gap: Nanos,
+    /// Time between wakeups.
+    pub interval: Nanos,
+    /// SCHED_FIFO priority of the measuring thread, 1 to 99.
+    pub priority: u8,
+    /// A wakeup later than this counts as beyond.
+    pub threshold: Nanos,
+    /// Stress suites or stressors.
+    pub stress: Vec<String>,
+    /// Whether causes of late readings are looked for, in both settings.
+    pub explain: bool,
+    /// The state directory.
+    pub state: PathBuf,
+}
+
+/// Measures both settings in turn and judges what came of it; the machine is put back after every shielded arm.
+///
+/// # Errors
+/// When a shield is up already, the machine cannot be read or put back, a probe fails, or `stop` is raised before
+/// anything was measured.
+pub fn prove(args: &Proving, stop: &AtomicBool, observer: &dyn Observer) -> Result<Proof> {
+    refuse_over_a_shield(&System, &args.state, observer)?;
+    let before = snapshot()?;
+    let plan = plan(&args.wish, &before)?;
+    let mut proof = measure(args, &before, &plan, stop, observer)?;
+    quiet_judge::judge_proof(&proof).into_proof(&mut proof);
+    Ok(proof)
+}
+
+fn measure(
+    args: &Proving,
+    before: &Machine,
+    plan: &Plan,
+    stop: &AtomicBool,
+    observer: &dyn Observer,
+) -> Result<Proof> {
+    let began = Instant::now();
+    let (id, started) = begun::name("prove")?;
+    let measured = match &args.wish.cpus {
+        Some(cpus) => cpus.clone(),
+        // The other siblings of the core are shielded too, and idle.
+        None => plan.first_cpu().into_iter().collect(),
+    };
+    let root = is_root();
+    // The same CPUs in every arm, whoever chose them first.
+    let wish = Wish { cpus: Some(plan.shield.cpus.clone()), ..args.wish.clone() };
+    let mut turns = Turns {
+        spec: spec(args, measured.clone()),
+        gap: args.gap,
+        stress: args.stress.clone(),
+        online: before.online.clone(),
+        housekeeping: before.online.difference(&plan.shield.cpus),
+        other: if root { Setting::Shielded } else { Setting::Confined },
+        lot: Lot { seed: args.seed.map_or_else(begun::seed, Ok)?, pairs: args.pairs },
+        explain: args.explain,
+        ward: Ward::new(wish, &args.state, stop, observer),
+        stop,
+        observer,
+        done: Cell::new(Nanos::ZERO),
+    };
+    let Measured { arms, applied, reverts_exact, mut findings } = turns.run()?;
+    if arms.is_empty() {
+        let why = "interrupted before anything was measured; the machine is as it was";
+        return Err(Error::new(ErrorKind::Interrupted, why));
+    }
+    if !root {
+        findings.push(
+            Finding::new(
+                Severity::Warning,
+                "prove.not_root",
+                "no shield was put up: only root may change CPU sets, interrupts and kernel threads",
+            )
+            .effect("only the stress was kept off the measured CPUs; everything else stayed as it was")
+            .remedy("run `sudo quietcores prove` for the whole proof"),
+        );
+    }
+    let restored = if applied.is_some() { Some(restored(before, reverts_exact)?) } else { None };
+    Ok(Proof {
+        schema: quiet_types::proof::SCHEMA.to_owned(),
+        id,
+        started,
+        lasted: Nanos(began.elapsed().as_nanos() as u64),
+        interrupted: raised(stop),
+        host: arms[0].wakeup.host.clone(),
+        question: question(&turns, plan),
+        spec: turns.spec.clone(),
+        lot: Some(turns.lot),
+        arms,
+        order: None,
+        figures: Vec::new(),
+        verdict: Verdict::NotShown,
+        sentence: String::new(),
+        shield: applied,
+        restored,
+        commands: commands(args, turns.lot.seed, &turns.spec, plan),
+        findings,
+        machine: Box::new(before.clone()),
+    })
+}
+
+fn spec(args: &Proving, cpus: CpuSet) -> Spec {
+    Spec {
+        probe: Probe::Wakeup { interval: args.interval },
+        cpus,
+        policy: Policy::Fifo,
+        priority: args.priority,
+        length: args.length,
+        threshold: args.threshold,
+        bucket: Nanos::from_micros(1),
+        buckets: 1000,
+        // In both arms alike: what is compared is who else runs there, not how deep the CPU sleeps.
+        idle: Idle::Shallow,
+    }
+}
+
+fn question(turns: &Turns<'_>, plan: &Plan) -> String {
+    let cpus = &turns.spec.cpus;
+    let word = if cpus.len() == 1 { "CPU" } else { "CPUs" };
+    match turns.other {
+        Setting::Confined => format!(
+            "{word} {cpus} shared with everybody, and with the stress kept on CPU {}",
+            turns.housekeeping
+        ),
+        _ => format!(
+            "{word} {cpus} shared with everybody, and shielded (CPU {} taken, {} left to the rest)",
+            plan.shield.cpus, plan.shield.housekeeping
+        ),
+    }
+}
+
+/// What a person types to do the same again, whole or by hand.
+fn commands(args: &Proving, seed: u32, spec: &Spec, plan: &Plan) -> Vec<String> {
+    let text = |time: Nanos| format!("{}us", time.0 / 1000);
+    let stress = args.stress.join(",");
+    let measure = format!(
+        "quietcores measure wakeup --cpus {} --policy fifo --priority {} --interval {} --for {} --stress {stress}",
+        spec.cpus,
+        spec.priority,
+        text(args.interval),
+        text(args.length),
+    );
+    vec![
+        format!(
+            "quietcores prove --cpus {} --pairs {} --seed {seed} --for {} --gap {} --interval {} --priority {} --threshold {} --stress {stress}",
+            plan.shield.cpus,
+            args.pairs,
+            text(args.length),
+            text(args.gap),
+            text(args.interval),
+            args.priority,
+            text(args.threshold),
+        ),
+        measure.clone(),
+        format!("quietcores apply --cpus {} --yes", plan.shield.cpus),
+        format!("{measure} --stress-cpus {}", plan.shield.housekeeping),
+        "quietcores revert".to_owned(),
+    ]
+}
+
+fn restored(before: &Machine, reverts_exact: bool) -> Result<Restored> {
+    let mut differences = quiet_judge::changes(before, &snapshot()?);
+    if !reverts_exact && differences.is_empty() {
+        differences.push("a revert left something that somebody else had changed meanwhile".into());
+    }
+    Ok(Restored { exact: differences.is_empty(), differences })
+}
+
+fn snapshot() -> Result<Machine> {
+    machine(&Root::system()?)
+}
+
+/// Refuses to measure where a shield is up, or something of one is left; only root has one.
+///
+/// # Errors
+/// A sentence with the way on; or when the state directory cannot be used.
+pub fn refuse_over_a_shield(
+    kernel: &dyn Kernel,
+    state: &Path,
+    observer: &dyn Observer,
+) -> Result<()> {
+    if !is_root() {
+        return Ok(());
+    }
+    put_back_overdue(state, observer)?;
+    let standing = quiet_shield::status(kernel, state)
+        .because(ErrorKind::Machine, || {
+            format!("cannot find out whether a shield is up ({})", state.display())
+        })?
+        .state;
+    match standing {
+        Standing::None | Standing::Rebooted => Ok(()),
+        Standing::Up => Err(Error::new(
+            ErrorKind::Busy,
+            "a shield is up, so nothing here can be measured as shared; run `quietcores revert` first",
+        )),
+        Standing::Leftover => Err(Error::new(
+            ErrorKind::Busy,
+            "an earlier apply or prove was ended before it could put the machine back; run `quietcores revert` first",
+        )),
+    }
+}
