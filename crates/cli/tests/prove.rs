@@ -73,7 +73,7 @@ fn two_settings_are_measured_in_turn_and_the_machine_is_as_it_was() {
         assert_eq!(stress.cpus.contains(quiet_types::CpuId(machine.cpu)), arm.setting == a);
     }
     assert!(proof.restored.unwrap().exact);
-    assert!(proof.shield.unwrap().steps.iter().any(|step| step.held));
+    assert!(proof.shield.unwrap().steps.iter().any(|step| step.outcome.holds()));
     let kept = machine.dir().join("store/proofs").join(&proof.id);
     assert!(kept.join("proof.json").exists() && kept.join("report.html").exists());
 }
