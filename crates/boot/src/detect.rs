@@ -102,6 +102,10 @@ pub fn loaders(place: &Tree) -> Vec<Loader> {
     }
 }
 
+/// Its file, where GRUB reads boot loader entries.
+pub const GRUB_FILE: &str = "A-quietcores-trial.conf";
+/// Its file for systemd-boot, which reads names in lower case and sorts the same way.
+pub const ENTRY_FILE: &str = "00-quietcores-trial.conf";
 /// Where boot loader entries and the ESP are looked for.
 pub(super) const BOOT_DIRS: [&str; 3] = ["/efi", "/boot", "/boot/efi"];
 
@@ -199,7 +203,7 @@ fn all_entries(place: &Tree, dir: &str) -> Vec<String> {
     let mut found = Vec::new();
     for name in place.list(&dir) {
         // Hidden files are no entries; neither is our own trial.
-        let trial = [super::trial::ENTRY_FILE, super::trial::GRUB_FILE].contains(&name.as_str());
+        let trial = [ENTRY_FILE, GRUB_FILE].contains(&name.as_str());
         if name.ends_with(".conf") && !name.starts_with('.') && !trial {
             found.push(format!("{dir}/{name}"));
         }

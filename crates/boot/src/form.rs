@@ -2,6 +2,7 @@
 //! words out. Pure: bytes to bytes, everything that is not ours as it was.
 
 use super::grubenv;
+use super::lines::lines;
 use quiet_types::boot::split;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -227,20 +228,6 @@ fn without_line(text: &[u8], ours: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
         new.drain(line.start.saturating_sub(1)..line.end);
     }
     Some(new)
-}
-
-/// The lines of a text as ranges, without their ends (`\n`; a `\r` belongs to the line).
-pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
-    let mut start = 0;
-    std::iter::from_fn(move || {
-        if start >= text.len() {
-            return None;
-        }
-        let end = text[start..].iter().position(|b| *b == b'\n').map_or(text.len(), |n| start + n);
-        let line = start..end;
-        start = end + 1;
-        Some(line)
-    })
 }
 
 /// `range` without blanks at its end, as a place.

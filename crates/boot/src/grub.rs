@@ -1,6 +1,9 @@
 //! GRUB's own configuration: the drop-in, the generated menu, one entry of it copied for a trial.
 
-use super::form::{is_rescue, lines, words_of};
+use super::{
+    form::{is_rescue, words_of},
+    lines::lines,
+};
 use quiet_linux::files::Tree;
 use std::ops::Range;
 
@@ -12,7 +15,7 @@ pub const VARIABLE: &str = "GRUB_CMDLINE_LINUX_DEFAULT";
 /// Our drop-in, on Debian and its children.
 pub const DROP_IN: &str = "/etc/default/grub.d/quietcores.cfg";
 /// The id of the trial's entry.
-pub const TRIAL: &str = super::trial::GRUB_ENTRY;
+pub const TRIAL: &str = "A-quietcores-trial";
 
 /// The drop-in's text.
 pub fn drop_in(words: &[String]) -> String {

@@ -4,7 +4,7 @@
 //! # Source
 //! `grub-core/lib/envblk.c`; the manual's chapter on the environment block. 1024 bytes.
 
-use super::form::lines;
+use super::lines::lines;
 use std::ops::Range;
 
 const HEAD: &[u8] = b"# GRUB Environment Block\n";

@@ -12,6 +12,7 @@
 
 mod detect;
 pub mod diff;
+mod draft;
 mod efi;
 mod error;
 pub mod form;
@@ -19,18 +20,22 @@ pub mod form;
 pub mod fuzzing;
 mod grub;
 mod grubenv;
+mod lines;
 mod propose;
 mod record;
+mod runner;
 mod trial;
 mod undo;
 mod unit;
 mod write;
 
 pub use detect::{Entry, Kind, Loader, entries_of, loaders};
+pub use draft::{Step, Term};
 pub use error::{Error, Result};
-pub use propose::{Proposal, Request, Step, Term, propose};
+pub use propose::{Proposal, Request, propose};
 pub use record::{Change, Ours, Record, SCHEMA, Stage, record};
+pub use runner::{NoRunner, Ran, Runner, SystemRunner};
 pub use trial::how_to_start;
 pub use undo::{Outcome, TakenBack, Undone, undo};
 pub use unit::{CHAIN, Service, UNIT};
-pub use write::{NoRunner, Ran, Runner, SystemRunner, Written, vacant, write};
+pub use write::{Written, vacant, write};

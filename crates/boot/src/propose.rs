@@ -3,15 +3,15 @@
 use super::{
     detect::{Kind, Loader},
     diff,
-    error::{Error, Result},
-    form::{self, Form},
-    grub, grubenv,
-    record::{Change, Ours, missing_dirs},
+    draft::{Draft, Step, Term},
+    error::Result,
+    grubenv,
+    record::Change,
     trial,
-    unit::{self, Service},
+    unit::Service,
 };
-use quiet_linux::files::{FoundFile, Owner, Tree, split};
-use quiet_types::{Finding, Severity, boot::Asked};
+use quiet_linux::files::Tree;
+use quiet_types::{Finding, boot::Asked};
 
 /// What is to be made to last.
 #[derive(Clone, Copy, Debug)]
@@ -24,15 +24,6 @@ pub struct Request<'a> {
     pub service: Option<&'a Service>,
     /// Once, or until taken back.
     pub term: Term,
-}
-
-/// For how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Term {
-    /// Until `unpersist`.
-    Lasting,
-    /// For the next boot; then as before, unless it is blessed.
-    OneBoot,
 }
 
 /// The changes, not made yet.
@@ -50,17 +41,6 @@ pub struct Proposal {
     pub steps: Vec<Step>,
     /// What the owner should know.
     pub findings: Vec<Finding>,
-}
-
-/// A change with the texts it is made of.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// What is recorded.
-    pub change: Change,
-    /// Files: the text as it is.
-    pub old: Option<Vec<u8>>,
-    /// Files: the text as it becomes.
-    pub new: Option<Vec<u8>>,
 }
 
 impl Proposal {
@@ -115,196 +95,4 @@ pub fn propose(place: &Tree, request: &Request<'_>) -> Result<Proposal> {
         steps: draft.steps,
         findings: draft.findings,
     })
-}
-
-/// Changes as they are gathered.
-pub(super) struct Draft<'a> {
-    pub place: &'a Tree,
-    pub steps: Vec<Step>,
-    pub findings: Vec<Finding>,
-}
-
-impl Draft<'_> {
-    fn loader(&mut self, loader: &Loader, words: &[String]) -> Result<()> {
-        for (path, form) in &loader.files {
-            self.edit(path, form, words)?;
-        }
-        match loader.kind {
-            Kind::Grub => {
-                let form = Form::ShellAppend { variable: grub::VARIABLE.into() };
-                let ours = Ours::Words { form, words: words.to_vec() };
-                self.make_with(grub::DROP_IN, grub::drop_in(words).into_bytes(), ours)?;
-                self.generate(loader)?;
-            }
-            Kind::GrubMkconfig => self.generate(loader)?,
-            Kind::Uki => self.unified_image(loader)?,
-            Kind::Extlinux => self.extlinux_source(loader, words)?,
-            Kind::GrubBls | Kind::SystemdBoot => self.later_kernels(),
-            Kind::RaspberryPi | Kind::Armbian | Kind::UEnv => {}
-        }
-        Ok(())
-    }
-
-    /// Words into a file of others.
-    fn edit(&mut self, path: &str, form: &Form, words: &[String]) -> Result<()> {
-        let shown = self.place.shown(path);
-        let Some(found) = self.place.read(path)? else {
-            return Err(Error::new(format!("cannot read {shown}: it vanished just now")));
-        };
-        let new = match form::add(form, &found.bytes, words) {
-            Ok(new) => new,
-            // A rescue entry is the way back; others may stand beside it.
-            Err(_) if *form == Form::Bls && form::parameters(form, &found.bytes) == Ok(vec![]) => {
-                return Ok(());
-            }
-            Err(why) => return Err(Error::new(format!("cannot change {shown}: {why}"))),
-        };
-        let ours = Ours::Words { form: form.clone(), words: words.to_vec() };
-        self.replace(path, found, new, ours);
-        Ok(())
-    }
-
-    /// A text for a file that is there; a link to it is followed now, not when it is written.
-    pub fn replace(&mut self, path: &str, found: FoundFile, new: Vec<u8>, ours: Ours) {
-        let path = self.place.real(path).unwrap_or_else(|| path.to_owned());
-        let change = Change::File { path, ours, old: Some(found.owner), new: found.owner };
-        self.steps.push(Step { change, old: Some(found.bytes), new: Some(new) });
-    }
-
-    /// A file of our own, where there must be none yet.
-    pub fn make(&mut self, path: &str, new: Vec<u8>) -> Result<()> {
-        self.make_with(path, new, Ours::Whole)
-    }
-
-    pub fn make_with(&mut self, path: &str, new: Vec<u8>, ours: Ours) -> Result<()> {
-        if self.place.exists(path) || self.place.link(path).is_some() {
-            return Err(Error::new(format!(
-                "cannot write {}: there is a file of that name, and no record that quietcores made \
-                 it; move it away",
-                self.place.shown(path)
-            )));
-        }
-        self.dirs(path);
-        let owner = Owner {
-            mode: 0o644,
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-        };
-        let path = self.place.real(path).unwrap_or_else(|| path.to_owned());
-        let change = Change::File { path, ours, old: None, new: owner };
-        self.steps.push(Step { change, old: None, new: Some(new) });
-        Ok(())
-    }
-
-    /// The directories that a new file needs.
-    fn dirs(&mut self, path: &str) {
-        for path in missing_dirs(self.place, path) {
-            let made = |step: &Step| matches!(&step.change, Change::Dir { path: p } if *p == path);
-            if !self.steps.iter().any(made) {
-                self.steps.push(Step { change: Change::Dir { path }, old: None, new: None });
-            }
-        }
-    }
-
-    fn link(&mut self, path: &str, target: &str) -> Result<()> {
-        if self.place.link(path).is_some() || self.place.exists(path) {
-            return Err(Error::new(format!(
-                "cannot make the link {}: there is something of that name; move it away",
-                self.place.shown(path)
-            )));
-        }
-        self.dirs(path);
-        let change = Change::Link { path: path.into(), target: target.into() };
-        self.steps.push(Step { change, old: None, new: None });
-        Ok(())
-    }
-
-    fn generate(&mut self, loader: &Loader) -> Result<()> {
-        let path = loader.generated.clone().unwrap_or_default();
-        let (command, _) = grub::updater(self.place, &path).ok_or_else(|| {
-            Error::new("GRUB's menu cannot be made anew: neither update-grub nor grub-mkconfig is installed")
-        })?;
-        let path = self.place.real(&path).unwrap_or(path);
-        let Some(found) = self.place.read(&path)? else {
-            return Err(Error::new(format!("cannot read {path}: it vanished just now")));
-        };
-        let change = Change::Generate { command, path, old: found.owner };
-        self.steps.push(Step { change, old: Some(found.bytes), new: None });
-        Ok(())
-    }
-
-    fn unified_image(&mut self, loader: &Loader) -> Result<()> {
-        if self.steps.is_empty() {
-            return Err(Error::new(format!(
-                "{} holds its parameters inside, and there is no /etc/kernel/cmdline to make a new \
-                 one from: write the present parameters into that file, then persist again",
-                loader.evidence
-            )));
-        }
-        self.findings.push(
-            Finding::new(
-                Severity::Warning,
-                "persist.unified_image",
-                "the boot parameters are inside of a unified kernel image, which has to be made anew",
-            )
-            .evidence(loader.evidence.clone())
-            .remedy(
-                "before the reboot: `kernel-install add-all` (or your distribution's way); the same \
-                 after unpersist",
-            ),
-        );
-        Ok(())
-    }
-
-    /// extlinux.conf that u-boot-update writes anew for each kernel: its source gets the words too.
-    fn extlinux_source(&mut self, loader: &Loader, words: &[String]) -> Result<()> {
-        let text = self.place.text(&loader.evidence).unwrap_or_default();
-        if !text.contains("use: u-boot-update") {
-            return Ok(());
-        }
-        let set = self
-            .place
-            .text("/etc/default/u-boot")
-            .is_some_and(|text| text.lines().any(|line| line.starts_with("U_BOOT_PARAMETERS=")));
-        if set || !self.place.exists("/etc/kernel/cmdline") {
-            let run: String = words.iter().map(|word| format!(" {word}")).collect();
-            let text = format!(
-                "# Written by `quietcores persist`, taken away by `quietcores unpersist`.\n\
-                 U_BOOT_PARAMETERS=\"${{U_BOOT_PARAMETERS:-ro quiet}}{run}\"\n"
-            );
-            self.make("/etc/u-boot-menu/conf.d/quietcores.conf", text.into_bytes())?;
-        }
-        Ok(())
-    }
-
-    fn later_kernels(&mut self) {
-        if !self.place.exists("/etc/kernel/cmdline") {
-            self.findings.push(
-                Finding::new(
-                    Severity::Note,
-                    "persist.later_kernels",
-                    "there is no /etc/kernel/cmdline: an entry for a new kernel takes the \
-                     parameters of the boot in which it is installed",
-                )
-                .effect("a kernel installed before the reboot comes without ours"),
-            );
-        }
-    }
-
-    fn service(&mut self, service: &Service, term: Term) -> Result<()> {
-        if let Some(chain) = &service.chain {
-            self.make(unit::CHAIN, chain.clone())?;
-        }
-        let mut units =
-            vec![(unit::UNIT, unit::service(service)?), (unit::WATCH, unit::watch(service)?)];
-        if term == Term::OneBoot {
-            units.push((unit::BLESS, unit::bless(&service.program)?));
-        }
-        for (path, text) in units {
-            self.make(path, text.into_bytes())?;
-            let name = split(path).1;
-            self.link(&format!("{}/{name}", unit::WANTS), path)?;
-        }
-        Ok(())
-    }
 }

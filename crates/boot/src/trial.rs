@@ -1,23 +1,15 @@
 //! One boot on trial: an entry of its own that the loader starts once, the old default untouched.
 
 use super::{
-    detect::{BOOT_DIRS, Kind, Loader},
+    detect::{BOOT_DIRS, ENTRY_FILE, GRUB_FILE, Kind, Loader},
+    draft::{Draft, Step},
     efi,
     error::{Error, Result},
     form::{self, Form},
     grub, grubenv,
-    propose::{Draft, Step},
     record::{Change, Ours},
 };
 use quiet_linux::files::{Tree, split};
-
-/// The trial's entry in GRUB's menu. GRUB takes what begins with a digit for a number, and sorts
-/// entry files by name, the highest first: a capital comes last.
-pub const GRUB_ENTRY: &str = "A-quietcores-trial";
-/// Its file, where GRUB reads boot loader entries.
-pub const GRUB_FILE: &str = "A-quietcores-trial.conf";
-/// Its file for systemd-boot, which reads names in lower case and sorts the same way.
-pub const ENTRY_FILE: &str = "00-quietcores-trial.conf";
 
 /// How a person starts a trial that was prepared.
 pub fn how_to_start(kind: Kind) -> &'static str {
@@ -112,7 +104,7 @@ fn next_entry(draft: &mut Draft<'_>, loader: &Loader) -> Result<()> {
     let not = |why: String| Error::new(format!("cannot change {path}: {why}"));
     match draft.place.read(&path)? {
         None => {
-            let new = grubenv::set(&grubenv::empty(), "next_entry", GRUB_ENTRY).map_err(not)?;
+            let new = grubenv::set(&grubenv::empty(), "next_entry", grub::TRIAL).map_err(not)?;
             draft.make_with(&path, new, Ours::Whole)
         }
         Some(found) => {
@@ -122,7 +114,7 @@ fn next_entry(draft: &mut Draft<'_>, loader: &Loader) -> Result<()> {
                     "{path} asks for another entry at the next boot (next_entry); boot that first"
                 )));
             }
-            let new = grubenv::set(&found.bytes, "next_entry", GRUB_ENTRY).map_err(not)?;
+            let new = grubenv::set(&found.bytes, "next_entry", grub::TRIAL).map_err(not)?;
             draft.replace(&path, found, new, Ours::NextEntry);
             Ok(())
         }

@@ -6,7 +6,7 @@ use super::{
     form::{self, Form},
     grub, grubenv,
     record::{Change, Ours, Record, Shelf, Side, Stage},
-    write::{Runner, generate},
+    runner::{Runner, generate},
 };
 use quiet_linux::fault;
 use quiet_linux::files::{Owner, StateDir, Tree};

@@ -3,6 +3,7 @@
 
 mod face;
 mod keep;
+mod probing;
 mod progress;
 mod user;
 mod verbs;

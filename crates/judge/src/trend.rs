@@ -15,8 +15,6 @@ use std::collections::BTreeMap;
 /// Runs of a stretch that are looked at: those nearest to the change.
 const NEAREST: usize = 40;
 
-/// A table that ends in a sentence is no wider.
-
 /// Width of a bucket, as a part of its value.
 const BUCKET: f64 = 1.0 / 64.0;
 

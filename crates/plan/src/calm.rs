@@ -79,7 +79,7 @@ impl List<'_> {
         let machine = self.machine;
         for link in links {
             let Target::Irq(source) = link.target else { continue };
-            for card in crate::links::cards(self.on, source) {
+            for card in crate::sources::cards(self.on, source) {
                 let Some(device) = usb_device(&card.path) else { continue };
                 let around = machine.surroundings.iter().flat_map(|around| &around.usb);
                 let known = around.flat_map(|usb| &usb.devices).find(|one| one.path == device);

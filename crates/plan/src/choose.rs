@@ -1,6 +1,13 @@
 //! Which CPUs to shield.
 
-use crate::{PlanError, links::seats, lookup::Lookup, note, say, warning};
+use crate::{
+    PlanError,
+    links::seats,
+    lookup::Lookup,
+    note, say,
+    sources::{irqs, stuck_at},
+    warning,
+};
 use quiet_types::{
     Chain, CpuId, CpuSet, Finding, Machine,
     chain::{Choice, Target},
@@ -181,7 +188,7 @@ fn best_cores(
         .links
         .iter()
         .filter_map(|link| match &link.target {
-            Target::Irq(source) => Some(crate::links::irqs(on, source)),
+            Target::Irq(source) => Some(irqs(on, source)),
             Target::Process { .. } => None,
         })
         .flatten()
@@ -303,41 +310,6 @@ fn merit(machine: &Machine, core: &CpuSet, whole: &Whole) -> Merit {
         interrupts: count.checked_ilog10().map_or(0, |digits| digits + 1),
         number: std::cmp::Reverse(first.0),
     }
-}
-
-/// Where an interrupt is delivered that cannot be moved from there; `None` where it can.
-pub(crate) fn stuck_at(on: &Lookup<'_>, irq: &Irq) -> Option<CpuSet> {
-    if irq.immovable.is_some() {
-        return delivered(irq).cloned();
-    }
-    let only = on.only?;
-    (fired_on(irq) == Some(only)).then(|| [only].into_iter().collect())
-}
-
-/// Some boards tell no effective CPU and deliver every device's interrupts to one CPU, whatever is
-/// asked for: seen by the counts alone.
-pub(crate) fn only_cpu(machine: &Machine) -> Option<CpuId> {
-    let told = |irq: &Irq| irq.effective.as_ref().is_some_and(|at| !at.is_empty());
-    if machine.irqs.iter().any(told) || machine.online.len() < 2 {
-        return None;
-    }
-    let mut at = machine.irqs.iter().filter_map(fired_on);
-    let first = at.next()?;
-    // Two interrupts on one CPU may be chance.
-    let alike = at.try_fold(1, |count, cpu| (cpu == first).then_some(count + 1))?;
-    (alike > 2).then_some(first)
-}
-
-/// The one CPU that an interrupt has fired on; `None` where it has not, or on several (timers).
-fn fired_on(irq: &Irq) -> Option<CpuId> {
-    let mut fired = irq.counts.iter().filter(|(_, count)| *count > 0);
-    let (cpu, _) = fired.next()?;
-    fired.next().is_none().then_some(*cpu)
-}
-
-/// Where an interrupt is delivered, as far as it is told.
-fn delivered(irq: &Irq) -> Option<&CpuSet> {
-    irq.effective.as_ref().filter(|cpus| !cpus.is_empty()).or(irq.requested.as_ref())
 }
 
 fn explain(machine: &Machine, core: &CpuSet, merit: &Merit, whole: &Whole) -> String {

@@ -13,14 +13,17 @@ pub mod check;
 mod choose;
 mod file;
 mod guards;
+mod irq;
 mod irqbalance;
 mod links;
 mod lookup;
+mod names;
 mod owner;
 mod place;
 mod power;
 mod priorities;
 pub mod recipe;
+mod sources;
 mod steps;
 
 use lookup::Lookup;

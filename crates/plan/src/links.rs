@@ -5,11 +5,17 @@ pub(crate) mod seats;
 mod tests;
 mod threads;
 
-use crate::{PlanError, choose::stuck_at, lookup::Lookup, note, owner, problem, say, warning};
+use crate::{
+    PlanError,
+    lookup::Lookup,
+    note, owner, problem, say,
+    sources::{irqs, stuck_at},
+    warning,
+};
 use quiet_types::{
     Chain, CpuSet, Finding, Machine,
     chain::{IrqSource, Link, Owner, Target},
-    machine::{Device, Irq, Task},
+    machine::{Irq, Task},
     printable,
     shield::{Mechanism, Shield},
 };
@@ -28,45 +34,6 @@ pub(crate) struct Found<'a> {
     pub tasks: Vec<&'a Task>,
     /// Those among its threads that nobody places, because they are in no list.
     pub unlisted: Vec<&'a Task>,
-}
-
-/// The interrupts that `source` names.
-pub(crate) fn irqs<'a>(on: &Lookup<'a>, source: &IrqSource) -> Vec<&'a Irq> {
-    let machine = on.machine;
-    let of = |devices: &[Device], name: &str| -> Vec<u32> {
-        devices
-            .iter()
-            .filter(|card| card.name == name || says(&card.description, name))
-            .flat_map(|card| card.irqs.iter().copied())
-            .collect()
-    };
-    let numbers = match source {
-        IrqSource::Number(number) => vec![*number],
-        IrqSource::Net(name) => {
-            let cards = machine.network_cards.iter().filter(|card| card.name == *name);
-            cards.flat_map(|card| card.irqs.iter().copied()).collect()
-        }
-        IrqSource::Card(name) => of(&machine.sound_cards, name),
-        IrqSource::Action(name) => return on.acted(name),
-    };
-    on.irqs(numbers)
-}
-
-/// The sound cards that `source` names.
-pub(crate) fn cards<'a>(on: &Lookup<'a>, source: &IrqSource) -> Vec<&'a Device> {
-    let own = irqs(on, source);
-    let behind = |card: &&Device| card.irqs.iter().any(|n| own.iter().any(|irq| irq.number == *n));
-    let named = |card: &&Device| match source {
-        IrqSource::Card(name) => card.name == *name || says(&card.description, name),
-        IrqSource::Net(_) => false,
-        _ => behind(card),
-    };
-    on.machine.sound_cards.iter().filter(named).collect()
-}
-
-/// Whether `name` stands in a card's description as a word.
-pub(crate) fn says(description: &str, name: &str) -> bool {
-    description.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name)
 }
 
 /// Finds every link. Those without CPUs of their own get one each, in turn; an interrupt shares that of the process that it feeds.
@@ -239,13 +206,6 @@ fn describe(source: &IrqSource) -> String {
         IrqSource::Number(number) => format!("IRQ {number}"),
         IrqSource::Action(name) => format!("an IRQ with action `{}`", printable(name, 40)),
     }
-}
-
-/// The interrupt that a thread of this name handles, if it is the kernel's: any program may call a thread so.
-pub(crate) fn served(comm: &str) -> Option<u32> {
-    let (digits, _) = comm.strip_prefix("irq/")?.split_once('-')?;
-    let is_number = digits == "0" || digits.starts_with(|c: char| matches!(c, '1'..='9'));
-    digits.parse().ok().filter(|_| is_number)
 }
 
 /// The threads of a link's processes, of those that its list names.

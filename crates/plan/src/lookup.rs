@@ -1,6 +1,9 @@
 //! What chains name, found without a walk through all threads and interrupts of a machine.
 
-use crate::{choose::only_cpu, links::served, owner::cut};
+use crate::{
+    irq::only_cpu,
+    names::{cut, served},
+};
 use quiet_types::{
     CpuId, Machine,
     machine::{Irq, Task},

@@ -1,15 +1,12 @@
 //! Whose a process is: a name alone is anybody's to take.
 
-use crate::{is_ours, lookup::Lookup};
+use crate::{is_ours, lookup::Lookup, names::cut};
 use quiet_types::{
     Chain, Machine,
     chain::{Owner, Target, User},
     machine::Task,
     printable,
 };
-
-/// The kernel keeps so many bytes of a thread's name.
-pub(crate) const LONGEST: usize = 15;
 
 /// First threads of the processes that are called `comm`: those of `owner`, and all others.
 pub(crate) fn processes<'a>(
@@ -139,11 +136,6 @@ pub(crate) fn line(machine: &Machine, firsts: &[&Task]) -> String {
     let names: Vec<String> = uids.iter().map(quoted).collect();
     let lines: Vec<String> = names.iter().map(|name| format!("`user = {name}`")).collect();
     lines.join(" or ")
-}
-
-/// A name as the kernel keeps it.
-pub(crate) fn cut(name: &str) -> String {
-    String::from_utf8_lossy(&name.as_bytes()[..name.len().min(LONGEST)]).into_owned()
 }
 
 /// Whether a thread's name is one that a chain file means: the same; the same up to a `:` (mpd calls its threads

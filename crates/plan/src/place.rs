@@ -1,6 +1,6 @@
 //! Whether a chain is where it should be.
 
-use crate::{choose::stuck_at, is_ours, links, lookup::Lookup, warning};
+use crate::{is_ours, links, lookup::Lookup, sources::stuck_at, warning};
 use links::Found;
 use quiet_types::{
     Chain, Finding, Machine, Severity,

@@ -2,10 +2,8 @@
 //! interrupts, then the chain itself.
 
 use crate::{
-    Mode, REST_GROUP, SHIELD_GROUP, SHIELD_UNIT, is_ours,
-    links::{Found, served},
-    lookup::Lookup,
-    note, say, shield_group, warning,
+    Mode, REST_GROUP, SHIELD_GROUP, SHIELD_UNIT, is_ours, links::Found, lookup::Lookup,
+    names::served, note, say, shield_group, warning,
 };
 use quiet_types::{
     CpuSet, Finding, Machine,

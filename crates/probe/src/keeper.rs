@@ -3,7 +3,7 @@
 //! It is told the old values before they are changed, and then waits for the end of its standard
 //! input: that of a killed process ends too. Told that all is done, it changes nothing.
 
-use crate::{Error, Result, stress::temp};
+use crate::{Error, Result, leftover};
 use quiet_linux::{
     sys::process,
     trace::{self, Timerlat},
@@ -119,7 +119,7 @@ pub fn run(ready: &mut dyn FnMut()) -> Result<()> {
         Old::Tracers(values) => Ok(Timerlat::restore(&values)?),
         Old::Traces => Ok(trace::sweep().map(drop)?),
         Old::Dir(path) => {
-            temp::end(&path);
+            leftover::end(&path);
             Ok(())
         }
     }

@@ -5,7 +5,7 @@ use crate::{
     host::{host, kind, stamp},
     judge, request, so_far, state,
     watch::{Seen, Watch},
-    worker::{self, Order, Part},
+    worker::{Order, Part},
 };
 use quiet_linux::{
     Root,
@@ -272,7 +272,7 @@ pub(crate) fn measure(
             saving.now(shared.words(), request);
         }
     })?;
-    let id = |index| worker::id(shared.words(), index).load(Relaxed) as u32;
+    let id = |index| crate::shared::id(shared.words(), index).load(Relaxed) as u32;
     Ok((part, (0..threads).map(id).collect()))
 }
 
@@ -282,7 +282,7 @@ fn tell(words: &[AtomicU64], request: &Request, threads: usize, began: Instant) 
         length: request.spec.length,
         ..Default::default()
     };
-    for live in (0..threads).map(|index| worker::live(words, index)) {
+    for live in (0..threads).map(|index| crate::shared::live(words, index)) {
         all.obtained += live.obtained.load(Relaxed);
         all.missed += live.missed.load(Relaxed);
         all.max = all.max.max(Nanos(live.max.load(Relaxed)));

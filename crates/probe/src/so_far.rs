@@ -10,7 +10,7 @@
 //! are taken as they were read, and counts are made of them alone, so that `expected` is `obtained` and `missed` all the
 //! same; sum and extremes may then be of one reading more or less.
 
-use crate::worker::{self, STRIDE};
+use crate::shared::{self, STRIDE};
 use quiet_linux::sys::sched;
 use quiet_rt::{FACTS, SMALL};
 use quiet_types::{
@@ -79,7 +79,7 @@ pub(crate) fn threads(words: &[AtomicU64], spec: &Spec) -> Option<Vec<Thread>> {
     Some(
         cpus.map(|(index, cpu)| {
             let seen = Seen::of(words, spec, index);
-            let id = worker::id(words, index).load(Relaxed) as u32;
+            let id = shared::id(words, index).load(Relaxed) as u32;
             let (readings, corrected) = seen.histograms(words, spec);
             let (obtained, missed) =
                 (readings.count, seen.missed.iter().sum::<u64>() + seen.facts[7]);
@@ -121,7 +121,7 @@ struct Seen {
 
 impl Seen {
     fn of(words: &[AtomicU64], spec: &Spec, index: usize) -> Seen {
-        let (live, area) = (worker::live(words, index), area(words, spec, index));
+        let (live, area) = (shared::live(words, index), area(words, spec, index));
         let values = |from: &[AtomicU64]| from.iter().map(|word| word.load(Relaxed)).collect();
         let mut looks = 0;
         loop {

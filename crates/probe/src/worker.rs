@@ -16,7 +16,6 @@ use quiet_linux::{
     place,
     sys::{clock, memory, process, sched},
 };
-use quiet_rt::{FACTS, Live};
 use quiet_types::{
     CpuId, Finding, Nanos, Severity,
     run::{Clock, Idle, Spec, Thread},
@@ -32,10 +31,6 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering::Release},
     },
 };
-
-/// Words of the shared part for the stop flag, and for each thread: two cache lines, as
-/// processors fetch them in pairs.
-pub(crate) const STRIDE: usize = 16;
 
 /// Time between the gate and the start of the run: enough for every thread to fall asleep.
 const LEAD: u64 = 5_000_000;
@@ -80,10 +75,6 @@ pub struct Part {
     pub(crate) late: Vec<Vec<(u64, u64)>>,
 }
 
-/// Where [`live`] would say what there is no room for.
-static NOWHERE: [AtomicU64; FACTS] = [const { AtomicU64::new(0) }; FACTS];
-const _: () = assert!(4 + FACTS <= STRIDE, "a thread's words hold what it says");
-
 impl Part {
     /// Nothing yet.
     pub(crate) fn empty() -> Part {
@@ -97,19 +88,6 @@ impl Part {
             late: Vec::new(),
         }
     }
-}
-
-/// The words of thread `index`.
-pub(crate) fn live(words: &[AtomicU64], index: usize) -> Live<'_> {
-    let own = &words[STRIDE * (index + 1)..][..STRIDE];
-    // As many words as are cut out.
-    let facts = own[4..].first_chunk().unwrap_or(&NOWHERE);
-    Live { stop: &words[0], obtained: &own[0], missed: &own[1], max: &own[2], facts }
-}
-
-/// Where thread `index` tells its id.
-pub(crate) fn id(words: &[AtomicU64], index: usize) -> &AtomicU64 {
-    &words[STRIDE * (index + 1) + 3]
 }
 
 /// Does the order on standard input.
@@ -178,10 +156,10 @@ fn measure(order: &Order, words: &[AtomicU64]) -> Result<Part> {
                     spec: &order.spec,
                     entry: order.entry.as_ref(),
                     source,
-                    live: live(words, index),
+                    live: crate::shared::live(words, index),
                     gate: &gate,
                     keep: order.keep,
-                    id: id(words, index),
+                    id: crate::shared::id(words, index),
                     area: so_far::area(words, &order.spec, index),
                 };
                 scope.spawn(move || thread::run(job))

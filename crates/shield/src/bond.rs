@@ -7,10 +7,11 @@
 
 use crate::{
     Kernel, Result, boot_id,
-    confirm::leave_session,
     error::{Error, Kind, plain},
     journal::{self, Past},
-    revert, tasks,
+    revert,
+    session::leave_session,
+    tasks,
 };
 use quiet_linux::files::StateDir;
 use quiet_types::plan::Thread;

@@ -22,6 +22,8 @@ mod lives;
 mod nobody;
 mod residents;
 mod revert;
+mod session;
+mod standing;
 mod status;
 mod tally;
 mod tasks;

@@ -7,6 +7,7 @@ use crate::{
     journal::{self, Past},
     lives,
     residents::{residents, serves_another},
+    standing::standing,
     tasks,
 };
 use quiet_linux::files::StateDir;
@@ -80,14 +81,6 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
         status.drift = drift(kernel, &past, status.holder);
     }
     Ok(status)
-}
-
-pub(crate) fn standing(past: &Past, boot: &str) -> Standing {
-    match (&past.boot_id, &past.up) {
-        (Some(id), _) if id != boot => Standing::Rebooted,
-        (_, Some(_)) if past.reverting.is_none() => Standing::Up,
-        _ => Standing::Leftover,
-    }
 }
 
 fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {

@@ -1,5 +1,6 @@
 //! A campaign: a declared matrix of probes, stresses and settings, each cell of it one run.
 
+pub use crate::cell::Cell;
 use crate::{
     CpuSet, Finding, Nanos,
     compared::Compared,
@@ -74,33 +75,6 @@ pub enum Shielding {
     Measured,
     /// The shield of a chain file, as a path beside the campaign file.
     Chain(String),
-}
-
-/// The place of a run in a campaign.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct Cell {
-    /// The campaign's name.
-    pub campaign: String,
-    /// The probe's.
-    pub probe: String,
-    /// The stress's.
-    pub stress: String,
-    /// The setting's.
-    pub setting: String,
-    /// Which of its runs, from 1.
-    pub round: u32,
-    /// A hash of everything that the file says about this cell: one that says something else is
-    /// another cell.
-    pub key: String,
-    /// What the order of the settings was drawn from; `None` where it was fixed, as before 0.2.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lot: Option<u32>,
-    /// Its place in the drawn order of its round, from 0.
-    #[serde(default)]
-    pub place: u32,
-    /// The place of its setting in the file, from 0: the others are compared with the first.
-    #[serde(default)]
-    pub rank: u32,
 }
 
 /// One cell that is to be measured, with what it is made of.

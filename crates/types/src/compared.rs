@@ -2,7 +2,7 @@
 
 use crate::{
     Finding, Nanos,
-    proof::{Estimate, OrderEffect, Ratio, Role, Unit, Verdict},
+    figure::{Estimate, OrderEffect, Ratio, Role, Unit, Verdict},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! Who took time from a CPU: causes of late readings, with their lengths.
 
-use crate::{CpuId, Finding, Histogram, Nanos, proof::Ratio, run::Host};
+use crate::{CpuId, Finding, Histogram, Nanos, figure::Ratio, host::Host};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! What every measurement by sound begins with.
 
-use crate::{Nanos, run::Host};
+use crate::{Nanos, host::Host};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -2,9 +2,9 @@
 
 use crate::{
     Nanos,
+    figure::{Ratio, Unit, Verdict},
     head::Head,
-    proof::{Ratio, Unit, Verdict},
-    run::Host,
+    host::Host,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -22,6 +22,8 @@ pub mod buffers;
 #[cfg(feature = "std")]
 pub mod campaign;
 #[cfg(feature = "std")]
+mod cell;
+#[cfg(feature = "std")]
 pub mod chain;
 #[cfg(feature = "std")]
 pub mod check;
@@ -31,6 +33,8 @@ pub mod compared;
 mod cpu_set;
 #[cfg(feature = "std")]
 pub mod explain;
+#[cfg(feature = "std")]
+mod figure;
 #[cfg(feature = "file-error")]
 mod file_error;
 #[cfg(feature = "std")]
@@ -41,6 +45,8 @@ mod first;
 pub mod head;
 #[cfg(feature = "std")]
 pub mod history;
+#[cfg(feature = "std")]
+mod host;
 #[cfg(feature = "std")]
 pub mod lot;
 #[cfg(feature = "std")]

@@ -1,6 +1,6 @@
 //! `measure wakeup --core evl`: EVL's own latmus measures, and what it writes is kept as a run.
 
-use super::measure::{self, Common};
+use crate::probing::{self, Common};
 use crate::{face, keep};
 use anyhow::Context;
 use quiet_experiment::last_online;
@@ -46,7 +46,7 @@ pub fn run(interval: Nanos, common: &Common) -> anyhow::Result<ExitCode> {
         );
     }
     run.label.clone_from(&common.label);
-    measure::keep_run(&run, &store, output.as_ref(), common.json)
+    probing::keep_run(&run, &store, output.as_ref(), common.json)
 }
 
 /// One CPU, and one on which the core runs threads: latmus would quietly take another.

@@ -1,7 +1,7 @@
 //! `explain`
 
-use super::measure::{self, Scheduled};
 use crate::face;
+use crate::probing::{self, Scheduled};
 use clap::ValueEnum;
 use indicatif::ProgressBar;
 use quiet_probe::{Request, Strictness};
@@ -101,11 +101,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     request.strictness = Strictness::GoOn;
     request.explain = !args.counters;
     let stop = face::interrupt()?;
-    let bar = measure::bar(&request);
+    let bar = probing::bar(&request);
     if args.cost {
         return cost(&request, args.block, args.json, &stop, &bar);
     }
-    let done = quiet_probe::watched(&request, &stop, &mut |now| measure::show(&bar, now));
+    let done = quiet_probe::watched(&request, &stop, &mut |now| probing::show(&bar, now));
     bar.finish_and_clear();
     let (run, seen) = done?;
     let mut explained = quiet_experiment::explained(&run, &seen);
@@ -143,7 +143,7 @@ fn cost(
     let mut lot = move || random.bits() & 1 == 1;
     let length = Duration::from_nanos(block.0);
     let done =
-        quiet_probe::cost(request, length, &mut lot, stop, &mut |now| measure::show(bar, now));
+        quiet_probe::cost(request, length, &mut lot, stop, &mut |now| probing::show(bar, now));
     bar.finish_and_clear();
     let blocks = done?;
     let pairs: Vec<(Vec<u64>, Vec<u64>)> = blocks

@@ -286,7 +286,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         less.give_up().map_err(|why| anyhow!("{why}; play with --user root, or without root"))?;
         ward.give_up();
     }
-    let within = walled::close(&args, &setup, &walls);
+    let reach = walled::Reach {
+        allow: &args.allow,
+        strip: args.strip.as_deref(),
+        presets: args.presets.as_deref(),
+        control: args.control.as_deref(),
+    };
+    let within = walled::close(&reach, &setup, &walls);
     if let Some(path) = &args.strip {
         let shape = Strips::shape(path, args.on.channels).map_err(|error| within.refused(error))?;
         (setup.channels, setup.inputs, setup.outputs) = (shape.width, shape.inputs, shape.outputs);

@@ -1,6 +1,5 @@
 //! `play` behind walls: what it may read and write from before the first strip is read until its end.
 
-use super::play::Args;
 use crate::face;
 use quiet_engine::{
     Error, Host, Loaded, Setting, Setup, Shelf, Strips, Wanted, control::private_dir,
@@ -11,6 +10,18 @@ use std::{
     io,
     path::{Path, PathBuf},
 };
+
+/// What `play` may read and write.
+pub struct Reach<'a> {
+    /// Folders that are allowed by name.
+    pub allow: &'a [PathBuf],
+    /// The strip.
+    pub strip: Option<&'a Path>,
+    /// Where presets are.
+    pub presets: Option<&'a Path>,
+    /// The control socket; `none` for none.
+    pub control: Option<&'a Path>,
+}
 
 /// What came of closing the walls.
 pub struct Within {
@@ -39,7 +50,7 @@ fn folder(path: &Path) -> PathBuf {
 
 /// Closes the walls around this process: its folders are those of the strip, of the presets, of the control socket,
 /// and what was allowed.
-pub fn close(args: &Args, setup: &Setup, walls: &Walls) -> Within {
+pub fn close(reach: &Reach<'_>, setup: &Setup, walls: &Walls) -> Within {
     let mut findings: Vec<Finding> = refuse_calls().into_iter().collect();
     // Its library makes sockets and memory where the server says, and nobody has written down where.
     #[cfg(feature = "audio")]
@@ -51,7 +62,7 @@ pub fn close(args: &Args, setup: &Setup, walls: &Walls) -> Within {
         );
         return Within { folders: String::new(), findings };
     }
-    let (read, write) = folders(args);
+    let (read, write) = folders(reach);
     let mut refused = Vec::new();
     for (places, what) in [(&read, Use::Read), (&write, Use::Write)] {
         for place in places {
@@ -84,24 +95,24 @@ pub fn close(args: &Args, setup: &Setup, walls: &Walls) -> Within {
 }
 
 /// What is read, and what is written.
-fn folders(args: &Args) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let mut read = args.allow.clone();
-    match &args.strip {
+fn folders(reach: &Reach<'_>) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let mut read = reach.allow.to_vec();
+    match reach.strip {
         Some(strip) => {
             read.push(folder(strip));
             // A link's own folder, and that of what it leads to.
             read.extend(strip.canonicalize().ok().map(|file| folder(&file)));
         }
-        None if args.allow.is_empty() => read.push(PathBuf::from(".")),
+        None if reach.allow.is_empty() => read.push(PathBuf::from(".")),
         None => {}
     }
     let mut write = Vec::new();
-    if let Some(presets) = &args.presets {
+    if let Some(presets) = reach.presets {
         // Not there before the first one is saved.
         let _ = std::fs::create_dir_all(presets);
-        write.push(presets.clone());
+        write.push(presets.to_owned());
     }
-    match &args.control {
+    match reach.control {
         Some(path) if path.as_os_str() == "none" => {}
         Some(path) => write.push(folder(path)),
         None => write.extend(private_dir().ok()),

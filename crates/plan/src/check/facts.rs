@@ -1,11 +1,7 @@
 //! What several checks derive from a machine and a chain.
 
 use super::verdict::{NO_QUIET, Verdict, moot};
-use crate::{
-    links,
-    lookup::Lookup,
-    owner::{self, LONGEST},
-};
+use crate::{links, lookup::Lookup, names::LONGEST, owner};
 use quiet_types::{
     Chain, CpuSet, Machine,
     chain::{Choice, IrqSource, Link, Owner, Target},
@@ -231,7 +227,7 @@ impl<'a> Facts<'a> {
     /// Interrupts of a link, as the plan finds them.
     pub fn link_irqs(&self, link: &Link) -> Vec<&'a Irq> {
         match &link.target {
-            Target::Irq(source) => links::irqs(&self.on, source),
+            Target::Irq(source) => crate::sources::irqs(&self.on, source),
             Target::Process { .. } => Vec::new(),
         }
     }
@@ -384,7 +380,7 @@ fn sets_without_balancing(machine: &Machine) -> CpuSet {
 
 /// Whether a chain means this card: by `cardN`, or a word of its id or long name.
 fn is_card(card: &Device, name: &str) -> bool {
-    card.name == name || links::says(&card.description, name)
+    card.name == name || crate::names::says(&card.description, name)
 }
 
 /// Whether a thread has this name; the kernel keeps 15 bytes of one.

@@ -1,6 +1,11 @@
 //! Which CPUs of a shield each link gets.
 
-use crate::{PlanError, choose::stuck_at, links::irqs, lookup::Lookup, say};
+use crate::{
+    PlanError,
+    lookup::Lookup,
+    say,
+    sources::{irqs, stuck_at},
+};
 use quiet_types::{
     Chain, CpuId, CpuSet, Machine,
     chain::{Link, Target},

@@ -379,8 +379,8 @@ mod tests {
         let mut reader = Reader::default();
         assert_eq!(reader.look(&state).unwrap().unwrap().changes.len(), 1);
         // Somebody spoils what was read: it is not read again.
-        let length = std::fs::metadata(super::path(&state)).unwrap().len();
-        std::fs::write(super::path(&state), "x".repeat(length as usize - 1) + "\n").unwrap();
+        let length = std::fs::metadata(path(&state)).unwrap().len();
+        std::fs::write(path(&state), "x".repeat(length as usize - 1) + "\n").unwrap();
         let mut journal = Journal::resume(&state, reader).unwrap();
         journal.note(make("/two")).unwrap();
         journal.note(make("/one")).unwrap();
@@ -389,7 +389,7 @@ mod tests {
         let past = reader.look(&state).unwrap().unwrap();
         assert_eq!((past.changes.len(), past.awaits), (2, Some(5)));
         // Another journal is read from its beginning.
-        std::fs::remove_file(super::path(&state)).unwrap();
+        std::fs::remove_file(path(&state)).unwrap();
         assert!(reader.look(&state).unwrap().is_none());
         Journal::begin(&state, "b1", &shield(), &[], None).unwrap();
         let past = reader.look(&state).unwrap().unwrap();
@@ -401,7 +401,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::make(&dir.path().join("state")).unwrap();
         Journal::begin(&state, "b0", &shield(), &[], None).unwrap();
-        let text = std::fs::read(super::path(&state)).unwrap();
+        let text = std::fs::read(path(&state)).unwrap();
         let mut reader = Reader::default();
         reader.look(&state).unwrap();
         let mut journal = Journal::rehearse(reader);
@@ -410,7 +410,7 @@ mod tests {
         let mut reader = journal.end();
         let past = reader.look(&state).unwrap().unwrap();
         assert_eq!((past.changes.len(), past.awaits), (0, None));
-        assert_eq!(std::fs::read(super::path(&state)).unwrap(), text);
+        assert_eq!(std::fs::read(path(&state)).unwrap(), text);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::{
     apply::Hand,
     boot_id, hold,
     journal::{Journal, Reader, Record},
-    status::standing,
+    standing::standing,
 };
 use quiet_linux::files::StateDir;
 use quiet_types::{

@@ -13,7 +13,8 @@ use crate::{
     Kernel, Result, boot_id,
     error::{Error, Kind, plain},
     journal::Reader,
-    status::{current, standing},
+    standing::standing,
+    status::current,
     tasks,
 };
 use keep::{Look, Seen};

@@ -1,7 +1,7 @@
 //! What a plan and an audit look at grows with what is there, not with its square.
 
 use super::{super::facts::Facts, CHECKS, good};
-use crate::{links, lookup::Lookup, place, plan_on};
+use crate::{lookup::Lookup, place, plan_on};
 use quiet_types::{
     Chain, Machine,
     chain::{IrqSource, Link, Owner, Target, User},
@@ -79,6 +79,6 @@ fn the_interrupt_of_a_handler_is_read_from_its_name_as_the_kernel_writes_it() {
         ("irq/99999999999-x", None),
         ("ksoftirqd/1", None),
     ] {
-        assert_eq!(links::served(name), irq, "{name}");
+        assert_eq!(crate::names::served(name), irq, "{name}");
     }
 }
