@@ -94,7 +94,12 @@ impl Aside {
         if let Some(old) = &this.old {
             copy_attributes(old.as_fd(), this.file.as_fd())?;
         }
-        this.file.sync_all()?;
+        if is(this.dir.as_fd(), BTRFS) {
+            // Not an fsync: of a file in btrfs' log a rename goes there as well (see `sync`).
+            rustix::fs::syncfs(&this.file)?;
+        } else {
+            this.file.sync_all()?;
+        }
         Ok(this)
     }
 
@@ -104,6 +109,12 @@ impl Aside {
     /// # Errors
     /// The kernel's; the old text then still stands under the name, or the new one whose name could not be synced.
     pub fn swap(&mut self) -> io::Result<()> {
+        self.exchange()?;
+        sync(self.dir.as_fd())
+    }
+
+    /// Changes the names, which a cut of the power may still take back.
+    fn exchange(&mut self) -> io::Result<()> {
         // Of FAT's two entries a cut may write one: both names would have the old blocks, and whoever removed one
         // would take them from the other.
         let exchange = self.old.is_some() && !is(self.dir.as_fd(), FAT);
@@ -131,8 +142,10 @@ impl Aside {
             sync_names(self.dir.as_fd())?;
         }
         // FAT keeps where a file's bytes lie in the directory, and writes that with the file.
-        self.file.sync_all()?;
-        sync(self.dir.as_fd())
+        if !is(self.dir.as_fd(), BTRFS) {
+            self.file.sync_all()?;
+        }
+        Ok(())
     }
 
     /// Puts the new text in place, for readers that have the journal.
@@ -274,9 +287,13 @@ fn reopened(dir: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 /// # Errors
 /// The kernel's.
 pub fn sync(dir: BorrowedFd<'_>) -> io::Result<()> {
-    // FAT: without a journal the order of directory, allocation table and file is nobody's. btrfs: an fsync of a
-    // directory goes to a log, of which a replay (Linux 6.12, 6.18) takes other names of it away, where mkfs made it.
-    if is(dir, FAT) || is(dir, BTRFS) {
+    // An fsync of a directory, or of a file that was renamed in it, goes to btrfs' log. Of a directory that mkfs made
+    // the log's replay (Linux 6.12, 6.18) takes other names away. The end of a transaction needs no log.
+    if is(dir, BTRFS) {
+        return Ok(rustix::fs::syncfs(reopened(dir)?)?);
+    }
+    // FAT: without a journal the order of directory, allocation table and file is nobody's.
+    if is(dir, FAT) {
         rustix::fs::syncfs(reopened(dir)?)?;
     }
     sync_names(dir)
@@ -540,6 +557,69 @@ mod tests {
             remove_settled(dir(&disk.at()).as_fd(), "grub.cfg").unwrap();
             assert!(disk.seen_by_grub("/grub.cfg").is_empty(), "{kind}: not removed");
             fs::write(disk.at().join("after"), "it is thawed").unwrap();
+        }
+    }
+
+    #[test]
+    fn after_a_cut_a_directory_that_mkfs_btrfs_made_has_all_its_other_names() {
+        let tree = tempfile::tempdir().unwrap();
+        let names = ["grub.cfg", "i386-pc", "x86_64-efi"];
+        for folder in &names[1..] {
+            fs::create_dir_all(tree.path().join("grub").join(folder)).unwrap();
+        }
+        fs::write(tree.path().join("grub/grub.cfg"), "old").unwrap();
+        let made = tree.path().to_str().unwrap();
+        let make = ["mkfs.btrfs", "-q", "--rootdir", made];
+        let Some(disk) = Disk::new("btrfs", &make, 120 << 20) else { return };
+        let grub = disk.at().join("grub");
+        let mut cuts = Vec::new();
+        // What is on the disk by now, and the log that the kernel replays. Somebody else's fsync brings the log there.
+        let mut cut = |when: &'static str| {
+            let other = grub.join("other");
+            fs::write(&other, when).unwrap();
+            File::open(&other).unwrap().sync_all().unwrap();
+            fs::copy(disk.image(), disk.0.path().join(when)).unwrap();
+            cuts.push(when);
+        };
+        let mut aside = Aside::write(dir(&grub), "grub.cfg", b"new", owner()).unwrap();
+        cut("written");
+        settle(aside.dir()).unwrap();
+        aside.exchange().unwrap();
+        cut("exchanged");
+        sync(aside.dir()).unwrap();
+        cut("swapped");
+        settle(aside.dir()).unwrap();
+        aside.finish().unwrap();
+        cut("finished");
+        let mut aside = Aside::write(dir(&grub), "grub.cfg", b"newer", owner()).unwrap();
+        aside.exchange().unwrap();
+        cut("exchanged, not settled");
+        sync(aside.dir()).unwrap();
+        aside.finish().unwrap();
+        cut("renamed");
+        let mut first = Aside::write(dir(&grub), "custom.cfg", b"new", owner()).unwrap();
+        let mut second = Aside::write(dir(&grub), "more.cfg", b"new", owner()).unwrap();
+        first.exchange().unwrap();
+        cut("made");
+        sync(first.dir()).unwrap();
+        second.exchange().unwrap();
+        cut("made after it");
+        second.finish().and(first.finish()).unwrap();
+        remove_settled(dir(&grub).as_fd(), "grub.cfg").unwrap();
+        cut("removed");
+        let run = |program: &str, arguments: &[&str], paths: &[&Path]| {
+            let done = Command::new(program).args(arguments).args(paths).status().unwrap();
+            assert!(done.success(), "{program}");
+        };
+        // Of file systems with one identity one at a time is mounted.
+        run("umount", &[], &[&disk.at()]);
+        for when in cuts {
+            let image = disk.0.path().join(when);
+            run("mount", &["-o", "loop", "-t", "btrfs"], &[&image, &disk.at()]);
+            let left = &names[usize::from(when == "removed")..];
+            let lost: Vec<_> = left.iter().filter(|name| !grub.join(name).exists()).collect();
+            run("umount", &[], &[&disk.at()]);
+            assert!(lost.is_empty(), "{when}: {lost:?}");
         }
     }
 }
