@@ -174,3 +174,125 @@ fn a_test_is_skipped_by_the_one_way_that_is_counted() {
         }
     }
 }
+
+/// A file's name within its package, as `mod`s name it: `stress/temp.rs` is `stress::temp`.
+fn module(root: &Path, file: &Path) -> String {
+    let path = file.strip_prefix(root).unwrap().with_extension("");
+    let mut parts: Vec<&str> = path.iter().map(|part| part.to_str().unwrap()).collect();
+    if matches!(parts.last(), Some(&"mod" | &"lib" | &"main")) {
+        parts.pop();
+    }
+    parts.join("::")
+}
+
+/// What a `use` names, one path each: `use crate::{a::b, c};` gives `crate::a::b` and `crate::c`.
+fn paths_of(tree: &str) -> Vec<String> {
+    let Some((before, group)) = tree.split_once('{') else { return vec![tree.trim().to_owned()] };
+    let (mut depth, mut part, mut parts) = (0, String::new(), Vec::new());
+    for letter in group.chars() {
+        match letter {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(std::mem::take(&mut part));
+                continue;
+            }
+            _ => {}
+        }
+        part.push(letter);
+    }
+    parts.push(part);
+    let parts = parts.iter().filter(|part| !part.trim().is_empty());
+    parts.flat_map(|part| paths_of(&format!("{}{}", before.trim(), part.trim()))).collect()
+}
+
+/// The modules that a file's imports lead to. What a package's own root hands on belongs to nobody.
+fn imports(of: &str, text: &str, modules: &BTreeSet<String>) -> BTreeSet<String> {
+    let shipped = text.split("#[cfg(test)]").next().unwrap();
+    let mut found = BTreeSet::new();
+    let mut rest = shipped;
+    while let Some(at) = rest.find("use ") {
+        let begins = rest[..at].rsplit('\n').next().unwrap();
+        rest = &rest[at + 4..];
+        if !["", "pub ", "pub(crate) ", "pub(super) "].contains(&begins.trim_start()) {
+            continue;
+        }
+        for path in paths_of(rest.split(';').next().unwrap()) {
+            let mut parts: Vec<&str> = path.split("::").map(str::trim).collect();
+            let mut base: Vec<&str> = of.split("::").filter(|part| !part.is_empty()).collect();
+            match parts[0] {
+                "crate" => base.clear(),
+                "super" => {
+                    while parts.first() == Some(&"super") {
+                        base.pop();
+                        parts.remove(0);
+                    }
+                    parts.insert(0, "super");
+                }
+                "self" => {}
+                _ => continue,
+            }
+            base.extend(&parts[1..]);
+            let leads = (1..=base.len()).rev().map(|n| base[..n].join("::"));
+            found.extend(leads.into_iter().find(|name| modules.contains(name)));
+        }
+    }
+    found.remove(of);
+    // A folder's face names what is in it, and what is in it may name the face: one room.
+    found.retain(|to| !of.starts_with(&format!("{to}::")) && !to.starts_with(&format!("{of}::")));
+    found
+}
+
+#[test]
+fn no_circle_of_files_stands_in_any_package() {
+    assert_eq!(paths_of("crate::{a::{b, c}, d}"), ["crate::a::b", "crate::a::c", "crate::d"]);
+    for crate_dir in fs::read_dir(crates()).unwrap() {
+        let root = crate_dir.unwrap().path().join("src");
+        let files: Vec<(String, String)> = sources(&root)
+            .iter()
+            .filter(|file| !file.iter().any(|part| part == "tests" || part == "tests.rs"))
+            .map(|file| (module(&root, file), fs::read_to_string(file).unwrap()))
+            .collect();
+        let modules: BTreeSet<String> =
+            files.iter().map(|(name, _)| name.clone()).filter(|name| !name.is_empty()).collect();
+        let mut left: BTreeMap<String, BTreeSet<String>> = files
+            .iter()
+            .filter(|(name, _)| !name.is_empty())
+            .map(|(name, text)| (name.clone(), imports(name, text, &modules)))
+            .collect();
+        // What leads nowhere any more is in no circle.
+        loop {
+            let ends: Vec<String> = left
+                .iter()
+                .filter(|(_, to)| to.iter().all(|to| !left.contains_key(to)))
+                .map(|(name, _)| name.clone())
+                .collect();
+            if ends.is_empty() {
+                break;
+            }
+            left.retain(|name, _| !ends.contains(name));
+        }
+        assert!(left.is_empty(), "{} has a circle among {left:#?}", root.display());
+    }
+}
+
+/// Verbs that ask a room below `experiment` themselves: what they do is that room's own work, and nothing is arranged.
+const DIRECT: &[(&str, &[&str])] = &[
+    ("quiet_shield", &["apply", "confirm", "explain", "guard", "hold", "measure", "persist", "play", "prove", "campaign", "revert", "status", "watch"]),
+    ("quiet_probe", &["evl", "explain", "keeper", "measure", "reach", "stress", "worker"]),
+];
+
+#[test]
+fn verbs_arrange_nothing_themselves() {
+    for file in sources(&crates().join("cli/src/verbs")) {
+        let text = fs::read_to_string(&file).unwrap();
+        let verb = file.file_stem().unwrap().to_str().unwrap();
+        for (room, may) in DIRECT {
+            let asks = text.contains(&format!("{room}::"));
+            assert!(!asks || may.contains(&verb), "{} asks {room}: use quiet_experiment", file.display());
+        }
+        let both = text.contains("quiet_probe::watched") && text.contains("quiet_shield::up");
+        assert!(!both, "{} puts up a shield and measures", file.display());
+    }
+}

@@ -13,6 +13,7 @@ use quiet_types::{
 };
 use std::{
     fs::File,
+    io::ErrorKind,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -272,14 +273,18 @@ fn read(path: &Path, shown: &str) -> anyhow::Result<String> {
     } else {
         File::open(path).and_then(|file| files::take_text(file, LARGEST_RESULT))
     }
-    .with_context(|| format!("cannot import {shown}"))
+    .map_err(|error| {
+        let read = matches!(error.kind(), ErrorKind::FileTooLarge | ErrorKind::InvalidData);
+        let doing = if read { "import" } else { "read" };
+        anyhow::Error::new(error).context(format!("cannot {doing} {shown}"))
+    })
 }
 
 /// Writes a file that does not exist yet, whole or not at all, and gives its name as it may be shown.
 pub fn write_new(path: &Path, text: &str) -> anyhow::Result<String> {
     let write = || files::write_whole(path, text.as_bytes(), Replace::Never);
     keep::as_owner(crate::user::owner(path), write)?.map_err(|error| {
-        let taken = error.kind() == std::io::ErrorKind::AlreadyExists;
+        let taken = error.kind() == ErrorKind::AlreadyExists;
         let error = quiet_linux::Error::io("write", path.display().to_string(), error);
         let remedy = if taken { ": name a file that does not exist yet" } else { "" };
         anyhow::anyhow!("{error}{remedy}")
