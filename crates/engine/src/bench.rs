@@ -79,20 +79,8 @@ pub fn bench(
     step(0.8);
     peaks.push(peak_rate(level));
     let fma_peak = peaks.iter().copied().fold(0.0, f64::max);
-    let third = (peaks.len() / 3).max(1);
-    let most = |list: &[f64]| list.iter().copied().fold(0.0, f64::max);
-    let clock_kept = most(&peaks[peaks.len() - third..]) / most(&peaks[..third]).max(1e-9);
-    if clock_kept < 0.93 {
-        let title = format!(
-            "the multiply-add rate fell to {:.0} % while measuring: the clock was throttled, or \
-             somebody else ran here",
-            100.0 * clock_kept
-        );
-        findings.push(
-            Finding::new(Severity::Warning, "bench.throttled", title)
-                .remedy("fix the clock and let the machine rest; then measure again"),
-        );
-    }
+    let clock_kept = kept(&peaks);
+    findings.extend(throttled(clock_kept));
 
     let whole = trial.whole(period, block);
     if whole.longest.0 > 2 * whole.worst.0.max(1) {
@@ -106,21 +94,7 @@ pub fn bench(
         );
     }
     let stages = trial.stages(&playing, block, fma_peak);
-    let mut smallest = None;
-    for (at, frames) in PERIODS.iter().enumerate() {
-        step(0.8 + 0.2 * at as f64 / PERIODS.len() as f64);
-        let mut strip = prepare(Frames(*frames))?;
-        let mut trial = Trial::new(&strip, *frames as usize);
-        for _ in 0..3 {
-            trial.pass(&mut strip);
-        }
-        let length = Frames(*frames).lasting(wanted.rate);
-        let worst = trial.worst();
-        if worst.0 as f64 <= wanted.margin * length.0 as f64 {
-            smallest = Some(Carried { frames: *frames, length, worst });
-            break;
-        }
-    }
+    let smallest = smallest(&mut prepare, wanted, step)?;
     if smallest.is_none() {
         let title = "no period up to 1024 frames is long enough for this strip here";
         findings.push(
@@ -152,6 +126,47 @@ pub fn bench(
         margin: wanted.margin,
         findings,
     })
+}
+
+/// How much of the multiply-add rate of the first third was left in the last.
+fn kept(peaks: &[f64]) -> f64 {
+    let third = (peaks.len() / 3).max(1);
+    let most = |list: &[f64]| list.iter().copied().fold(0.0, f64::max);
+    most(&peaks[peaks.len() - third..]) / most(&peaks[..third]).max(1e-9)
+}
+
+fn throttled(clock_kept: f64) -> Option<Finding> {
+    (clock_kept < 0.93).then(|| {
+        let title = format!(
+            "the multiply-add rate fell to {:.0} % while measuring: the clock was throttled, or \
+             somebody else ran here",
+            100.0 * clock_kept
+        );
+        Finding::new(Severity::Warning, "bench.throttled", title)
+            .remedy("fix the clock and let the machine rest; then measure again")
+    })
+}
+
+/// The shortest period in which the strip is done in time.
+fn smallest(
+    prepare: &mut dyn FnMut(Frames) -> Result<Strip>,
+    wanted: &Wanted,
+    step: &mut dyn FnMut(f64),
+) -> Result<Option<Carried>> {
+    for (at, frames) in PERIODS.iter().enumerate() {
+        step(0.8 + 0.2 * at as f64 / PERIODS.len() as f64);
+        let mut strip = prepare(Frames(*frames))?;
+        let mut trial = Trial::new(&strip, *frames as usize);
+        for _ in 0..3 {
+            trial.pass(&mut strip);
+        }
+        let length = Frames(*frames).lasting(wanted.rate);
+        let worst = trial.worst();
+        if worst.0 as f64 <= wanted.margin * length.0 as f64 {
+            return Ok(Some(Carried { frames: *frames, length, worst }));
+        }
+    }
+    Ok(None)
 }
 
 /// Thousands of millions of multiply-adds a second, now.

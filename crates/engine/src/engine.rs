@@ -4,21 +4,21 @@ use crate::{
     Error, Result,
     clock::{self, Ticks},
     host::{Again, Device, file::File, null},
-    place::{self, Decision, Marks, Placed, Wait, Wish},
-    player::{Player, Remote, Strip, Told, player},
+    place::{self, Marks, Placed, Wait, Wish},
+    player::{Remote, Strip, player},
+    playing::{Place, Playing, fault},
+    setup::{Host, Setup, Sizes},
 };
 use quiet_dsp::{Setting, simd::Denormals};
 use quiet_linux::{
     Root,
     rights::Less,
-    state,
     sys::{memory, sched},
     walls::Walls,
 };
 use quiet_rt::{Board, Cycle, End, Mode, duplex};
 use quiet_types::{Frames, SampleRate, play::Hits};
 use std::{
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -27,47 +27,6 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
-
-/// What to play on.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Host {
-    /// A card that does not exist, with a cable from its output to its input or without.
-    Null(Option<null::Cable>),
-    /// A file in, a file out, as fast as it goes.
-    File {
-        /// A WAV file.
-        input: PathBuf,
-        /// Becomes a WAV file of 32-bit floats.
-        output: PathBuf,
-    },
-    /// A sound card.
-    #[cfg(feature = "audio")]
-    Alsa(crate::host::alsa::Names),
-    /// A JACK server, or PipeWire's.
-    #[cfg(feature = "audio")]
-    Jack(crate::host::jack::Ports),
-}
-
-/// What is asked of an engine.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    /// Where sound comes from and goes to.
-    pub host: Host,
-    /// Frames a second.
-    pub rate: u32,
-    /// Frames a period.
-    pub period: u32,
-    /// Frames in the card's ring.
-    pub buffer: u32,
-    /// Channels of the strip: the most that there are anywhere within.
-    pub channels: usize,
-    /// How many of them come in.
-    pub inputs: usize,
-    /// How many of them go out.
-    pub outputs: usize,
-    /// Where the thread runs and how it waits.
-    pub wish: Wish,
-}
 
 /// The engine's thread, where it belongs before anything is opened or read: what takes root's rights is done, and this
 /// process needs them no more.
@@ -123,65 +82,6 @@ impl Seat {
             Ok(Err(why)) => Err(Error::new(why)),
             Err(_) => Err(Error::new("the engine's thread ended before it began")),
         }
-    }
-}
-
-/// Most channels of a strip.
-const CHANNELS: usize = 64;
-
-impl Setup {
-    fn check(&self) -> Result<()> {
-        let wrong = |sentence: String| Err(Error::new(sentence));
-        if !(8_000..=768_000).contains(&self.rate) {
-            return wrong(format!(
-                "the rate is {}; it can be 8000 to 768000 frames a second, such as --rate 48000",
-                self.rate
-            ));
-        }
-        if !(1..=65_536).contains(&self.period) {
-            return wrong(format!(
-                "the period is {} frames; it can be 1 to 65536, such as --period 64",
-                self.period
-            ));
-        }
-        if self.buffer < 2 * self.period || self.buffer > 1 << 20 {
-            return wrong(format!(
-                "the buffer is {} frames; it can be 2 periods ({}) to 1048576, such as --buffer {}",
-                self.buffer,
-                2 * self.period,
-                2 * self.period
-            ));
-        }
-        if !(1..=CHANNELS).contains(&self.channels) {
-            return wrong(format!(
-                "the strip has {} channels; it can have 1 to {CHANNELS}",
-                self.channels
-            ));
-        }
-        if !(1..=self.channels).contains(&self.inputs)
-            || !(1..=self.channels).contains(&self.outputs)
-        {
-            return wrong(format!(
-                "{} channels come in and {} go out of a strip of {}",
-                self.inputs, self.outputs, self.channels
-            ));
-        }
-        if let Host::Null(Some(cable)) = &self.host {
-            let most = 1_000_000.0;
-            if !(0.0..=most).contains(&cable.delay) {
-                return wrong(format!(
-                    "the cable delays {} frames; it can be 0 to {most}",
-                    cable.delay
-                ));
-            }
-            if cable.delay.fract() != 0.0 && cable.delay < 64.0 {
-                return wrong(format!(
-                    "the cable delays {} frames; with a fraction it can be 64 or more",
-                    cable.delay
-                ));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -307,7 +207,7 @@ impl Opened {
         let channels = self.setup.channels;
         let (player, remote, told) = player(strip, channels, self.period as usize, self.rate);
         let board = Arc::new(Board::new());
-        let stage = Stage {
+        let playing = Playing {
             player,
             told,
             board: board.clone(),
@@ -331,87 +231,22 @@ impl Opened {
             seat => seat,
         };
         let running = match self.card {
-            Card::Null(card) => Running::begin(card, stage, seat, gone.clone()),
-            Card::File(card) => Running::begin(card, stage, seat, gone.clone()),
+            Card::Null(card) => Running::begin(card, playing, seat, gone.clone()),
+            Card::File(card) => Running::begin(card, playing, seat, gone.clone()),
             #[cfg(feature = "audio")]
             Card::Alsa(card) => {
                 let mut card = *card;
                 card.show_ratio(ratio.clone());
-                Running::begin(card, stage, seat, gone.clone())
+                Running::begin(card, playing, seat, gone.clone())
             }
             #[cfg(feature = "audio")]
             Card::Jack(client) => {
-                let (client, placed) = client.start(stage, place)?;
+                let (client, placed) = client.start(playing, place)?;
                 Ok((Running::Jack(Box::new(client)), placed))
             }
         };
         let (running, placed) = running?;
         Ok(Engine { board, remote, placed, running: Some(running), sizes: facts, gone, ratio })
-    }
-}
-
-/// Frames a second, frames a period, frames in the ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
-    /// Frames a second.
-    pub rate: u32,
-    /// Frames a period.
-    pub period: u32,
-    /// Frames in the card's ring.
-    pub buffer: u32,
-}
-
-/// What the real-time side needs, made ready beforehand.
-pub(crate) struct Stage {
-    pub player: Player,
-    pub told: Told,
-    pub board: Arc<Board>,
-    pub clock: Ticks,
-    pub channels: usize,
-    pub period: usize,
-    pub period_ns: u64,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    pub root: Arc<Root>,
-    pub wish: Wish,
-    pub decision: Decision,
-}
-
-impl Place {
-    /// What any thread may do beforehand.
-    pub(crate) fn prepare(&self) -> Placed {
-        place::prepare(&self.root, &self.decision)
-    }
-
-    /// What the playing thread does for itself.
-    fn settle(&self, placed: &mut Placed) {
-        place::settle(&self.wish, &self.decision, placed);
-    }
-
-    /// The same in a thread of somebody else's, whose policy stays.
-    #[cfg(feature = "audio")]
-    pub(crate) fn settle_as_it_is(&self, placed: &mut Placed) {
-        let decision = Decision { policy: None, ..self.decision.clone() };
-        place::settle(&self.wish, &decision, placed);
-    }
-
-    /// What hit the CPU since it was placed.
-    #[cfg(feature = "audio")]
-    pub(crate) fn interrupts(&self, placed: &Placed) -> Hits {
-        let mut hits = Hits::default();
-        let after = state::read(&self.root, &self.decision.cpu.into_iter().collect());
-        place::interrupts(self.decision.cpu, &placed.state, &after, &mut hits);
-        hits
-    }
-
-    fn hits(&self, marks: Marks, placed: &Placed) -> Hits {
-        let mut hits = Hits { thread: marks.since(), ..Default::default() };
-        let cpus = self.decision.cpu.into_iter().collect();
-        let after = state::read(&self.root, &cpus);
-        place::interrupts(self.decision.cpu, &placed.state, &after, &mut hits);
-        hits
     }
 }
 
@@ -427,28 +262,32 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 impl Running {
     fn begin<D: Device + 'static>(
         mut device: D,
-        mut stage: Stage,
+        mut playing: Playing,
         seat: Option<Seat>,
         gone: Arc<AtomicU64>,
     ) -> Result<(Running, Placed)> {
         let ended = || Error::new("the engine's thread ended before it began");
         let Seat { thread, work, placed, .. } = seat.ok_or_else(ended)?;
         let body = move |place: &Place, placed: &Placed| {
-            let mut samples = vec![0.0; stage.channels * stage.period];
+            let mut samples = vec![0.0; playing.channels * playing.period];
             let mode = placed.mode;
             let _flushed = Denormals::flush();
             // Whatever ends this thread, a fault in a stage too: nobody is to believe that it plays.
-            let _ends = Ends(stage.board.clone());
+            let _ends = Ends(playing.board.clone());
             let marks = Marks::now();
-            let mut cycle =
-                Cycle::new(stage.clock, stage.board.clone(), stage.channels, stage.period_ns);
+            let mut cycle = Cycle::new(
+                playing.clock,
+                playing.board.clone(),
+                playing.channels,
+                playing.period_ns,
+            );
             loop {
-                let (player, told) = (&mut stage.player, &mut stage.told);
+                let (player, told) = (&mut playing.player, &mut playing.told);
                 match duplex(&mut cycle, &mut device, player, told, &mut samples, mode) {
                     End::Stopped => break,
                     End::Gone => {
                         gone.fetch_add(1, Relaxed);
-                        if !wait_for(&mut device, &stage.board) {
+                        if !wait_for(&mut device, &playing.board) {
                             break;
                         }
                         cycle.pause();
@@ -472,17 +311,6 @@ impl Drop for Ends {
     fn drop(&mut self) {
         self.0.stop();
     }
-}
-
-/// What a fault said of itself.
-pub(crate) fn fault(panic: &(dyn std::any::Any + Send)) -> Error {
-    let said = panic.downcast_ref::<&str>().copied();
-    let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Error::new(format!(
-        "a stage of the strip failed by a fault of its own, and all was silent from then on: {}; \
-         play another strip, and report this one",
-        quiet_types::printable(said.unwrap_or("it said nothing"), 300)
-    ))
 }
 
 /// Waits until the device is back; `false` where it is over, or the engine is told to stop.

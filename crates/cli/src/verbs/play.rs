@@ -207,12 +207,12 @@ impl On {
                          one, or play with --host null"
                     );
                 }
-                Host::Alsa(quiet_engine::host::alsa::Names { playback, capture })
+                Host::Alsa(quiet_engine::setup::Names { playback, capture })
             }
             #[cfg(feature = "audio")]
-            HostName::Jack => Host::Jack(quiet_engine::host::jack::Ports {
+            HostName::Jack => Host::Jack(quiet_engine::setup::Ports {
                 name: self.device.clone().unwrap_or_else(|| "quietcores".to_owned()),
-                connect: quiet_engine::host::jack::Connect::Physical,
+                connect: quiet_engine::setup::Connect::Physical,
             }),
         };
         let shield =

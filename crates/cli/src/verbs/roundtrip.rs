@@ -84,7 +84,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Host::Jack(ports) = &mut setup.host
         && args.own
     {
-        ports.connect = quiet_engine::host::jack::Connect::Own;
+        ports.connect = quiet_engine::setup::Connect::Own;
     }
     let store = keep::ready(args.store.as_deref(), "roundtrips")?;
     let begun = quiet_experiment::begin("roundtrip")?;

@@ -176,17 +176,10 @@ pub(super) fn keras(at: &At<'_>) -> Result<Amp, Error> {
             Some(name) => name.text()?,
             None => "",
         };
-        let parts_at = layer.need("weights")?;
-        let parts = parts_at.list()?;
-        let part =
-            |n: usize| parts.get(n).ok_or_else(|| parts_at.refuse(format!("has no part {n}")));
-        let wanted = if kind.text()? == "dense" { 2 } else { 3 };
-        if parts.len() != wanted {
-            return Err(parts_at.refuse(format!("has {} parts, not {wanted}", parts.len())));
-        }
+        let from = Stored { layer: &layer, parts: layer.need("weights")?, inputs: width, hidden };
         match kind.text()? {
             name @ ("lstm" | "gru") => {
-                let gru = name == "gru";
+                from.are(3)?;
                 if !dense.is_empty() {
                     return Err(layer.refuse("is recurrent behind a dense layer"));
                 }
@@ -195,40 +188,11 @@ pub(super) fn keras(at: &At<'_>) -> Result<Amp, Error> {
                         "has the activation {activation_name:?}; tanh is known here"
                     )));
                 }
-                let gates = if gru { 3 } else { 4 };
-                let rows = gates * hidden;
-                limits.take(rows * (width + hidden + 2), &layer)?;
-                let weights = part(0)?.matrix(width, rows)?;
-                let recurrent = part(1)?.matrix(hidden, rows)?;
-                let (bias, recurrent_bias) = if gru {
-                    let mut both = part(2)?.matrix(2, rows)?;
-                    let second = both.split_off(rows);
-                    (both, second)
-                } else {
-                    (part(2)?.vector(rows)?, Vec::new())
-                };
-                cells.push(Cell {
-                    gru,
-                    inputs: width,
-                    hidden,
-                    weights,
-                    recurrent,
-                    bias,
-                    recurrent_bias,
-                    state: vec![0.0; hidden],
-                    cell: vec![0.0; hidden],
-                });
+                cells.push(from.cell(name == "gru", &mut limits)?);
             }
             "dense" => {
-                limits.take((width + 1) * hidden, &layer)?;
-                let conv = Conv {
-                    inputs: width,
-                    outputs: hidden,
-                    taps: 1,
-                    dilation: 1,
-                    weights: part(0)?.matrix(width, hidden)?,
-                    bias: part(1)?.vector(hidden)?,
-                };
+                from.are(2)?;
+                let conv = from.dense(&mut limits)?;
                 let act = match activation_name {
                     "" => Activation::Identity,
                     "tanh" => Activation::Tanh,
@@ -262,6 +226,55 @@ pub(super) fn keras(at: &At<'_>) -> Result<Amp, Error> {
     about.weights = limits.weights();
     let net = Recurrent { cells, dense, skip, gains, prewarm: 0 };
     Ok(Amp { about, sizes: vec![Size::whole(Net::Recurrent(net))] })
+}
+
+/// A layer's weights as they are in the file.
+struct Stored<'s, 'a> {
+    layer: &'s At<'a>,
+    parts: At<'a>,
+    inputs: usize,
+    hidden: usize,
+}
+
+impl<'a> Stored<'_, 'a> {
+    /// Refuses any other number of parts.
+    fn are(&self, wanted: usize) -> Result<(), Error> {
+        match self.parts.list()?.len() {
+            there if there == wanted => Ok(()),
+            there => Err(self.parts.refuse(format!("has {there} parts, not {wanted}"))),
+        }
+    }
+
+    fn part(&self, n: usize) -> Result<At<'a>, Error> {
+        let part = self.parts.list()?.into_iter().nth(n);
+        part.ok_or_else(|| self.parts.refuse(format!("has no part {n}")))
+    }
+
+    /// An LSTM's or a GRU's.
+    fn cell(&self, gru: bool, limits: &mut Limits) -> Result<Cell, Error> {
+        let (inputs, hidden) = (self.inputs, self.hidden);
+        let rows = if gru { 3 } else { 4 } * hidden;
+        limits.take(rows * (inputs + hidden + 2), self.layer)?;
+        let weights = self.part(0)?.matrix(inputs, rows)?;
+        let recurrent = self.part(1)?.matrix(hidden, rows)?;
+        let (bias, recurrent_bias) = if gru {
+            let mut both = self.part(2)?.matrix(2, rows)?;
+            let second = both.split_off(rows);
+            (both, second)
+        } else {
+            (self.part(2)?.vector(rows)?, Vec::new())
+        };
+        let (state, cell) = (vec![0.0; hidden], vec![0.0; hidden]);
+        Ok(Cell { gru, inputs, hidden, weights, recurrent, bias, recurrent_bias, state, cell })
+    }
+
+    fn dense(&self, limits: &mut Limits) -> Result<Conv, Error> {
+        let (inputs, outputs) = (self.inputs, self.hidden);
+        limits.take((inputs + 1) * outputs, self.layer)?;
+        let weights = self.part(0)?.matrix(inputs, outputs)?;
+        let bias = self.part(1)?.vector(outputs)?;
+        Ok(Conv { inputs, outputs, taps: 1, dilation: 1, weights, bias })
+    }
 }
 
 /// The last entry of `[null, null, n]`.

@@ -22,6 +22,7 @@ use crate::{
         Level,
         fir_head::Head,
         fir_tail::{Row, Segment, Unit},
+        lanes::Kernel,
     },
 };
 use std::fmt;
@@ -118,7 +119,7 @@ const RUN: usize = 64;
 ///
 /// Outputs without a route are silent.
 pub struct Fir {
-    level: Level,
+    kernel: Kernel,
     taps: usize,
     channels: usize,
     inputs: Vec<Input>,
@@ -174,7 +175,8 @@ impl Fir {
     /// # Panics
     /// If the processor cannot do `level`.
     pub fn prepare_for(level: Level, setting: &Setting, routes: &[Route]) -> Result<Fir, Error> {
-        assert!(level <= Level::here(), "this processor has no {level:?}");
+        let kernel = Kernel::new(level);
+        assert!(kernel.level() == level, "this processor has no {level:?}");
         check(setting, routes)?;
         let (from, to) = (channels(routes, |r| r.input), channels(routes, |r| r.output));
         let index = |of: &[usize], channel| of.iter().position(|&c| c == channel).unwrap_or(0);
@@ -196,7 +198,7 @@ impl Fir {
                 let (input, output) = (index(&from, route.input), index(&to, route.output));
                 paths.push((input, output, &route.taps[first..route.taps.len().min(last)]));
             }
-            let segment = Segment::new(level, part, parts, (from.len(), to.len()), &paths);
+            let segment = Segment::new(kernel, part, parts, (from.len(), to.len()), &paths);
             let units = segment.units();
             let next = units.len();
             tail.push(Periodic { segment, units, next, phase: phase % part as u64 });
@@ -210,7 +212,7 @@ impl Fir {
         let ring = largest.map_or(0, |part| 4 * part / STEP);
         let input = |&channel: &usize| Input { channel, near: vec![0.0; 2 * near + Head::BEYOND] };
         let mut fir = Fir {
-            level,
+            kernel,
             taps,
             channels: setting.channels,
             inputs: from.iter().map(input).collect(),
@@ -263,7 +265,7 @@ impl Fir {
             let near = &self.inputs[*input].near;
             let half = (near.len() - Head::BEYOND) / 2;
             let at = half + (self.position as usize & (half - 1));
-            head.run(self.level, near, at, &mut self.outputs[*output].sum[..count]);
+            head.run(self.kernel, near, at, &mut self.outputs[*output].sum[..count]);
         }
         for Periodic { segment, phase, .. } in &self.tail {
             let part = segment.part() as u64;

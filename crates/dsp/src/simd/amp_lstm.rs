@@ -19,11 +19,10 @@
 // Loops over a tile count to a constant: they are unrolled, while calls of an iterator may stay calls.
 #![allow(clippy::needless_range_loop)]
 
-#[cfg(target_arch = "x86_64")]
-use super::amp_lanes::{Avx2, Avx512};
 use super::{
     Level,
-    amp_lanes::{BASE, Kernel, Lanes, tanh_quick},
+    lanes::{Job, Kernel, Lanes},
+    tanh::tanh_quick,
 };
 use crate::amp::net::Cell;
 use std::ops::{Deref, DerefMut};
@@ -236,8 +235,15 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Lanes that the layers are laid out for.
+    fn width(&self) -> usize {
+        self.layers.first().map_or(8, |layer| layer.width)
+    }
+
     fn check(&self) {
         assert_eq!(self.input.len(), self.output.len());
+        // All layers are of one kind.
+        assert!(self.layers.iter().all(|layer| layer.width == self.width()));
         let mut before = 0;
         for layer in self.layers.iter() {
             let all = (1 + layer.inputs + layer.columns) * 4 * layer.units;
@@ -259,40 +265,21 @@ impl Run<'_> {
 }
 
 /// Runs the layers.
-pub(crate) fn run(kernel: Kernel, mut job: Run<'_>) {
-    job.check();
-    let width = job.layers.first().map_or(8, |layer| layer.width);
-    // All layers are of one kind, or the narrow one serves.
-    assert!(job.layers.iter().all(|layer| layer.width == width));
-    match kernel.level() {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 if width == 16 => {
-            #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
-            fn enabled(job: &mut Run<'_>) {
-                // SAFETY: this function is entered only where AVX-512 is.
-                let l = unsafe { Avx512::new() };
-                // SAFETY: AVX2 and FMA are there, too.
-                let half = unsafe { Avx2::new() };
-                // SAFETY: the job has been checked.
-                unsafe { run_lanes(l, half, job) }
-            }
-            // SAFETY: a kernel's level is here.
-            unsafe { enabled(&mut job) }
-        }
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 | Level::Avx2 => {
-            #[target_feature(enable = "avx2,fma")]
-            fn enabled(job: &mut Run<'_>) {
-                // SAFETY: this function is entered only where AVX2 and FMA are.
-                let l = unsafe { Avx2::new() };
-                // SAFETY: the job has been checked.
-                unsafe { run_lanes(l, l, job) }
-            }
-            // SAFETY: a kernel's level is here.
-            unsafe { enabled(&mut job) }
-        }
+pub(crate) fn run(kernel: Kernel, job: Run<'_>) {
+    let wide = job.width() == 16;
+    // Eight lanes suffice for eight units.
+    if wide { kernel.run(job) } else { kernel.narrow().run(job) }
+}
+
+impl Job for Run<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(mut self, l: L) {
+        self.check();
+        assert_eq!(self.width(), L::WIDTH);
         // SAFETY: the job has been checked.
-        _ => unsafe { run_lanes(BASE, BASE, &mut job) },
+        unsafe { run_lanes(l, l.half(), &mut self) }
     }
 }
 

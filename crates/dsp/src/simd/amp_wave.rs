@@ -7,11 +7,9 @@
 //! Loops over a tile count to a constant: they are unrolled, while calls of an iterator may stay calls.
 #![allow(clippy::needless_range_loop)]
 
-use super::amp_lanes::{BASE, Kernel, Lanes, Tile, tanh};
-#[cfg(target_arch = "x86_64")]
 use super::{
-    Level,
-    amp_lanes::{Avx2, Avx512},
+    lanes::{Job, Lanes, Tile},
+    tanh::tanh,
 };
 use crate::amp::net::Activation;
 
@@ -95,43 +93,6 @@ pub(crate) struct Conv<'a> {
     pub frames: usize,
 }
 
-/// Runs `$body` with `$l` bound to the lanes of a level, instructions enabled.
-macro_rules! dispatch {
-    ($name:ident, $generic:ident, $job:ty) => {
-        pub(crate) fn $name(kernel: Kernel, mut job: $job) {
-            job.check();
-            match kernel.level() {
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx512 => {
-                    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
-                    fn enabled(job: &mut $job) {
-                        // SAFETY: this function is entered only where AVX-512 is.
-                        let l = unsafe { Avx512::new() };
-                        // SAFETY: the job has been checked.
-                        unsafe { $generic(l, job) }
-                    }
-                    // SAFETY: a kernel's level is here.
-                    unsafe { enabled(&mut job) }
-                }
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx2 => {
-                    #[target_feature(enable = "avx2,fma")]
-                    fn enabled(job: &mut $job) {
-                        // SAFETY: this function is entered only where AVX2 and FMA are.
-                        let l = unsafe { Avx2::new() };
-                        // SAFETY: the job has been checked.
-                        unsafe { $generic(l, job) }
-                    }
-                    // SAFETY: a kernel's level is here.
-                    unsafe { enabled(&mut job) }
-                }
-                // SAFETY: the job has been checked.
-                _ => unsafe { $generic(BASE, &mut job) },
-            }
-        }
-    };
-}
-
 impl Conv<'_> {
     fn check(&self) {
         assert!(self.frames.is_multiple_of(STEP));
@@ -140,7 +101,16 @@ impl Conv<'_> {
     }
 }
 
-dispatch!(conv, conv_lanes, Conv<'_>);
+impl Job for Conv<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(mut self, l: L) {
+        self.check();
+        // SAFETY: the job has been checked.
+        unsafe { conv_lanes(l, &mut self) }
+    }
+}
 
 /// Adds the products of one group of taps to a tile.
 ///
@@ -374,16 +344,14 @@ impl Tanh<'_> {
     }
 }
 
-dispatch!(tanh_all, tanh_lanes, Tanh<'_>);
+impl Job for Tanh<'_> {
+    type Out = ();
 
-/// # Safety
-/// The job has been checked.
-#[inline(always)]
-unsafe fn tanh_lanes<L: Lanes>(l: L, job: &mut Tanh<'_>) {
-    for part in job.data.chunks_exact_mut(L::WIDTH) {
-        // SAFETY: a part is as long as a vector.
-        let x = unsafe { l.load(part.as_ptr()) };
-        // SAFETY: a part is as long as a vector.
-        unsafe { l.store(part.as_mut_ptr(), tanh(l, x)) };
+    #[inline(always)]
+    fn run<L: Lanes>(self, l: L) {
+        self.check();
+        for part in self.data.chunks_exact_mut(L::WIDTH) {
+            l.write(tanh(l, l.read(part)), part);
+        }
     }
 }

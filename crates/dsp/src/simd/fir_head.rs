@@ -2,10 +2,7 @@
 
 #![allow(clippy::needless_range_loop, reason = "vectors in step with each other")]
 
-use super::{
-    Level,
-    fir_lanes::{Base, Lanes},
-};
+use super::lanes::{Job, Kernel, Lanes};
 
 /// Taps of a head, put in the order in which they are used.
 pub struct Head {
@@ -37,50 +34,44 @@ impl Head {
     ///
     /// # Shape
     /// At most 64 outputs; `at` is at least [`Head::history`], and [`Head::BEYOND`] samples follow it.
-    pub fn run(&self, level: Level, x: &[f32], at: usize, out: &mut [f32]) {
+    pub fn run(&self, kernel: Kernel, x: &[f32], at: usize, out: &mut [f32]) {
         let x = &x[at - self.history()..at + Head::BEYOND];
-        match level {
-            Level::Plain => run::<Base>(self, x, out),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: whoever hands this level in has seen the processor's features.
-            Level::Avx2 => unsafe { avx2(self, x, out) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Level::Avx512 => unsafe { avx512(self, x, out) },
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => run::<Base>(self, x, out),
+        kernel.run(Sums { head: self, x, out });
+    }
+}
+
+/// A head's sums for some outputs.
+struct Sums<'a> {
+    head: &'a Head,
+    x: &'a [f32],
+    out: &'a mut [f32],
+}
+
+impl Job for Sums<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, l: L) {
+        // One vector of outputs would be all loads across cache lines; two half as wide cross half of them.
+        if self.out.len() <= 16 {
+            sums(l.half(), self.head, self.x, self.out);
+        } else {
+            sums(l, self.head, self.x, self.out);
         }
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn avx2(head: &Head, x: &[f32], out: &mut [f32]) {
-    run::<super::fir_lanes::Avx2>(head, x, out);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
-fn avx512(head: &Head, x: &[f32], out: &mut [f32]) {
-    // One vector of outputs would be all loads across cache lines; two half as wide cross half of them.
-    if out.len() <= 16 {
-        run::<super::fir_lanes::Avx2>(head, x, out);
-    } else {
-        run::<super::fir_lanes::Avx512>(head, x, out);
-    }
-}
-
 #[inline(always)]
-fn run<L: Lanes>(head: &Head, x: &[f32], out: &mut [f32]) {
+fn sums<L: Lanes>(l: L, head: &Head, x: &[f32], out: &mut [f32]) {
     let mut sums = [0.0; 64];
     let vectors = out.len().div_ceil(L::WIDTH);
     let mut done = 0;
     while done < vectors {
         let from = done * L::WIDTH;
         done += match vectors - done {
-            1 => tile::<L, 1, 8>(head, x, from, &mut sums),
-            2 | 3 => tile::<L, 2, 4>(head, x, from, &mut sums),
-            _ => tile::<L, 4, 2>(head, x, from, &mut sums),
+            1 => tile::<L, 1, 8>(l, head, x, from, &mut sums),
+            2 | 3 => tile::<L, 2, 4>(l, head, x, from, &mut sums),
+            _ => tile::<L, 4, 2>(l, head, x, from, &mut sums),
         };
     }
     for (y, sum) in out.iter_mut().zip(sums) {
@@ -91,13 +82,14 @@ fn run<L: Lanes>(head: &Head, x: &[f32], out: &mut [f32]) {
 /// `V` vectors of outputs, `R` residues of taps at a time: `V * R` sums run beside each other.
 #[inline(always)]
 fn tile<L: Lanes, const V: usize, const R: usize>(
+    l: L,
     head: &Head,
     x: &[f32],
     from: usize,
     sums: &mut [f32; 64],
 ) -> usize {
     let (rows, per_row) = (head.rows, 16 / L::WIDTH);
-    let zero = L::splat(0.0);
+    let zero = l.splat(0.0);
     let mut total = [zero; V];
     for first in (0..16).step_by(R) {
         let mut sum = [[zero; V]; R];
@@ -114,26 +106,26 @@ fn tile<L: Lanes, const V: usize, const R: usize>(
                     window[i] = if L::WIDTH == 16 && row > 0 && i >= 4 * per_row {
                         window[i - 4 * per_row]
                     } else {
-                        L::load(&x[i * L::WIDTH..])
+                        l.read(&x[i * L::WIDTH..])
                     };
                 }
                 let taps = &head.by_residue[r * rows + row..][..4];
                 for k in 0..4 {
-                    let tap = L::splat(taps[k]);
+                    let tap = l.splat(taps[k]);
                     for v in 0..V {
-                        sum[j][v] = window[v + (3 - k) * per_row].mul_add(tap, sum[j][v]);
+                        sum[j][v] = l.fma(window[v + (3 - k) * per_row], tap, sum[j][v]);
                     }
                 }
             }
         }
         for j in (0..R).step_by(2) {
             for v in 0..V {
-                total[v] = total[v].add(sum[j][v].add(sum[j + 1][v]));
+                total[v] = l.add(total[v], l.add(sum[j][v], sum[j + 1][v]));
             }
         }
     }
     for v in 0..V {
-        total[v].store(&mut sums[from + v * L::WIDTH..]);
+        l.write(total[v], &mut sums[from + v * L::WIDTH..]);
     }
     V
 }

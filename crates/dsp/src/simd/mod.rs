@@ -1,18 +1,18 @@
 //! Vector kernels, and the only unsafe code of this crate.
 //!
-//! Each kernel is written once, generic over its vector; the plain one is the oracle of the others.
-//! Which one runs is decided when a stage is prepared.
+//! Each kernel is written once, generic over the token of its vectors (`lanes`); the plain one is the oracle of
+//! the others. Which one runs is decided when a stage is prepared.
 #![allow(unsafe_code)]
 
 pub(crate) mod amp_array;
-pub(crate) mod amp_lanes;
 pub(crate) mod amp_lstm;
 pub(crate) mod amp_wave;
 mod denormals;
 pub(crate) mod fir_head;
-mod fir_lanes;
 pub(crate) mod fir_tail;
+pub(crate) mod lanes;
 pub mod peak;
+mod tanh;
 
 pub use denormals::Denormals;
 
@@ -30,20 +30,7 @@ pub enum Level {
 impl Level {
     /// The best level of this processor.
     pub fn here() -> Level {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-            let avx512 = is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512vl")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512bw");
-            match (avx2, avx512) {
-                (true, true) => return Level::Avx512,
-                (true, false) => return Level::Avx2,
-                _ => {}
-            }
-        }
-        Level::Plain
+        lanes::Kernel::new(Level::Avx512).level()
     }
 
     /// Every level that this processor has, the plain one first.

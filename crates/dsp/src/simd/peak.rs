@@ -2,11 +2,9 @@
 
 #![allow(clippy::needless_range_loop, reason = "vectors in step with each other")]
 
-#[cfg(target_arch = "x86_64")]
-use super::amp_lanes::{Avx2, Avx512};
 use super::{
     Level,
-    amp_lanes::{BASE, Kernel, Lanes},
+    lanes::{Job, Kernel, Lanes},
 };
 use std::{hint::black_box, time::Instant};
 
@@ -16,28 +14,19 @@ const CHAINS: usize = 12;
 /// Does `rounds` rounds of multiply-adds in registers, and says how many that were. The sum of all
 /// lanes is handed back so that nobody leaves the work out.
 pub fn multiply_adds(level: Level, rounds: u32) -> (f32, u64) {
-    match Kernel::new(level).level() {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => {
-            #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
-            fn enabled(rounds: u32) -> (f32, u64) {
-                // SAFETY: this function is entered only where AVX-512 is.
-                spin(unsafe { Avx512::new() }, rounds)
-            }
-            // SAFETY: a kernel's level is here.
-            unsafe { enabled(rounds) }
-        }
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => {
-            #[target_feature(enable = "avx2,fma")]
-            fn enabled(rounds: u32) -> (f32, u64) {
-                // SAFETY: this function is entered only where AVX2 and FMA are.
-                spin(unsafe { Avx2::new() }, rounds)
-            }
-            // SAFETY: a kernel's level is here.
-            unsafe { enabled(rounds) }
-        }
-        _ => spin(BASE, rounds),
+    Kernel::new(level).run(Spin { rounds })
+}
+
+struct Spin {
+    rounds: u32,
+}
+
+impl Job for Spin {
+    type Out = (f32, u64);
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, l: L) -> (f32, u64) {
+        spin(l, self.rounds)
     }
 }
 
@@ -67,8 +56,7 @@ fn spin<L: Lanes>(l: L, rounds: u32) -> (f32, u64) {
     }
     let mut out = [[0.0f32; 16]; CHAINS];
     for (row, &sum) in out.iter_mut().zip(&sums) {
-        // SAFETY: there is room for the widest vector.
-        unsafe { l.store(row.as_mut_ptr(), sum) };
+        l.write(sum, row);
     }
     (out.iter().flatten().sum(), u64::from(rounds) * (CHAINS * L::WIDTH) as u64)
 }

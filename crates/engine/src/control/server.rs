@@ -1,6 +1,6 @@
 //! Brings requests from a Unix socket: bounded lines, bounded clients, one user.
 
-use super::Session;
+use super::session::Session;
 use crate::{Error, Result};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},

@@ -2,11 +2,16 @@
 
 mod half;
 mod list;
+mod said;
 
 pub use list::{Abilities, Listed, list};
+pub(crate) use said::{hush, said};
 
-use super::{Again, Device, bridge::Bridge, format::Format};
-use crate::{Error, Result, engine::Setup};
+use super::{Again, Device, bridge::Bridge};
+use crate::{
+    Error, Result,
+    setup::{Names, Setup},
+};
 use alsa::{
     Direction,
     pcm::{Frames, State},
@@ -14,20 +19,11 @@ use alsa::{
 use half::Half;
 use quiet_linux::sys::clock::monotonic;
 use quiet_rt::{Duplex, Look, Xrun};
+use said::libc_errno;
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
-
-/// Which devices: names of ALSA, such as `hw:USB` or `hw:1,0`. One at least; twice the same for a
-/// card that does both.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Names {
-    /// What plays; without it, what comes out of the strip is heard by nobody.
-    pub playback: Option<String>,
-    /// What captures; without it, silence goes into the strip.
-    pub capture: Option<String>,
-}
 
 /// A card that plays and captures, or two of them.
 pub struct Alsa {
@@ -78,25 +74,6 @@ struct Sizes {
 /// A card that is pulled out keeps its pointers as they are: its state tells. It is read after so
 /// many looks in vain, which is still within a period.
 const LOOKS: u32 = 64;
-
-/// Error numbers without the C library's crate.
-mod libc_errno {
-    use rustix::io::Errno;
-    pub(super) const EBUSY: i32 = Errno::BUSY.raw_os_error();
-    pub(super) const EACCES: i32 = Errno::ACCESS.raw_os_error();
-    pub(super) const EPIPE: i32 = Errno::PIPE.raw_os_error();
-    pub(super) const ESTRPIPE: i32 = Errno::STRPIPE.raw_os_error();
-}
-
-pub(crate) fn said(e: &alsa::Error) -> String {
-    let text = std::io::Error::from_raw_os_error(e.errno()).to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
-}
-
-/// The library prints on its own accord; what matters comes as errors.
-pub(crate) fn hush() {
-    let _ = alsa::Output::local_error_handler();
-}
 
 impl Alsa {
     pub(crate) fn open(names: &Names, setup: &Setup) -> Result<Alsa> {

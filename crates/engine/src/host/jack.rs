@@ -3,8 +3,9 @@
 use super::pipewire::{Library, Times, Unready};
 use crate::{
     Error, Result,
-    engine::{Place, Stage, fault},
     place::Placed,
+    playing::{Place, Playing, fault},
+    setup::{Connect, Ports},
 };
 use jack::{
     AsyncClient, AudioIn, AudioOut, ClientOptions, Control, LatencyType, NotificationHandler, Port,
@@ -22,24 +23,6 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::OnceLock,
 };
-
-/// How the client appears.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ports {
-    /// Its name.
-    pub name: String,
-    /// What its ports are connected to.
-    pub connect: Connect,
-}
-
-/// What a client's ports are connected to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Connect {
-    /// The first physical ports.
-    Physical,
-    /// Its own: what it plays it hears, one period later.
-    Own,
-}
 
 /// A client that does not play yet.
 pub struct Client {
@@ -89,20 +72,21 @@ impl Client {
         format!("jack: client {}{server}, {inputs} in, {outputs} out", self.client.name())
     }
 
-    pub(crate) fn start(self, stage: Stage, place: Place) -> Result<(Active, Placed)> {
+    pub(crate) fn start(self, playing: Playing, place: Place) -> Result<(Active, Placed)> {
         let (say, hear) = mpsc::sync_channel(1);
         let xruns = Arc::new(AtomicU64::new(0));
-        let board = stage.board.clone();
+        let board = playing.board.clone();
         let failed = Arc::new(OnceLock::new());
         let names = |ports: Vec<Option<String>>| ports.into_iter().flatten().collect::<Vec<_>>();
         let ours_in = names(self.inputs.iter().map(|p| p.name().ok()).collect());
         let ours_out = names(self.outputs.iter().map(|p| p.name().ok()).collect());
-        let samples = vec![0.0; stage.channels * stage.period];
-        let cycle = Cycle::new(stage.clock, stage.board.clone(), stage.channels, stage.period_ns);
+        let samples = vec![0.0; playing.channels * playing.period];
+        let cycle =
+            Cycle::new(playing.clock, playing.board.clone(), playing.channels, playing.period_ns);
         let handler = Handler {
             inputs: self.inputs,
             outputs: self.outputs,
-            stage,
+            playing,
             cycle,
             samples,
             xruns: xruns.clone(),
@@ -159,7 +143,7 @@ const PER_BLOCK: u64 = 64;
 struct Handler {
     inputs: Vec<Port<AudioIn>>,
     outputs: Vec<Port<AudioOut>>,
-    stage: Stage,
+    playing: Playing,
     cycle: Cycle<crate::Ticks, Arc<Board>>,
     samples: Vec<f32>,
     xruns: Arc<AtomicU64>,
@@ -187,7 +171,7 @@ impl Handler {
         self.owed -= new;
         for _ in 0..new {
             let xrun = Xrun { capture: true, playback: true, missed: 1 };
-            self.cycle.xrun(xrun, &mut self.stage.told);
+            self.cycle.xrun(xrun, &mut self.playing.told);
         }
     }
 }
@@ -214,7 +198,7 @@ impl ProcessHandler for Handler {
             self.owed += times(scope).map_or(0, |now| unready.begin(now, scope.n_frames(), slept));
         }
         self.count(PER_BLOCK);
-        let Stage { player, told, board, channels, period, .. } = &mut self.stage;
+        let Playing { player, told, board, channels, period, .. } = &mut self.playing;
         if board.stopped() {
             for port in &mut self.outputs {
                 port.as_mut_slice(scope).fill(0.0);

@@ -223,17 +223,7 @@ fn sound(
 ) -> Result<Sound> {
     let begun = Instant::now();
     let mut reader = Reader::open(&job.from)?;
-    let chosen: Vec<usize> = match &order.channels {
-        Some(chosen) => chosen.clone(),
-        None => (0..reader.channels).collect(),
-    };
-    if let Some(missing) = chosen.iter().find(|channel| **channel >= reader.channels) {
-        return Err(Error::new(format!(
-            "{} has {} channels, and none with number {missing} (counted from 0)",
-            job.from.display(),
-            reader.channels
-        )));
-    }
+    let chosen = chosen(job, order, &reader)?;
     let (rate, strip_rate) = (reader.rate, order.rate.unwrap_or(reader.rate));
     let mut files: Box<dyn Loader> = Box::new(order.files.clone());
     let strip = order
@@ -287,13 +277,10 @@ fn sound(
         })
     })?;
     // Silence in, until what is late and what rings is out.
-    let own = f64::from(own_tail.0) / f64::from(strip_rate);
-    let tail = order.tail.unwrap_or(own + LONGEST_TAIL);
-    let mut left = u64::from(latency.0) + (tail * f64::from(strip_rate)).ceil() as u64;
-    if order.tail.is_some() {
+    let Silence { mut left, enough } = Silence::after(order, latency, own_tail, strip_rate);
+    if let Some(tail) = order.tail {
         most = frames + (tail * f64::from(rate)).round() as u64;
     }
-    let enough = u64::from(latency.0) + u64::from(own_tail.0) + u64::from(strip_rate) / 20;
     let zeros = vec![0.0; block];
     let parts: Vec<&[f32]> = chosen.iter().map(|_| &zeros[..]).collect();
     let mut fed = 0;
@@ -328,6 +315,40 @@ fn sound(
         seconds,
         speed: frames as f64 / f64::from(rate) / seconds,
     })
+}
+
+/// Frames of silence that are put in behind the sound.
+struct Silence {
+    /// At most.
+    left: u64,
+    /// Before it may end because nothing rings any more.
+    enough: u64,
+}
+
+impl Silence {
+    fn after(order: &Order, latency: Frames, own_tail: Frames, strip_rate: u32) -> Silence {
+        let own = f64::from(own_tail.0) / f64::from(strip_rate);
+        let tail = order.tail.unwrap_or(own + LONGEST_TAIL);
+        let left = u64::from(latency.0) + (tail * f64::from(strip_rate)).ceil() as u64;
+        let enough = u64::from(latency.0) + u64::from(own_tail.0) + u64::from(strip_rate) / 20;
+        Silence { left, enough }
+    }
+}
+
+/// The input's channels that are played.
+fn chosen(job: &Job, order: &Order, reader: &Reader) -> Result<Vec<usize>> {
+    let chosen: Vec<usize> = match &order.channels {
+        Some(chosen) => chosen.clone(),
+        None => (0..reader.channels).collect(),
+    };
+    if let Some(missing) = chosen.iter().find(|channel| **channel >= reader.channels) {
+        return Err(Error::new(format!(
+            "{} has {} channels, and none with number {missing} (counted from 0)",
+            job.from.display(),
+            reader.channels
+        )));
+    }
+    Ok(chosen)
 }
 
 fn finding(id: &str, says: String) -> Finding {

@@ -1,6 +1,6 @@
 //! Passes of sound over a device that is opened anew for each.
 
-use super::{Sound, hear};
+use super::{hear::hear, sound::Sound};
 use crate::{Error, Placed, Result, Setup, Sizes, open};
 use quiet_dsp::{Block, Stage};
 use quiet_types::trip::Cycle;

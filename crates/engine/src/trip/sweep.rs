@@ -1,9 +1,6 @@
 //! The delay by the sweep: what came in, divided by what was sent, within the sweep's band.
 
-use super::{
-    Sound,
-    sound::{BAND, SWEEP, sweep},
-};
+use super::sound::{BAND, SWEEP, Sound, sweep};
 use realfft::{RealFftPlanner, num_complex::Complex};
 use std::f64::consts::TAU;
 

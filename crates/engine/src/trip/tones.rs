@@ -1,10 +1,10 @@
 //! The delay by the phases of the tones, window after window.
 
-use super::{
-    DOUBT, Sound,
-    sound::{ROUND, TONES, amplitude},
-};
+use super::sound::{ROUND, Sound, TONES, amplitude};
 use std::f64::consts::TAU;
+
+/// Half turns beyond which a tone's phase says nothing certain.
+const DOUBT: f64 = 0.3;
 
 /// Frames of a window; the next begins half a window later.
 const WINDOW: usize = 4096;

@@ -4,7 +4,7 @@ use super::{
     super::{
         About, Error, Limits, Size,
         json::At,
-        net::{Activation, Array, Film, Gate, Layer, Net, Place, Wave},
+        net::{Activation, Array, Conv, Film, Gate, Layer, Net, Place, Wave},
     },
     activation, model, mono,
     weights::{Shape, Weights},
@@ -44,29 +44,31 @@ struct Plan<'a> {
     allowed: Vec<usize>,
 }
 
+/// What an array's configuration may hold beside [`FILMS`].
+const KEYS: [&str; 19] = [
+    "input_size",
+    "condition_size",
+    "channels",
+    "bottleneck",
+    "kernel_size",
+    "kernel_sizes",
+    "dilations",
+    "activation",
+    "gated",
+    "gating_mode",
+    "secondary_activation",
+    "head_size",
+    "head_bias",
+    "head",
+    "head1x1",
+    "layer1x1",
+    "groups_input",
+    "groups_input_mixin",
+    "slimmable",
+];
+
 fn plan<'a>(at: &At<'a>, limits: &mut Limits) -> Result<Plan<'a>, Error> {
-    let mut known = vec![
-        "input_size",
-        "condition_size",
-        "channels",
-        "bottleneck",
-        "kernel_size",
-        "kernel_sizes",
-        "dilations",
-        "activation",
-        "gated",
-        "gating_mode",
-        "secondary_activation",
-        "head_size",
-        "head_bias",
-        "head",
-        "head1x1",
-        "layer1x1",
-        "groups_input",
-        "groups_input_mixin",
-        "slimmable",
-    ];
-    known.extend(FILMS.iter().map(|(key, _)| *key));
+    let known: Vec<&str> = KEYS.into_iter().chain(FILMS.map(|(key, _)| key)).collect();
     at.only(&known)?;
     let size = |key| at.need(key)?.whole(1, Limits::CHANNELS);
     let or = |key, default| match at.get(key)? {
@@ -79,50 +81,17 @@ fn plan<'a>(at: &At<'a>, limits: &mut Limits) -> Result<Plan<'a>, Error> {
     if dilations.is_empty() {
         return Err(dilations_at.refuse("is empty"));
     }
-    let count = dilations.len();
-    for _ in 0..count {
+    for _ in &dilations {
         limits.layer(&dilations_at)?;
     }
-    let kernels = match (at.get("kernel_size")?, at.get("kernel_sizes")?) {
-        (Some(one), None) => vec![one.whole(1, Limits::TAPS)?; count],
-        (None, Some(each)) => {
-            let all = each.wholes(1, Limits::TAPS)?;
-            if all.len() != count {
-                return Err(each.refuse(format!("has {} entries for {count} layers", all.len())));
-            }
-            all
-        }
-        (Some(_), Some(each)) => return Err(each.refuse("stands beside kernel_size; which one?")),
-        (None, None) => return Err(at.refuse("has neither kernel_size nor kernel_sizes")),
-    };
-    let mode = |at: &At<'_>| match at.text()? {
-        "none" => Ok(false),
-        "gated" | "blended" => Ok(true),
-        other => Err(at.refuse(format!("is {other:?}; none, gated and blended are known"))),
-    };
-    let gates = match (at.get("gating_mode")?, at.get("gated")?) {
-        (Some(list), _) if list.is_list() => {
-            let all: Vec<bool> = list.list()?.iter().map(mode).collect::<Result<_, _>>()?;
-            if all.len() != count {
-                return Err(list.refuse(format!("has {} entries for {count} layers", all.len())));
-            }
-            all
-        }
-        (Some(one), _) => vec![mode(&one)?; count],
-        (None, Some(gated)) => vec![gated.truth()?; count],
-        (None, None) => vec![false; count],
-    };
-    let active = |key: &str, keys: &[&str]| {
-        let Some(one) = at.get(key)? else { return Ok::<_, Error>(None) };
-        one.only(keys)?;
-        Ok(Some((one.need("active")?.truth()?, one)))
-    };
-    let one = match active("layer1x1", &["active", "groups"])? {
+    let kernels = kernels(at, dilations.len())?;
+    let gates = gates(at, dilations.len())?;
+    let one = match active(at, "layer1x1", &["active", "groups"])? {
         None => Some(1),
         Some((false, _)) => None,
         Some((true, one)) => Some(one.need("groups")?.whole(1, Limits::CHANNELS)?),
     };
-    let head_one = match active("head1x1", &["active", "out_channels", "groups"])? {
+    let head_one = match active(at, "head1x1", &["active", "out_channels", "groups"])? {
         None | Some((false, _)) => None,
         Some((true, one)) => Some((
             one.need("out_channels")?.whole(1, Limits::CHANNELS)?,
@@ -136,29 +105,7 @@ fn plan<'a>(at: &At<'a>, limits: &mut Limits) -> Result<Plan<'a>, Error> {
             "is {bottleneck}, but without a layer1x1 it must be the {channels} of channels"
         )));
     }
-    let mut films = [None; 8];
-    for (key, place) in FILMS {
-        let Some(film) = at.get(key)? else { continue };
-        if !film.is_object() {
-            if film.truth()? {
-                return Err(film.refuse("is true; an object or false is expected"));
-            }
-            continue;
-        }
-        film.only(&["active", "shift", "groups"])?;
-        let truth = |key| film.get(key)?.map_or(Ok(true), |v| v.truth());
-        let groups = film.get("groups")?.map_or(Ok(1), |v| v.whole(1, Limits::CHANNELS))?;
-        if !truth("active")? {
-            continue;
-        }
-        if place == Place::OnePost && one.is_none() {
-            return Err(film.refuse("is active, but the layer has no layer1x1"));
-        }
-        if place == Place::HeadOnePost && head_one.is_none() {
-            return Err(film.refuse("is active, but the layer has no head1x1"));
-        }
-        films[place as usize] = Some((truth("shift")?, groups));
-    }
+    let films = films(at, one.is_some(), head_one.is_some())?;
     let (head, head_bias, head_taps, head_dilation) = match at.get("head")? {
         Some(head) => {
             head.only(&["out_channels", "kernel_size", "bias", "head_dilation"])?;
@@ -172,28 +119,7 @@ fn plan<'a>(at: &At<'a>, limits: &mut Limits) -> Result<Plan<'a>, Error> {
         }
         None => (size("head_size")?, at.need("head_bias")?.truth()?, 1, 1),
     };
-    let mut allowed = Vec::new();
-    if let Some(slim) = at.get("slimmable")? {
-        slim.only(&["method", "kwargs"])?;
-        let method = slim.need("method")?;
-        if method.text()? != "slice_channels_uniform" {
-            return Err(
-                method.refuse(format!("is {:?}; slice_channels_uniform is known", method.text()?))
-            );
-        }
-        if let Some(more) = slim.get("kwargs")? {
-            more.only(&["allowed_channels"])?;
-            if let Some(list) = more.get("allowed_channels")? {
-                allowed = list.wholes(1, Limits::CHANNELS)?;
-                if !allowed.is_sorted_by(|a, b| a < b) || allowed.last() != Some(&channels) {
-                    return Err(list.refuse(format!("must ascend to the {channels} of channels")));
-                }
-            }
-        }
-        if allowed.is_empty() {
-            allowed = (1..=channels).collect();
-        }
-    }
+    let allowed = allowed(at, channels)?;
     Ok(Plan {
         at: at.clone(),
         input: size("input_size")?,
@@ -214,6 +140,104 @@ fn plan<'a>(at: &At<'a>, limits: &mut Limits) -> Result<Plan<'a>, Error> {
         head_dilation,
         allowed,
     })
+}
+
+/// The taps of each of `count` layers.
+fn kernels(at: &At<'_>, count: usize) -> Result<Vec<usize>, Error> {
+    match (at.get("kernel_size")?, at.get("kernel_sizes")?) {
+        (Some(one), None) => Ok(vec![one.whole(1, Limits::TAPS)?; count]),
+        (None, Some(each)) => {
+            let all = each.wholes(1, Limits::TAPS)?;
+            if all.len() != count {
+                return Err(each.refuse(format!("has {} entries for {count} layers", all.len())));
+            }
+            Ok(all)
+        }
+        (Some(_), Some(each)) => Err(each.refuse("stands beside kernel_size; which one?")),
+        (None, None) => Err(at.refuse("has neither kernel_size nor kernel_sizes")),
+    }
+}
+
+/// Whether each of `count` layers has a gate.
+fn gates(at: &At<'_>, count: usize) -> Result<Vec<bool>, Error> {
+    let mode = |at: &At<'_>| match at.text()? {
+        "none" => Ok(false),
+        "gated" | "blended" => Ok(true),
+        other => Err(at.refuse(format!("is {other:?}; none, gated and blended are known"))),
+    };
+    match (at.get("gating_mode")?, at.get("gated")?) {
+        (Some(list), _) if list.is_list() => {
+            let all: Vec<bool> = list.list()?.iter().map(mode).collect::<Result<_, _>>()?;
+            if all.len() != count {
+                return Err(list.refuse(format!("has {} entries for {count} layers", all.len())));
+            }
+            Ok(all)
+        }
+        (Some(one), _) => Ok(vec![mode(&one)?; count]),
+        (None, Some(gated)) => Ok(vec![gated.truth()?; count]),
+        (None, None) => Ok(vec![false; count]),
+    }
+}
+
+/// What stands under `key`, which has these `keys`, and whether it is active.
+fn active<'a>(at: &At<'a>, key: &str, keys: &[&str]) -> Result<Option<(bool, At<'a>)>, Error> {
+    let Some(one) = at.get(key)? else { return Ok(None) };
+    one.only(keys)?;
+    Ok(Some((one.need("active")?.truth()?, one)))
+}
+
+/// The films, of a layer with a layer1x1 (`one`) and a head1x1 (`head_one`) or without.
+fn films(at: &At<'_>, one: bool, head_one: bool) -> Result<[Option<(bool, usize)>; 8], Error> {
+    let mut films = [None; 8];
+    for (key, place) in FILMS {
+        let Some(film) = at.get(key)? else { continue };
+        if !film.is_object() {
+            if film.truth()? {
+                return Err(film.refuse("is true; an object or false is expected"));
+            }
+            continue;
+        }
+        film.only(&["active", "shift", "groups"])?;
+        let truth = |key| film.get(key)?.map_or(Ok(true), |v| v.truth());
+        let groups = film.get("groups")?.map_or(Ok(1), |v| v.whole(1, Limits::CHANNELS))?;
+        if !truth("active")? {
+            continue;
+        }
+        if place == Place::OnePost && !one {
+            return Err(film.refuse("is active, but the layer has no layer1x1"));
+        }
+        if place == Place::HeadOnePost && !head_one {
+            return Err(film.refuse("is active, but the layer has no head1x1"));
+        }
+        films[place as usize] = Some((truth("shift")?, groups));
+    }
+    Ok(films)
+}
+
+/// The widths to which it may be slimmed, ascending to its own; none where it may not.
+fn allowed(at: &At<'_>, channels: usize) -> Result<Vec<usize>, Error> {
+    let Some(slim) = at.get("slimmable")? else { return Ok(Vec::new()) };
+    slim.only(&["method", "kwargs"])?;
+    let method = slim.need("method")?;
+    if method.text()? != "slice_channels_uniform" {
+        return Err(
+            method.refuse(format!("is {:?}; slice_channels_uniform is known", method.text()?))
+        );
+    }
+    let mut allowed = Vec::new();
+    if let Some(more) = slim.get("kwargs")? {
+        more.only(&["allowed_channels"])?;
+        if let Some(list) = more.get("allowed_channels")? {
+            allowed = list.wholes(1, Limits::CHANNELS)?;
+            if !allowed.is_sorted_by(|a, b| a < b) || allowed.last() != Some(&channels) {
+                return Err(list.refuse(format!("must ascend to the {channels} of channels")));
+            }
+        }
+    }
+    if allowed.is_empty() {
+        allowed = (1..=channels).collect();
+    }
+    Ok(allowed)
 }
 
 impl Plan<'_> {
@@ -251,16 +275,8 @@ impl Plan<'_> {
         Ok((first, if blended { Gate::Blended(second) } else { Gate::Gated(second) }))
     }
 
-    /// The array with the widths in `kept` (its own, the one before, the one behind).
-    fn read(
-        &self,
-        from: &mut Weights,
-        limits: &mut Limits,
-        kept: (usize, usize, usize),
-        index: usize,
-    ) -> Result<Array, Error> {
-        let at = &self.at;
-        let (channels, input, head) = kept;
+    /// The bottleneck that is left with the widths in `kept`, if there is a way to cut it so.
+    fn narrow(&self, (channels, input, head): (usize, usize, usize)) -> Result<usize, Error> {
         let slim = channels != self.channels;
         let narrow = if !slim {
             self.bottleneck
@@ -276,12 +292,26 @@ impl Plan<'_> {
                 || self.head_one.is_some_and(|(_, g)| g != 1)
                 || self.films.iter().flatten().any(|(_, g)| *g != 1);
             if grouped {
-                return Err(at.refuse("is slimmable, which groups are not"));
+                return Err(self.at.refuse("is slimmable, which groups are not"));
             }
             if self.head_taps != 1 {
-                return Err(at.refuse("is slimmable, which a head of several taps is not"));
+                return Err(self.at.refuse("is slimmable, which a head of several taps is not"));
             }
         }
+        Ok(narrow)
+    }
+
+    /// The array with the widths in `kept` (its own, the one before, the one behind).
+    fn read(
+        &self,
+        from: &mut Weights,
+        limits: &mut Limits,
+        kept: (usize, usize, usize),
+        index: usize,
+    ) -> Result<Array, Error> {
+        let at = &self.at;
+        let (channels, input, head) = kept;
+        let narrow = self.narrow(kept)?;
         let what = |part: &str, layer: usize| format!("{part} of layer {layer} in array {index}");
         let rechannel = Shape::one(self.input, self.channels, false).keep(input, channels).read(
             from,
@@ -391,31 +421,7 @@ pub(super) fn wavenet(
     if first.input != 1 {
         return Err(first.at.need("input_size")?.refuse("must be 1: an amp has one input"));
     }
-    let condition_size = condition.as_ref().map_or(1, Net::outputs);
-    for one in &plans {
-        if one.condition != condition_size {
-            return Err(one.at.need("condition_size")?.refuse(format!(
-                "is {}, but the condition has {condition_size} channels",
-                one.condition
-            )));
-        }
-    }
-    for pair in plans.windows(2) {
-        let [before, after] = pair else { continue };
-        if after.channels != before.head || after.input != before.channels {
-            return Err(after.at.refuse(format!(
-                "takes {} inputs into {} channels; the array before it has {} channels and a head of {}",
-                after.input, after.channels, before.channels, before.head
-            )));
-        }
-        let into = after.head_one.map_or(after.bottleneck, |(outputs, _)| outputs);
-        if into != before.head {
-            return Err(after.at.refuse(format!(
-                "adds {into} channels to the {} of the head before it",
-                before.head
-            )));
-        }
-    }
+    fit(&plans, condition.as_ref().map_or(1, Net::outputs))?;
     let post = config.get("head")?;
     let breaks = breakpoints(&plans);
     let slimmable = plans.iter().any(|one| !one.allowed.is_empty());
@@ -443,30 +449,10 @@ pub(super) fn wavenet(
                 return Err(list.refuse("is slimmable to widths whose heads do not fit together"));
             }
         }
-        let mut head = Vec::new();
-        if let Some(post) = &post {
-            post.only(&["in_channels", "channels", "out_channels", "kernel_sizes", "activation"])?;
-            if let Some(inputs) = post.get("in_channels")? {
-                inputs.whole(last.head, last.head)?;
-            }
-            let kernels_at = post.need("kernel_sizes")?;
-            let kernels = kernels_at.wholes(1, Limits::TAPS)?;
-            let channels = post.need("channels")?.whole(1, Limits::CHANNELS)?;
-            let outputs = post.need("out_channels")?.whole(1, Limits::CHANNELS)?;
-            if kernels.is_empty() {
-                return Err(kernels_at.refuse("is empty"));
-            }
-            let mut inputs = last.head;
-            for (n, taps) in kernels.iter().enumerate() {
-                limits.layer(&kernels_at)?;
-                let outputs = if n + 1 == kernels.len() { outputs } else { channels };
-                let act = activation(&post.need("activation")?, inputs)?;
-                let conv = Shape { taps: *taps, ..Shape::one(inputs, outputs, true) };
-                let what = format!("convolution {n} of the head");
-                head.push((act, conv.read(&mut from, limits, post, &what)?));
-                inputs = outputs;
-            }
-        }
+        let head = match &post {
+            Some(post) => behind(post, last.head, &mut from, limits)?,
+            None => Vec::new(),
+        };
         let scale = from.take(1, "the head scale")?.first().copied().unwrap_or(1.0);
         from.end()?;
         let condition = condition.clone().map(Box::new);
@@ -477,6 +463,66 @@ pub(super) fn wavenet(
         });
     }
     Ok(sizes)
+}
+
+/// Whether each array takes what the one before it gives, and what the condition has.
+fn fit(plans: &[Plan<'_>], condition_size: usize) -> Result<(), Error> {
+    for one in plans {
+        if one.condition != condition_size {
+            return Err(one.at.need("condition_size")?.refuse(format!(
+                "is {}, but the condition has {condition_size} channels",
+                one.condition
+            )));
+        }
+    }
+    for pair in plans.windows(2) {
+        let [before, after] = pair else { continue };
+        if after.channels != before.head || after.input != before.channels {
+            return Err(after.at.refuse(format!(
+                "takes {} inputs into {} channels; the array before it has {} channels and a head of {}",
+                after.input, after.channels, before.channels, before.head
+            )));
+        }
+        let into = after.head_one.map_or(after.bottleneck, |(outputs, _)| outputs);
+        if into != before.head {
+            return Err(after.at.refuse(format!(
+                "adds {into} channels to the {} of the head before it",
+                before.head
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The convolutions behind the arrays, whose heads have `inputs` channels.
+fn behind(
+    post: &At<'_>,
+    mut inputs: usize,
+    from: &mut Weights,
+    limits: &mut Limits,
+) -> Result<Vec<(Activation, Conv)>, Error> {
+    let mut head = Vec::new();
+    post.only(&["in_channels", "channels", "out_channels", "kernel_sizes", "activation"])?;
+    if let Some(given) = post.get("in_channels")? {
+        given.whole(inputs, inputs)?;
+    }
+    let kernels_at = post.need("kernel_sizes")?;
+    let kernels = kernels_at.wholes(1, Limits::TAPS)?;
+    let channels = post.need("channels")?.whole(1, Limits::CHANNELS)?;
+    let outputs = post.need("out_channels")?.whole(1, Limits::CHANNELS)?;
+    if kernels.is_empty() {
+        return Err(kernels_at.refuse("is empty"));
+    }
+    for (n, taps) in kernels.iter().enumerate() {
+        limits.layer(&kernels_at)?;
+        let outputs = if n + 1 == kernels.len() { outputs } else { channels };
+        let act = activation(&post.need("activation")?, inputs)?;
+        let conv = Shape { taps: *taps, ..Shape::one(inputs, outputs, true) };
+        let what = format!("convolution {n} of the head");
+        head.push((act, conv.read(from, limits, post, &what)?));
+        inputs = outputs;
+    }
+    Ok(head)
 }
 
 impl Plan<'_> {

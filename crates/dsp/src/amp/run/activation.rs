@@ -1,7 +1,7 @@
 //! Activations of whole rows, to the last bits: those that no kernel has inside.
 
 use super::{super::net::Activation, CHUNK, memory::Planes};
-use crate::simd::{amp_lanes::Kernel, amp_wave as wave};
+use crate::simd::{amp_wave as wave, lanes::Kernel};
 
 /// Applies an activation to the first `rows` rows.
 pub(super) fn activate(
@@ -35,7 +35,7 @@ pub(super) fn activate_row(
     };
     match activation {
         Activation::Identity => {}
-        Activation::Tanh => wave::tanh_all(kernel, wave::Tanh { data: row }),
+        Activation::Tanh => kernel.run(wave::Tanh { data: row }),
         Activation::Sigmoid => sigmoid(kernel, row),
         Activation::Silu => {
             // Rows are at most a chunk long.
@@ -74,7 +74,7 @@ fn sigmoid(kernel: Kernel, row: &mut [f32]) {
     for x in row.iter_mut() {
         *x *= 0.5;
     }
-    wave::tanh_all(kernel, wave::Tanh { data: row });
+    kernel.run(wave::Tanh { data: row });
     for x in row.iter_mut() {
         *x = 0.5 + 0.5 * *x;
     }

@@ -6,8 +6,8 @@ use super::{
     memory::{Planes, Ring, Taps},
 };
 use crate::simd::{
-    amp_lanes::Kernel,
     amp_wave::{self as wave, Act, STEP},
+    lanes::Kernel,
 };
 
 /// Convolutions one after the other.
@@ -43,16 +43,8 @@ impl ChainRun {
             let mac = taps.mac(ring.rows());
             let (inside, bias) = (Act::of(act), &taps.conv.bias);
             let outputs = taps.conv.outputs;
-            wave::conv(
-                self.kernel,
-                wave::Conv {
-                    mac,
-                    bias,
-                    act: inside.unwrap_or(Act::None),
-                    out: self.out.out(),
-                    frames: steps,
-                },
-            );
+            let (act_inside, out) = (inside.unwrap_or(Act::None), self.out.out());
+            self.kernel.run(wave::Conv { mac, bias, act: act_inside, out, frames: steps });
             if inside.is_none() {
                 activate(self.kernel, act, &mut self.out, outputs, steps);
             }

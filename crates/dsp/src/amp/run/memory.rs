@@ -2,8 +2,8 @@
 
 use super::super::net::Conv;
 use crate::simd::{
-    amp_lanes::Kernel,
     amp_wave::{self as wave, Act, Mac, Out, Rows, STEP},
+    lanes::Kernel,
 };
 
 /// Rows of a chunk each, on cache lines.
@@ -150,5 +150,5 @@ pub(super) fn pointwise(
     frames: usize,
 ) {
     let mac = Mac { src, starts: &[at], inputs: conv.inputs, weights: &conv.weights };
-    wave::conv(kernel, wave::Conv { mac, bias: &conv.bias, act: Act::None, out, frames });
+    kernel.run(wave::Conv { mac, bias: &conv.bias, act: Act::None, out, frames });
 }

@@ -3,7 +3,7 @@
 use super::{Error, net::Net};
 use crate::{
     Block, Setting, Stage,
-    simd::{Denormals, Level, amp_lanes::Kernel, amp_wave::STEP},
+    simd::{Denormals, Level, amp_wave::STEP, lanes::Kernel},
 };
 use chain::ChainRun;
 use linear::LinearRun;

@@ -6,9 +6,9 @@ use super::{
     memory::{Planes, pointwise},
 };
 use crate::simd::{
-    amp_lanes::Kernel,
     amp_lstm::{self, Lstm},
     amp_wave::STEP,
+    lanes::Kernel,
 };
 
 /// A recurrent net at work, sample after sample.

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::simd::{
     Level, amp_array,
-    amp_lanes::Kernel,
     amp_wave::{self as wave, Act, STEP},
+    lanes::Kernel,
 };
 
 /// A WaveNet at work.
@@ -101,7 +101,7 @@ impl WaveRun {
             taps.aim(ring);
             let (mac, bias) = (taps.mac(ring.rows()), &taps.conv.bias);
             let out = self.out.out();
-            wave::conv(self.kernel, wave::Conv { mac, bias, act: Act::None, out, frames: steps });
+            self.kernel.run(wave::Conv { mac, bias, act: Act::None, out, frames: steps });
             ring.advance(frames);
         }
         &self.out
@@ -228,7 +228,7 @@ impl ArrayRun {
             self.head.aim(&self.head_ring);
             let mac = self.head.mac(self.head_ring.rows());
             let (bias, out) = (&self.head.conv.bias, next.out());
-            wave::conv(kernel, wave::Conv { mac, bias, act: Act::None, out, frames: steps });
+            kernel.run(wave::Conv { mac, bias, act: Act::None, out, frames: steps });
             self.head_ring.advance(frames);
         }
     }
@@ -263,7 +263,7 @@ impl ArrayRun {
             taps.aim(ring);
             let (mac, bias) = (taps.mac(ring.rows()), &taps.conv.bias);
             let out = self.z.out();
-            wave::conv(kernel, wave::Conv { mac, bias, act: Act::None, out, frames: steps });
+            kernel.run(wave::Conv { mac, bias, act: Act::None, out, frames: steps });
             ring.advance(frames);
             modulate(Place::ConvPost, &mut self.z, wide);
 

@@ -1,7 +1,7 @@
 //! Few channels: they stay in registers all the way.
 
 use super::{Array, Io, Tap, add_taps, all, get, put, put_rows};
-use crate::simd::{amp_lanes::Lanes, amp_wave::activate};
+use crate::simd::{amp_wave::activate, lanes::Lanes};
 
 /// `sum += weights x`, everything of it in registers.
 ///
@@ -28,6 +28,8 @@ unsafe fn add_held<L: Lanes, const C: usize, const FV: usize>(
 }
 
 /// `C` channels in registers, all the way. Says how many frames went through.
+///
+/// Long, and one function: its rows live from the first line to the last, and cut up they would go through memory.
 ///
 /// # Safety
 /// The array has been checked with this, has `C` channels everywhere and one of condition.

@@ -2,11 +2,13 @@
 
 use super::{Array, Io, Layer, Tap, add_taps, all, get, put, put_rows};
 use crate::simd::{
-    amp_lanes::{Lanes, Tile},
     amp_wave::{Act, STEP, activate, most},
+    lanes::{Lanes, Tile},
 };
 
 /// Any number of channels, in memory, `FV` vectors being a [`STEP`]. Says how many frames went through.
+///
+/// Long, and one function: most of it names what a tile reads and writes, for one tile after the other.
 ///
 /// # Safety
 /// The array has been checked with this.

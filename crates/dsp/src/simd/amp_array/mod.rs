@@ -16,14 +16,9 @@
 mod held;
 mod laid;
 
-#[cfg(target_arch = "x86_64")]
 use super::{
-    Level,
-    amp_lanes::{Avx2, Avx512},
-};
-use super::{
-    amp_lanes::{BASE, Kernel, Lanes},
     amp_wave::{Act, Rows, STEP},
+    lanes::{Job, Kernel, Lanes},
 };
 use crate::amp::net::{self, Gate};
 use held::held_pass;
@@ -218,36 +213,25 @@ impl Array {
     }
 
     /// Runs some frames through all layers.
-    pub fn run(&mut self, kernel: Kernel, mut io: Io<'_>) {
-        self.check(&io);
-        match kernel.level() {
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => {
-                #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
-                fn enabled(array: &mut Array, io: &mut Io<'_>) {
-                    // SAFETY: this function is entered only where AVX-512 is.
-                    let l = unsafe { Avx512::new() };
-                    // SAFETY: it has been checked.
-                    unsafe { passes(l, array, io) }
-                }
-                // SAFETY: a kernel's level is here.
-                unsafe { enabled(self, &mut io) }
-            }
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => {
-                #[target_feature(enable = "avx2,fma")]
-                fn enabled(array: &mut Array, io: &mut Io<'_>) {
-                    // SAFETY: this function is entered only where AVX2 and FMA are.
-                    let l = unsafe { Avx2::new() };
-                    // SAFETY: it has been checked.
-                    unsafe { passes(l, array, io) }
-                }
-                // SAFETY: a kernel's level is here.
-                unsafe { enabled(self, &mut io) }
-            }
-            // SAFETY: it has been checked.
-            _ => unsafe { passes(BASE, self, &mut io) },
-        }
+    pub fn run(&mut self, kernel: Kernel, io: Io<'_>) {
+        kernel.run(Passes { array: self, io });
+    }
+}
+
+/// An array, and some frames for it.
+struct Passes<'a, 'io> {
+    array: &'a mut Array,
+    io: Io<'io>,
+}
+
+impl Job for Passes<'_, '_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(mut self, l: L) {
+        self.array.check(&self.io);
+        // SAFETY: it has been checked.
+        unsafe { passes(l, self.array, &mut self.io) }
     }
 }
 

@@ -1,91 +1,91 @@
 //! Complex numbers by the vector, and the butterflies that split a block by four roots and join it again.
 
 use super::{Chunk, Roots};
-use crate::simd::fir_lanes::Lanes;
+use crate::simd::lanes::Lanes;
 
 /// A vector of complex numbers.
 #[derive(Clone, Copy)]
-pub(super) struct Complex<L> {
-    pub(super) re: L,
-    pub(super) im: L,
+pub(super) struct Complex<L: Lanes> {
+    pub(super) re: L::V,
+    pub(super) im: L::V,
 }
 
 impl<L: Lanes> Complex<L> {
     #[inline(always)]
-    pub(super) fn splat(re: f32, im: f32) -> Self {
-        Complex { re: L::splat(re), im: L::splat(im) }
+    pub(super) fn splat(l: L, re: f32, im: f32) -> Self {
+        Complex { re: l.splat(re), im: l.splat(im) }
     }
 
     /// Vector `v` of a chunk.
     #[inline(always)]
-    pub(super) fn load(from: &Chunk, v: usize) -> Self {
-        Complex { re: L::load(&from.re[v * L::WIDTH..]), im: L::load(&from.im[v * L::WIDTH..]) }
+    pub(super) fn load(l: L, from: &Chunk, v: usize) -> Self {
+        Complex { re: l.read(&from.re[v * L::WIDTH..]), im: l.read(&from.im[v * L::WIDTH..]) }
     }
 
     #[inline(always)]
-    pub(super) fn store(self, to: &mut Chunk, v: usize) {
-        self.re.store(&mut to.re[v * L::WIDTH..]);
-        self.im.store(&mut to.im[v * L::WIDTH..]);
+    pub(super) fn store(self, l: L, to: &mut Chunk, v: usize) {
+        l.write(self.re, &mut to.re[v * L::WIDTH..]);
+        l.write(self.im, &mut to.im[v * L::WIDTH..]);
     }
 
     #[inline(always)]
-    pub(super) fn add(self, b: Self) -> Self {
-        Complex { re: self.re.add(b.re), im: self.im.add(b.im) }
+    pub(super) fn add(self, l: L, b: Self) -> Self {
+        Complex { re: l.add(self.re, b.re), im: l.add(self.im, b.im) }
     }
 
     #[inline(always)]
-    pub(super) fn sub(self, b: Self) -> Self {
-        Complex { re: self.re.sub(b.re), im: self.im.sub(b.im) }
+    pub(super) fn sub(self, l: L, b: Self) -> Self {
+        Complex { re: l.sub(self.re, b.re), im: l.sub(self.im, b.im) }
     }
 
     /// `self + i b`
     #[inline(always)]
-    pub(super) fn add_turned(self, b: Self) -> Self {
-        Complex { re: self.re.sub(b.im), im: self.im.add(b.re) }
+    pub(super) fn add_turned(self, l: L, b: Self) -> Self {
+        Complex { re: l.sub(self.re, b.im), im: l.add(self.im, b.re) }
     }
 
     /// `self - i b`
     #[inline(always)]
-    pub(super) fn sub_turned(self, b: Self) -> Self {
-        Complex { re: self.re.add(b.im), im: self.im.sub(b.re) }
+    pub(super) fn sub_turned(self, l: L, b: Self) -> Self {
+        Complex { re: l.add(self.re, b.im), im: l.sub(self.im, b.re) }
     }
 
     /// `self + w b`
     #[inline(always)]
-    pub(super) fn add_product(self, w: Self, b: Self) -> Self {
-        let re = w.re.mul_add(b.re, self.re);
-        let im = w.re.mul_add(b.im, self.im);
-        Complex { re: w.im.neg_mul_add(b.im, re), im: w.im.mul_add(b.re, im) }
+    pub(super) fn add_product(self, l: L, w: Self, b: Self) -> Self {
+        let re = l.fma(w.re, b.re, self.re);
+        let im = l.fma(w.re, b.im, self.im);
+        Complex { re: l.fnma(w.im, b.im, re), im: l.fma(w.im, b.re, im) }
     }
 
     /// `self + i w b`
     #[inline(always)]
-    pub(super) fn add_turned_product(self, w: Self, b: Self) -> Self {
-        let re = w.im.neg_mul_add(b.re, self.re);
-        let im = w.im.neg_mul_add(b.im, self.im);
-        Complex { re: w.re.neg_mul_add(b.im, re), im: w.re.mul_add(b.re, im) }
+    pub(super) fn add_turned_product(self, l: L, w: Self, b: Self) -> Self {
+        let re = l.fnma(w.im, b.re, self.re);
+        let im = l.fnma(w.im, b.im, self.im);
+        Complex { re: l.fnma(w.re, b.im, re), im: l.fma(w.re, b.re, im) }
     }
 
     /// `2 self - b`: the other side of a butterfly whose one side is `b`.
     #[inline(always)]
-    pub(super) fn mirror(self, b: Self) -> Self {
-        let two = L::splat(2.0);
-        Complex { re: self.re.mul_sub(two, b.re), im: self.im.mul_sub(two, b.im) }
+    pub(super) fn mirror(self, l: L, b: Self) -> Self {
+        let two = l.splat(2.0);
+        Complex { re: l.fms(self.re, two, b.re), im: l.fms(self.im, two, b.im) }
     }
 
     /// `self` times the conjugate of `w`.
     #[inline(always)]
-    pub(super) fn times_conjugate(self, w: Self) -> Self {
+    pub(super) fn times_conjugate(self, l: L, w: Self) -> Self {
         Complex {
-            re: self.im.mul_add(w.im, self.re.mul(w.re)),
-            im: self.re.neg_mul_add(w.im, self.im.mul(w.re)),
+            re: l.fma(self.im, w.im, l.mul(self.re, w.re)),
+            im: l.fnma(self.re, w.im, l.mul(self.im, w.re)),
         }
     }
 }
 
 /// Three roots, in all lanes or lane by lane.
 #[derive(Clone, Copy)]
-pub(super) struct Twiddles<L> {
+pub(super) struct Twiddles<L: Lanes> {
     pub(super) sigma: Complex<L>,
     pub(super) tau: Complex<L>,
     pub(super) both: Complex<L>,
@@ -93,47 +93,47 @@ pub(super) struct Twiddles<L> {
 
 impl<L: Lanes> Twiddles<L> {
     #[inline(always)]
-    pub(super) fn splat(r: &Roots) -> Self {
+    pub(super) fn splat(l: L, r: &Roots) -> Self {
         Twiddles {
-            sigma: Complex::splat(r[0], r[1]),
-            tau: Complex::splat(r[2], r[3]),
-            both: Complex::splat(r[4], r[5]),
+            sigma: Complex::splat(l, r[0], r[1]),
+            tau: Complex::splat(l, r[2], r[3]),
+            both: Complex::splat(l, r[4], r[5]),
         }
     }
 
     #[inline(always)]
-    pub(super) fn load(r: &[[f32; 16]; 6], v: usize) -> Self {
+    pub(super) fn load(l: L, r: &[[f32; 16]; 6], v: usize) -> Self {
         let at = v * L::WIDTH;
         Twiddles {
-            sigma: Complex { re: L::load(&r[0][at..]), im: L::load(&r[1][at..]) },
-            tau: Complex { re: L::load(&r[2][at..]), im: L::load(&r[3][at..]) },
-            both: Complex { re: L::load(&r[4][at..]), im: L::load(&r[5][at..]) },
+            sigma: Complex { re: l.read(&r[0][at..]), im: l.read(&r[1][at..]) },
+            tau: Complex { re: l.read(&r[2][at..]), im: l.read(&r[3][at..]) },
+            both: Complex { re: l.read(&r[4][at..]), im: l.read(&r[5][at..]) },
         }
     }
 }
 
 /// The values of `q0 + q1 y + q2 y^2 + q3 y^3` at the four roots.
 #[inline(always)]
-pub(super) fn split<L: Lanes>(q: [Complex<L>; 4], w: Twiddles<L>) -> [Complex<L>; 4] {
-    let s = q[0].add_product(w.sigma, q[2]);
-    let d = q[0].mirror(s);
-    let u = q[1].add_product(w.sigma, q[3]);
-    let v = q[1].mirror(u);
-    let a = s.add_product(w.tau, u);
-    let c = d.add_turned_product(w.tau, v);
-    [a, s.mirror(a), c, d.mirror(c)]
+pub(super) fn split<L: Lanes>(l: L, q: [Complex<L>; 4], w: Twiddles<L>) -> [Complex<L>; 4] {
+    let s = q[0].add_product(l, w.sigma, q[2]);
+    let d = q[0].mirror(l, s);
+    let u = q[1].add_product(l, w.sigma, q[3]);
+    let v = q[1].mirror(l, u);
+    let a = s.add_product(l, w.tau, u);
+    let c = d.add_turned_product(l, w.tau, v);
+    [a, s.mirror(l, a), c, d.mirror(l, c)]
 }
 
 /// Back from `split`, times four.
 #[inline(always)]
-pub(super) fn join<L: Lanes>(o: [Complex<L>; 4], w: Twiddles<L>) -> [Complex<L>; 4] {
-    let (s, a) = (o[0].add(o[1]), o[0].sub(o[1]));
-    let (d, b) = (o[2].add(o[3]), o[2].sub(o[3]));
+pub(super) fn join<L: Lanes>(l: L, o: [Complex<L>; 4], w: Twiddles<L>) -> [Complex<L>; 4] {
+    let (s, a) = (o[0].add(l, o[1]), o[0].sub(l, o[1]));
+    let (d, b) = (o[2].add(l, o[3]), o[2].sub(l, o[3]));
     [
-        s.add(d),
-        a.sub_turned(b).times_conjugate(w.tau),
-        s.sub(d).times_conjugate(w.sigma),
-        a.add_turned(b).times_conjugate(w.both),
+        s.add(l, d),
+        a.sub_turned(l, b).times_conjugate(l, w.tau),
+        s.sub(l, d).times_conjugate(l, w.sigma),
+        a.add_turned(l, b).times_conjugate(l, w.both),
     ]
 }
 
@@ -154,13 +154,13 @@ pub(super) enum Deal {
 
 /// Real and imaginary parts alike. (A function or a closure as argument might stay a call: it has no features.)
 #[inline(always)]
-pub(super) fn deal<L: Lanes>(x: [Complex<L>; 4], how: Deal) -> [Complex<L>; 4] {
+pub(super) fn deal<L: Lanes>(l: L, x: [Complex<L>; 4], how: Deal) -> [Complex<L>; 4] {
     let re = [x[0].re, x[1].re, x[2].re, x[3].re];
     let im = [x[0].im, x[1].im, x[2].im, x[3].im];
     let (re, im) = match how {
-        Deal::Fours => (L::fours(re), L::fours(im)),
-        Deal::Rows => (L::rows(re), L::rows(im)),
-        Deal::Turn => (L::turn(re), L::turn(im)),
+        Deal::Fours => (l.fours(re), l.fours(im)),
+        Deal::Rows => (l.rows(re), l.rows(im)),
+        Deal::Turn => (l.turn(re), l.turn(im)),
     };
     let mut to = x;
     for i in 0..4 {

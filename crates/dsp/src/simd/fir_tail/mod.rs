@@ -9,7 +9,7 @@
 mod complex;
 mod passes;
 
-use super::{Level, fir_lanes::Base};
+use super::lanes::Kernel;
 use std::f64::consts::TAU;
 
 /// Sixteen complex numbers, real parts first.
@@ -89,7 +89,7 @@ struct Pass {
 
 /// Equal parts of an IR, their FFTs and the history that they need.
 pub struct Segment {
-    level: Level,
+    kernel: Kernel,
     part: usize,
     slots: usize,
     /// A first pass of radix 2, where the number of levels is odd.
@@ -113,7 +113,7 @@ impl Segment {
     /// # Shape
     /// `part` is a power of two from 64 on; each path has at most `part * slots` taps.
     pub fn new(
-        level: Level,
+        kernel: Kernel,
         part: usize,
         slots: usize,
         (inputs, outputs): (usize, usize),
@@ -121,7 +121,7 @@ impl Segment {
     ) -> Segment {
         let halves = part.trailing_zeros() % 2 == 1;
         let mut segment = Segment {
-            level,
+            kernel,
             part,
             slots,
             halves,
@@ -325,17 +325,7 @@ impl Segment {
 
     /// Does some units, on the inputs' rings (each a power of two of rows).
     pub fn run(&mut self, units: &[Unit], rings: &[Vec<Row>]) {
-        match self.level {
-            Level::Plain => passes::run::<Base>(self, units, rings),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: whoever handed this level in has seen the processor's features.
-            Level::Avx2 => unsafe { passes::avx2(self, units, rings) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Level::Avx512 => unsafe { passes::avx512(self, units, rings) },
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => passes::run::<Base>(self, units, rings),
-        }
+        self.kernel.run(passes::Units { segment: self, units, rings });
     }
 
     /// Adds the samples that are due, from sample `done` of this period on.

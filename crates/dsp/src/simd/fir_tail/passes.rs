@@ -6,62 +6,61 @@ use super::{
     Chunk, Roots, Row, Segment, Unit, What,
     complex::{Complex, Deal, Twiddles, deal, join, place, split},
 };
-use crate::simd::fir_lanes::Lanes;
+use crate::simd::lanes::{Job, Lanes};
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-pub(super) fn avx2(segment: &mut Segment, units: &[Unit], rings: &[Vec<Row>]) {
-    run::<crate::simd::fir_lanes::Avx2>(segment, units, rings);
+/// Some units of a segment, on the inputs' rings.
+pub(super) struct Units<'a> {
+    pub(super) segment: &'a mut Segment,
+    pub(super) units: &'a [Unit],
+    pub(super) rings: &'a [Vec<Row>],
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
-pub(super) fn avx512(segment: &mut Segment, units: &[Unit], rings: &[Vec<Row>]) {
-    run::<crate::simd::fir_lanes::Avx512>(segment, units, rings);
-}
+impl Job for Units<'_> {
+    type Out = ();
 
-/// Does some units.
-#[inline(always)]
-pub(super) fn run<L: Lanes>(s: &mut Segment, units: &[Unit], rings: &[Vec<Row>]) {
-    for unit in units {
-        match unit.what {
-            What::Take { input, from, to } => take::<L>(s, &rings[input as usize], from, to),
-            What::Down { pass, from, to } => columns::<L, false>(s, pass, from, to),
-            What::Leaf { input, from, to } => leaf::<L>(s, input as usize, from, to),
-            What::Multiply { path, bands, slots, more } => {
-                multiply::<L>(s, path as usize, bands, slots, more)
+    #[inline(always)]
+    fn run<L: Lanes>(self, l: L) {
+        let Units { segment: s, units, rings } = self;
+        for unit in units {
+            match unit.what {
+                What::Take { input, from, to } => take(l, s, &rings[input as usize], from, to),
+                What::Down { pass, from, to } => columns::<L, false>(l, s, pass, from, to),
+                What::Leaf { input, from, to } => leaf(l, s, input as usize, from, to),
+                What::Multiply { path, bands, slots, more } => {
+                    multiply(l, s, path as usize, bands, slots, more);
+                }
+                What::Clear => s.work.fill(Chunk::ZERO),
+                What::Root { from, to } => root(l, s, from, to),
+                What::Up { pass, from, to } => columns::<L, true>(l, s, pass, from, to),
+                What::Give { output, from, to } => give(l, s, output as usize, from, to),
             }
-            What::Clear => s.work.fill(Chunk::ZERO),
-            What::Root { from, to } => root::<L>(s, from, to),
-            What::Up { pass, from, to } => columns::<L, true>(s, pass, from, to),
-            What::Give { output, from, to } => give::<L>(s, output as usize, from, to),
         }
     }
 }
 
 #[inline(always)]
-fn take<L: Lanes>(s: &mut Segment, ring: &[Row], from: u32, to: u32) {
+fn take<L: Lanes>(l: L, s: &mut Segment, ring: &[Row], from: u32, to: u32) {
     let (chunks, mask, start) = (s.part / 16, ring.len() - 1, s.start);
-    let w = Twiddles::splat(&ROOTS_OF_I);
+    let w = Twiddles::splat(l, &ROOTS_OF_I);
     let step = if s.halves { chunks / 2 } else { chunks / 4 };
     for i in from as usize..to as usize {
         for v in 0..16 / L::WIDTH {
-            let a = input::<L>(ring, (start + i) & mask, (start + chunks + i) & mask, v);
+            let a = input(l, ring, (start + i) & mask, (start + chunks + i) & mask, v);
             let i1 = start + i + step;
-            let b = input::<L>(ring, i1 & mask, (i1 + chunks) & mask, v);
+            let b = input(l, ring, i1 & mask, (i1 + chunks) & mask, v);
             if s.halves {
-                let sum = a.add_product(w.sigma, b);
-                sum.store(&mut s.work[i], v);
-                a.mirror(sum).store(&mut s.work[i + step], v);
+                let sum = a.add_product(l, w.sigma, b);
+                sum.store(l, &mut s.work[i], v);
+                a.mirror(l, sum).store(l, &mut s.work[i + step], v);
             } else {
                 let (i2, i3) = (i1 + step, i1 + 2 * step);
-                let c = input::<L>(ring, i2 & mask, (i2 + chunks) & mask, v);
-                let d = input::<L>(ring, i3 & mask, (i3 + chunks) & mask, v);
-                let [a, b, c, d] = split([a, b, c, d], w);
-                a.store(&mut s.work[i], v);
-                b.store(&mut s.work[i + step], v);
-                c.store(&mut s.work[i + 2 * step], v);
-                d.store(&mut s.work[i + 3 * step], v);
+                let c = input(l, ring, i2 & mask, (i2 + chunks) & mask, v);
+                let d = input(l, ring, i3 & mask, (i3 + chunks) & mask, v);
+                let [a, b, c, d] = split(l, [a, b, c, d], w);
+                a.store(l, &mut s.work[i], v);
+                b.store(l, &mut s.work[i + step], v);
+                c.store(l, &mut s.work[i + 2 * step], v);
+                d.store(l, &mut s.work[i + 3 * step], v);
             }
         }
     }
@@ -69,9 +68,9 @@ fn take<L: Lanes>(s: &mut Segment, ring: &[Row], from: u32, to: u32) {
 
 /// Of the last two parts of input: the earlier one is real, the later one imaginary.
 #[inline(always)]
-fn input<L: Lanes>(ring: &[Row], earlier: usize, later: usize, v: usize) -> Complex<L> {
+fn input<L: Lanes>(l: L, ring: &[Row], earlier: usize, later: usize, v: usize) -> Complex<L> {
     let at = v * L::WIDTH;
-    Complex { re: L::load(&ring[earlier].0[at..]), im: L::load(&ring[later].0[at..]) }
+    Complex { re: l.read(&ring[earlier].0[at..]), im: l.read(&ring[later].0[at..]) }
 }
 
 /// The roots that split the whole.
@@ -86,7 +85,7 @@ const ROOTS_OF_I: Roots = [
 
 /// Forward or back. A column lies in all four quarters of a block, and the blocks follow each other.
 #[inline(always)]
-fn columns<L: Lanes, const BACK: bool>(s: &mut Segment, pass: u32, from: u32, to: u32) {
+fn columns<L: Lanes, const BACK: bool>(l: L, s: &mut Segment, pass: u32, from: u32, to: u32) {
     let Segment { passes, work, .. } = s;
     let pass = &passes[pass as usize];
     let quarter = pass.quarter;
@@ -94,7 +93,7 @@ fn columns<L: Lanes, const BACK: bool>(s: &mut Segment, pass: u32, from: u32, to
     while at < to {
         let (block, column) = (at / quarter, at % quarter);
         let count = (quarter - column).min(to - at);
-        let w = Twiddles::<L>::splat(&pass.roots[block]);
+        let w = Twiddles::splat(l, &pass.roots[block]);
         let (low, high) = work[4 * block * quarter..][..4 * quarter].split_at_mut(2 * quarter);
         let (q0, q1) = low.split_at_mut(quarter);
         let (q2, q3) = high.split_at_mut(quarter);
@@ -105,16 +104,16 @@ fn columns<L: Lanes, const BACK: bool>(s: &mut Segment, pass: u32, from: u32, to
         for i in 0..count {
             for v in 0..16 / L::WIDTH {
                 let q = [
-                    Complex::load(&q0[i], v),
-                    Complex::load(&q1[i], v),
-                    Complex::load(&q2[i], v),
-                    Complex::load(&q3[i], v),
+                    Complex::load(l, &q0[i], v),
+                    Complex::load(l, &q1[i], v),
+                    Complex::load(l, &q2[i], v),
+                    Complex::load(l, &q3[i], v),
                 ];
-                let [a, b, c, d] = if BACK { join(q, w) } else { split(q, w) };
-                a.store(&mut q0[i], v);
-                b.store(&mut q1[i], v);
-                c.store(&mut q2[i], v);
-                d.store(&mut q3[i], v);
+                let [a, b, c, d] = if BACK { join(l, q, w) } else { split(l, q, w) };
+                a.store(l, &mut q0[i], v);
+                b.store(l, &mut q1[i], v);
+                c.store(l, &mut q2[i], v);
+                d.store(l, &mut q3[i], v);
             }
         }
         at += count;
@@ -122,89 +121,92 @@ fn columns<L: Lanes, const BACK: bool>(s: &mut Segment, pass: u32, from: u32, to
 }
 
 #[inline(always)]
-fn leaf<L: Lanes>(s: &mut Segment, input: usize, from: u32, to: u32) {
+fn leaf<L: Lanes>(l: L, s: &mut Segment, input: usize, from: u32, to: u32) {
     let slots = s.slots;
     for four in from as usize..to as usize {
         let first = 4 * four;
         let work = &s.work[first..first + 4];
         for v in 0..16 / L::WIDTH {
-            let mut x = [Complex::<L>::splat(0.0, 0.0); 4];
+            let mut x = [Complex::<L>::splat(l, 0.0, 0.0); 4];
             for j in 0..4 {
                 let (chunk, v) = place::<L>(j, v);
-                x[j] = Complex::load(&work[chunk], v);
+                x[j] = Complex::load(l, &work[chunk], v);
             }
-            let x = split(deal(x, Deal::Fours), Twiddles::load(&s.leaves[four][0], v));
-            let x = split(deal(x, Deal::Turn), Twiddles::load(&s.leaves[four][1], v));
+            let x = split(l, deal(l, x, Deal::Fours), Twiddles::load(l, &s.leaves[four][0], v));
+            let x = split(l, deal(l, x, Deal::Turn), Twiddles::load(l, &s.leaves[four][1], v));
             for j in 0..4 {
                 let chunk = first + j;
                 let slot = (chunk / 2 * slots + s.newest) * 2 + chunk % 2;
-                x[j].store(&mut s.spectra[input][slot], v);
+                x[j].store(l, &mut s.spectra[input][slot], v);
             }
         }
     }
 }
 
 #[inline(always)]
-fn root<L: Lanes>(s: &mut Segment, from: u32, to: u32) {
+fn root<L: Lanes>(l: L, s: &mut Segment, from: u32, to: u32) {
     for four in from as usize..to as usize {
         let first = 4 * four;
         let work = &mut s.work[first..first + 4];
         // All is read before anything is written.
-        let mut x = [[Complex::<L>::splat(0.0, 0.0); 4]; 2];
+        let mut x = [[Complex::<L>::splat(l, 0.0, 0.0); 4]; 2];
         for v in 0..16 / L::WIDTH {
             for j in 0..4 {
-                x[v][j] = Complex::load(&work[j], v);
+                x[v][j] = Complex::load(l, &work[j], v);
             }
         }
         for v in 0..16 / L::WIDTH {
-            let x = deal(join(x[v], Twiddles::load(&s.leaves[four][1], v)), Deal::Turn);
-            let x = deal(join(x, Twiddles::load(&s.leaves[four][0], v)), Deal::Rows);
+            let x = deal(l, join(l, x[v], Twiddles::load(l, &s.leaves[four][1], v)), Deal::Turn);
+            let x = deal(l, join(l, x, Twiddles::load(l, &s.leaves[four][0], v)), Deal::Rows);
             for j in 0..4 {
                 let (chunk, v) = place::<L>(j, v);
-                x[j].store(&mut work[chunk], v);
+                x[j].store(l, &mut work[chunk], v);
             }
         }
     }
 }
 
 #[inline(always)]
-fn give<L: Lanes>(s: &mut Segment, output: usize, from: u32, to: u32) {
+fn give<L: Lanes>(l: L, s: &mut Segment, output: usize, from: u32, to: u32) {
     let chunks = s.part / 16;
     let out = &mut s.out[output][s.half * chunks..][..chunks];
     let r = ROOTS_OF_I;
     if s.halves {
         let (low, high) = s.work.split_at(chunks / 2);
-        let sigma = Complex::splat(r[0], r[1]);
+        let sigma = Complex::splat(l, r[0], r[1]);
         for i in from as usize..to as usize {
             for v in 0..16 / L::WIDTH {
-                let (a, b) = (Complex::<L>::load(&low[i], v), Complex::load(&high[i], v));
+                let (a, b) = (Complex::<L>::load(l, &low[i], v), Complex::load(l, &high[i], v));
                 let at = v * L::WIDTH;
-                a.add(b).im.store(&mut out[i].0[at..]);
-                a.sub(b).times_conjugate(sigma).im.store(&mut out[i + chunks / 2].0[at..]);
+                l.write(a.add(l, b).im, &mut out[i].0[at..]);
+                let b = a.sub(l, b).times_conjugate(l, sigma);
+                l.write(b.im, &mut out[i + chunks / 2].0[at..]);
             }
         }
         return;
     }
     let quarter = chunks / 4;
-    let w = Twiddles::splat(&r);
+    let w = Twiddles::splat(l, &r);
     let work = &s.work;
     for i in from as usize..to as usize {
         for v in 0..16 / L::WIDTH {
-            let (a, b) = (Complex::<L>::load(&work[i], v), Complex::load(&work[i + quarter], v));
-            let c = Complex::load(&work[i + 2 * quarter], v);
-            let d = Complex::load(&work[i + 3 * quarter], v);
-            let [a, b, c, d] = join([a, b, c, d], w);
+            let (a, b) =
+                (Complex::<L>::load(l, &work[i], v), Complex::load(l, &work[i + quarter], v));
+            let c = Complex::load(l, &work[i + 2 * quarter], v);
+            let d = Complex::load(l, &work[i + 3 * quarter], v);
+            let [a, b, c, d] = join(l, [a, b, c, d], w);
             let at = v * L::WIDTH;
-            a.im.store(&mut out[i].0[at..]);
-            b.im.store(&mut out[i + quarter].0[at..]);
-            c.im.store(&mut out[i + 2 * quarter].0[at..]);
-            d.im.store(&mut out[i + 3 * quarter].0[at..]);
+            l.write(a.im, &mut out[i].0[at..]);
+            l.write(b.im, &mut out[i + quarter].0[at..]);
+            l.write(c.im, &mut out[i + 2 * quarter].0[at..]);
+            l.write(d.im, &mut out[i + 3 * quarter].0[at..]);
         }
     }
 }
 
 #[inline(always)]
 fn multiply<L: Lanes>(
+    l: L,
     s: &mut Segment,
     path: usize,
     bands: (u32, u32),
@@ -228,10 +230,10 @@ fn multiply<L: Lanes>(
         let after = (&x[2 * wrapped..], &h[2 * turn..2 * to]);
         // Both chunks of the band beside each other where the registers suffice.
         if L::WIDTH == 16 {
-            band_of::<L, 2>(work, 0, [before, after], more, ahead);
+            band_of::<L, 2>(l, work, 0, [before, after], more, ahead);
         } else {
-            band_of::<L, 2>(work, 0, [before, after], more, ahead);
-            band_of::<L, 2>(work, 1, [before, after], more, 0);
+            band_of::<L, 2>(l, work, 0, [before, after], more, ahead);
+            band_of::<L, 2>(l, work, 1, [before, after], more, 0);
         }
     }
 }
@@ -254,13 +256,14 @@ fn ask(chunk: *const Chunk) {
 /// chunk `c`. The chunks that lie `ahead` of these are asked for, if it is not 0.
 #[inline(always)]
 fn band_of<L: Lanes, const V: usize>(
+    l: L,
     work: &mut [Chunk],
     c: usize,
     runs: [(&[Chunk], &[Chunk]); 2],
     more: bool,
     ahead: usize,
 ) {
-    let zero = L::splat(0.0);
+    let zero = l.splat(0.0);
     let (mut rr, mut ii, mut ri, mut ir) = ([zero; V], [zero; V], [zero; V], [zero; V]);
     for (x, h) in runs {
         let (h, _) = h.as_chunks::<2>();
@@ -274,21 +277,21 @@ fn band_of<L: Lanes, const V: usize>(
             }
             for k in 0..V {
                 let (chunk, v) = if L::WIDTH == 16 { (k, 0) } else { (c, k) };
-                let x = Complex::<L>::load(&x[j][chunk], v);
-                let h = Complex::load(&h[j][chunk], v);
-                rr[k] = x.re.mul_add(h.re, rr[k]);
-                ii[k] = x.im.mul_add(h.im, ii[k]);
-                ri[k] = x.re.mul_add(h.im, ri[k]);
-                ir[k] = x.im.mul_add(h.re, ir[k]);
+                let x = Complex::<L>::load(l, &x[j][chunk], v);
+                let h = Complex::load(l, &h[j][chunk], v);
+                rr[k] = l.fma(x.re, h.re, rr[k]);
+                ii[k] = l.fma(x.im, h.im, ii[k]);
+                ri[k] = l.fma(x.re, h.im, ri[k]);
+                ir[k] = l.fma(x.im, h.re, ir[k]);
             }
         }
     }
     for k in 0..V {
         let (chunk, v) = if L::WIDTH == 16 { (k, 0) } else { (c, k) };
-        let mut sum = Complex { re: rr[k].sub(ii[k]), im: ri[k].add(ir[k]) };
+        let mut sum = Complex::<L> { re: l.sub(rr[k], ii[k]), im: l.add(ri[k], ir[k]) };
         if more {
-            sum = Complex::load(&work[chunk], v).add(sum);
+            sum = Complex::load(l, &work[chunk], v).add(l, sum);
         }
-        sum.store(&mut work[chunk], v);
+        sum.store(l, &mut work[chunk], v);
     }
 }

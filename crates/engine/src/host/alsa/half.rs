@@ -1,7 +1,10 @@
 //! One direction of a sound card.
 
-use super::{super::laps::Laps, Format, libc_errno, said};
-use crate::{Error, Result, engine::Setup};
+use super::{
+    super::{format::Format, laps::Laps},
+    said::{libc_errno, said},
+};
+use crate::{Error, Result, setup::Setup};
 use alsa::{
     Direction, PCM, ValueOr,
     direct::pcm::Status,

@@ -1,6 +1,6 @@
 //! Which sound cards there are, and what they can do.
 
-use super::{Format, half::alsa_format};
+use super::{super::format::Format, half::alsa_format, said::hush};
 use alsa::{
     Direction, PCM, card,
     ctl::{Ctl, DeviceIter},
@@ -38,7 +38,7 @@ pub struct Abilities {
 
 /// Every device of every card.
 pub fn list() -> Vec<Listed> {
-    super::hush();
+    hush();
     let mut found = Vec::new();
     for card in card::Iter::new().flatten() {
         let Ok(ctl) = Ctl::new(&format!("hw:{}", card.get_index()), false) else { continue };

@@ -1,0 +1,179 @@
+//! NEON, two registers at a time. (Of plain code the compiler makes scalar instructions.)
+
+#![allow(
+    unused_unsafe,
+    reason = "intrinsics of what is part of the target need none on newer compilers"
+)]
+#![allow(clippy::multiple_unsafe_ops_per_block, reason = "the two halves of a vector")]
+
+use super::{Job, Lanes, Tile, Token};
+use std::arch::aarch64::*;
+
+/// NEON, which is part of the target.
+#[derive(Clone, Copy)]
+pub(crate) struct Neon;
+
+/// Its value, which everyone may have.
+pub(crate) const BASE: Neon = Neon;
+
+type Two = (float32x4_t, float32x4_t);
+
+/// The same to both halves. Every processor of this target has these instructions.
+macro_rules! both {
+    ($name:ident($($v:expr),+)) => {
+        // SAFETY: NEON is part of the target.
+        unsafe { ($name($($v.0),+), $name($($v.1),+)) }
+    };
+}
+
+/// Four by four, transposed.
+#[inline(always)]
+fn turned(a: float32x4_t, b: float32x4_t, c: float32x4_t, d: float32x4_t) -> [float32x4_t; 4] {
+    // SAFETY: NEON is part of the target.
+    unsafe {
+        let (ab, ab1) = (vtrn1q_f32(a, b), vtrn2q_f32(a, b));
+        let (cd, cd1) = (vtrn1q_f32(c, d), vtrn2q_f32(c, d));
+        let wide = |x| vreinterpretq_f64_f32(x);
+        [
+            vreinterpretq_f32_f64(vzip1q_f64(wide(ab), wide(cd))),
+            vreinterpretq_f32_f64(vzip1q_f64(wide(ab1), wide(cd1))),
+            vreinterpretq_f32_f64(vzip2q_f64(wide(ab), wide(cd))),
+            vreinterpretq_f32_f64(vzip2q_f64(wide(ab1), wide(cd1))),
+        ]
+    }
+}
+
+impl Token for Neon {
+    fn detect() -> Option<Neon> {
+        Some(Neon)
+    }
+
+    fn run<J: Job>(self, job: J) -> J::Out {
+        job.run(self)
+    }
+}
+
+impl Lanes for Neon {
+    type V = Two;
+    const WIDTH: usize = 8;
+    const REGISTERS: usize = 16;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> Two {
+        let x = (x, x);
+        both!(vdupq_n_f32(x))
+    }
+
+    #[inline(always)]
+    unsafe fn load(self, p: *const f32) -> Two {
+        let p = (p, p.wrapping_add(4));
+        both!(vld1q_f32(p))
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, p: *mut f32, v: Two) {
+        let p = (p, p.wrapping_add(4));
+        both!(vst1q_f32(p, v));
+    }
+
+    #[inline(always)]
+    fn add(self, a: Two, b: Two) -> Two {
+        both!(vaddq_f32(a, b))
+    }
+
+    #[inline(always)]
+    fn sub(self, a: Two, b: Two) -> Two {
+        both!(vsubq_f32(a, b))
+    }
+
+    #[inline(always)]
+    fn mul(self, a: Two, b: Two) -> Two {
+        both!(vmulq_f32(a, b))
+    }
+
+    #[inline(always)]
+    fn div(self, a: Two, b: Two) -> Two {
+        both!(vdivq_f32(a, b))
+    }
+
+    #[inline(always)]
+    fn fma(self, a: Two, b: Two, c: Two) -> Two {
+        both!(vfmaq_f32(c, a, b))
+    }
+
+    #[inline(always)]
+    fn fms(self, a: Two, b: Two, c: Two) -> Two {
+        let c = both!(vnegq_f32(c));
+        both!(vfmaq_f32(c, a, b))
+    }
+
+    #[inline(always)]
+    fn fnma(self, a: Two, b: Two, c: Two) -> Two {
+        both!(vfmsq_f32(c, a, b))
+    }
+
+    // The second where they are equal, or no numbers: as everywhere else.
+    #[inline(always)]
+    fn min(self, a: Two, b: Two) -> Two {
+        let less = both!(vcltq_f32(a, b));
+        both!(vbslq_f32(less, a, b))
+    }
+
+    #[inline(always)]
+    fn max(self, a: Two, b: Two) -> Two {
+        let more = both!(vcgtq_f32(a, b));
+        both!(vbslq_f32(more, a, b))
+    }
+
+    #[inline(always)]
+    fn clamp(self, x: Two, range: f32) -> Two {
+        self.min(self.max(x, self.splat(-range)), self.splat(range))
+    }
+
+    type By = usize;
+
+    #[inline(always)]
+    fn by(self, by: usize) -> usize {
+        by.min(8)
+    }
+
+    #[inline(always)]
+    fn shift(self, by: usize, before: Two, now: Two) -> Two {
+        let mut all = [0.0f32; 16];
+        let at = all.as_mut_ptr();
+        // SAFETY: there is room for both.
+        unsafe { self.store(at, before) };
+        // SAFETY: as above.
+        unsafe { self.store(at.wrapping_add(8), now) };
+        // SAFETY: eight of them, from one of the first nine on.
+        unsafe { self.load(at.wrapping_add(8 - by.min(8))) }
+    }
+
+    #[inline(always)]
+    fn fours(self, [a, b, c, d]: [Two; 4]) -> [Two; 4] {
+        [(a.0, c.0), (a.1, c.1), (b.0, d.0), (b.1, d.1)]
+    }
+
+    #[inline(always)]
+    fn rows(self, [a, b, c, d]: [Two; 4]) -> [Two; 4] {
+        [(a.0, b.0), (c.0, d.0), (a.1, b.1), (c.1, d.1)]
+    }
+
+    #[inline(always)]
+    fn turn(self, [a, b, c, d]: [Two; 4]) -> [Two; 4] {
+        let [a0, b0, c0, d0] = turned(a.0, b.0, c.0, d.0);
+        let [a1, b1, c1, d1] = turned(a.1, b.1, c.1, d.1);
+        [(a0, a1), (b0, b1), (c0, c1), (d0, d1)]
+    }
+
+    type Half = Neon;
+
+    #[inline(always)]
+    fn half(self) -> Neon {
+        self
+    }
+
+    menu!(one, 1: 8 4 1);
+    menu!(two, 2: 6 5 4 3 2 1);
+    menu!(four, 4: 2 1);
+}
