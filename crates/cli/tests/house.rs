@@ -279,7 +279,13 @@ fn no_circle_of_files_stands_in_any_package() {
 
 /// Verbs that ask a room below `experiment` themselves: what they do is that room's own work, and nothing is arranged.
 const DIRECT: &[(&str, &[&str])] = &[
-    ("quiet_shield", &["apply", "confirm", "explain", "guard", "hold", "measure", "persist", "play", "prove", "campaign", "revert", "status", "watch"]),
+    (
+        "quiet_shield",
+        &[
+            "apply", "confirm", "explain", "guard", "hold", "measure", "persist", "play", "prove",
+            "campaign", "revert", "status", "watch",
+        ],
+    ),
     ("quiet_probe", &["evl", "explain", "keeper", "measure", "reach", "stress", "worker"]),
 ];
 
@@ -290,7 +296,11 @@ fn verbs_arrange_nothing_themselves() {
         let verb = file.file_stem().unwrap().to_str().unwrap();
         for (room, may) in DIRECT {
             let asks = text.contains(&format!("{room}::"));
-            assert!(!asks || may.contains(&verb), "{} asks {room}: use quiet_experiment", file.display());
+            assert!(
+                !asks || may.contains(&verb),
+                "{} asks {room}: use quiet_experiment",
+                file.display()
+            );
         }
         let both = text.contains("quiet_probe::watched") && text.contains("quiet_shield::up");
         assert!(!both, "{} puts up a shield and measures", file.display());
