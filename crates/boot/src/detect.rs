@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// A kind of boot loader, by how its parameters are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum LoaderKind {
     /// GRUB as Debian and its children have it: drop-ins and `update-grub`.
     Grub,
     /// GRUB whose `grub-mkconfig` reads `/etc/default/grub` alone.
@@ -33,23 +33,23 @@ pub enum Kind {
     UEnv,
 }
 
-impl Kind {
+impl LoaderKind {
     /// Every kind, and its name on the command line.
-    pub const ALL: [(Kind, &str); 9] = [
-        (Kind::Grub, "grub"),
-        (Kind::GrubMkconfig, "grub-mkconfig"),
-        (Kind::GrubBls, "grub-bls"),
-        (Kind::SystemdBoot, "systemd-boot"),
-        (Kind::Uki, "uki"),
-        (Kind::Extlinux, "extlinux"),
-        (Kind::RaspberryPi, "raspberry-pi"),
-        (Kind::Armbian, "armbian"),
-        (Kind::UEnv, "uenv"),
+    pub const ALL: [(LoaderKind, &str); 9] = [
+        (LoaderKind::Grub, "grub"),
+        (LoaderKind::GrubMkconfig, "grub-mkconfig"),
+        (LoaderKind::GrubBls, "grub-bls"),
+        (LoaderKind::SystemdBoot, "systemd-boot"),
+        (LoaderKind::Uki, "uki"),
+        (LoaderKind::Extlinux, "extlinux"),
+        (LoaderKind::RaspberryPi, "raspberry-pi"),
+        (LoaderKind::Armbian, "armbian"),
+        (LoaderKind::UEnv, "uenv"),
     ];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
-        Kind::ALL.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+        LoaderKind::ALL.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
     }
 }
 
@@ -57,7 +57,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loader {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: LoaderKind,
     /// The file that gave it away.
     pub evidence: String,
     /// Files that hold parameters and are edited, with their form.
@@ -80,8 +80,8 @@ pub struct Entry {
 pub fn loaders(place: &Tree) -> Vec<Loader> {
     let found: Vec<Loader> = [
         raspberry_pi(place),
-        environment(place, Kind::Armbian, "/boot/armbianEnv.txt", "extraargs"),
-        environment(place, Kind::UEnv, "/boot/uEnv.txt", "cmdline"),
+        environment(place, LoaderKind::Armbian, "/boot/armbianEnv.txt", "extraargs"),
+        environment(place, LoaderKind::UEnv, "/boot/uEnv.txt", "cmdline"),
         grub_bls(place),
         grub(place),
         systemd_boot(place),
@@ -91,7 +91,8 @@ pub fn loaders(place: &Tree) -> Vec<Loader> {
     .into_iter()
     .flatten()
     .collect();
-    let systemd = |loader: &Loader| matches!(loader.kind, Kind::SystemdBoot | Kind::Uki);
+    let systemd =
+        |loader: &Loader| matches!(loader.kind, LoaderKind::SystemdBoot | LoaderKind::Uki);
     if found.len() < 2 {
         return found;
     }
@@ -120,7 +121,7 @@ fn raspberry_pi(place: &Tree) -> Option<Loader> {
         .into_iter()
         .find(|path| place.exists(path))?;
     Some(Loader {
-        kind: Kind::RaspberryPi,
+        kind: LoaderKind::RaspberryPi,
         evidence: path.clone(),
         files: vec![(path, Form::OneLine)],
         generated: None,
@@ -145,11 +146,11 @@ fn pi_setting<'a>(config: &'a str, name: &str) -> Option<&'a str> {
     value.filter(|value| !value.is_empty() && !value.contains(".."))
 }
 
-fn environment(place: &Tree, kind: Kind, path: &str, key: &str) -> Option<Loader> {
+fn environment(place: &Tree, kind: LoaderKind, path: &str, key: &str) -> Option<Loader> {
     let text = place.text(path)?;
     let start = format!("{key}=");
     // uEnv.txt serves many purposes; without its line it is not known to take parameters.
-    if kind == Kind::UEnv && !text.lines().any(|line| line.starts_with(&start)) {
+    if kind == LoaderKind::UEnv && !text.lines().any(|line| line.starts_with(&start)) {
         return None;
     }
     let form = Form::Assignment { key: key.into() };
@@ -244,7 +245,7 @@ fn grub_bls(place: &Tree) -> Option<Loader> {
         files.push((block, Form::GrubEnv));
     }
     files.extend(kernel_cmdline(place));
-    Some(Loader { kind: Kind::GrubBls, evidence: cfg.clone(), files, generated: Some(cfg) })
+    Some(Loader { kind: LoaderKind::GrubBls, evidence: cfg.clone(), files, generated: Some(cfg) })
 }
 
 fn grub(place: &Tree) -> Option<Loader> {
@@ -253,10 +254,10 @@ fn grub(place: &Tree) -> Option<Loader> {
         return None;
     }
     let (kind, files) = if grub::updater(place, &cfg).is_some_and(|(_, debian)| debian) {
-        (Kind::Grub, vec![])
+        (LoaderKind::Grub, vec![])
     } else {
         let form = Form::ShellAppend { variable: grub::VARIABLE.into() };
-        (Kind::GrubMkconfig, vec![("/etc/default/grub".to_owned(), form)])
+        (LoaderKind::GrubMkconfig, vec![("/etc/default/grub".to_owned(), form)])
     };
     Some(Loader { kind, evidence: cfg.clone(), files, generated: Some(cfg) })
 }
@@ -274,7 +275,7 @@ fn systemd_boot(place: &Tree) -> Option<Loader> {
         return None;
     }
     files.extend(kernel_cmdline(place));
-    Some(Loader { kind: Kind::SystemdBoot, evidence, files, generated: None })
+    Some(Loader { kind: LoaderKind::SystemdBoot, evidence, files, generated: None })
 }
 
 fn uki(place: &Tree) -> Option<Loader> {
@@ -287,7 +288,7 @@ fn uki(place: &Tree) -> Option<Loader> {
         images.iter().find(|name| name.ends_with(".efi")).map(|name| format!("{folder}/{name}"))
     })?;
     let files = kernel_cmdline(place).into_iter().collect();
-    Some(Loader { kind: Kind::Uki, evidence, files, generated: None })
+    Some(Loader { kind: LoaderKind::Uki, evidence, files, generated: None })
 }
 
 fn extlinux(place: &Tree) -> Option<Loader> {
@@ -306,7 +307,7 @@ fn extlinux(place: &Tree) -> Option<Loader> {
     if text.contains("use: u-boot-update") {
         files.extend(kernel_cmdline(place));
     }
-    Some(Loader { kind: Kind::Extlinux, evidence: path.into(), files, generated: None })
+    Some(Loader { kind: LoaderKind::Extlinux, evidence: path.into(), files, generated: None })
 }
 
 /// What the entries of a loader say now, rescue entries not among them, and the length in bytes of
@@ -330,7 +331,7 @@ pub fn entries_of(place: &Tree, loader: &Loader) -> Result<(Vec<Entry>, usize), 
             }
         }
     }
-    if matches!(loader.kind, Kind::Grub | Kind::GrubMkconfig)
+    if matches!(loader.kind, LoaderKind::Grub | LoaderKind::GrubMkconfig)
         && let Some(cfg) = loader.generated.as_ref()
         && let Some(file) = place.read(cfg).map_err(|e| e.to_string())?
     {
@@ -340,7 +341,7 @@ pub fn entries_of(place: &Tree, loader: &Loader) -> Result<(Vec<Entry>, usize), 
             found.push(Entry { place: named(cfg, entry.line), words });
         }
     }
-    if found.is_empty() && loader.kind != Kind::Uki && !loader.files.is_empty() {
+    if found.is_empty() && loader.kind != LoaderKind::Uki && !loader.files.is_empty() {
         let only_made = loader.files.iter().all(|(_, form)| {
             matches!(form, Form::Assignment { .. } | Form::KernelCmdline | Form::ShellAppend { .. })
         });

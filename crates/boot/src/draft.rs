@@ -1,7 +1,7 @@
 //! Changes of files as they are gathered: read, nothing written.
 
 use super::{
-    detect::{Kind, Loader},
+    detect::{Loader, LoaderKind},
     error::{Error, Result},
     form::{self, Form},
     grub,
@@ -44,17 +44,17 @@ impl Draft<'_> {
             self.edit(path, form, words)?;
         }
         match loader.kind {
-            Kind::Grub => {
+            LoaderKind::Grub => {
                 let form = Form::ShellAppend { variable: grub::VARIABLE.into() };
                 let ours = Ours::Words { form, words: words.to_vec() };
                 self.make_with(grub::DROP_IN, grub::drop_in(words).into_bytes(), ours)?;
                 self.generate(loader)?;
             }
-            Kind::GrubMkconfig => self.generate(loader)?,
-            Kind::Uki => self.unified_image(loader)?,
-            Kind::Extlinux => self.extlinux_source(loader, words)?,
-            Kind::GrubBls | Kind::SystemdBoot => self.later_kernels(),
-            Kind::RaspberryPi | Kind::Armbian | Kind::UEnv => {}
+            LoaderKind::GrubMkconfig => self.generate(loader)?,
+            LoaderKind::Uki => self.unified_image(loader)?,
+            LoaderKind::Extlinux => self.extlinux_source(loader, words)?,
+            LoaderKind::GrubBls | LoaderKind::SystemdBoot => self.later_kernels(),
+            LoaderKind::RaspberryPi | LoaderKind::Armbian | LoaderKind::UEnv => {}
         }
         Ok(())
     }

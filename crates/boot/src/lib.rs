@@ -29,11 +29,11 @@ mod undo;
 mod unit;
 mod write;
 
-pub use detect::{Entry, Kind, Loader, entries_of, loaders};
+pub use detect::{Entry, Loader, LoaderKind, entries_of, loaders};
 pub use draft::{Step, Term};
 pub use error::{Error, Result};
 pub use propose::{Proposal, Request, propose};
-pub use record::{Change, Ours, Record, SCHEMA, Stage, record};
+pub use record::{Change, Ours, Phase, Record, SCHEMA, record};
 pub use runner::{NoRunner, Ran, Runner, SystemRunner};
 pub use trial::how_to_start;
 pub use undo::{Outcome, TakenBack, Undone, undo};

@@ -1,7 +1,7 @@
 //! From what is asked to the changes of files that bring it: read, nothing written.
 
 use super::{
-    detect::{Kind, Loader},
+    detect::{Loader, LoaderKind},
     diff,
     draft::{Draft, Step, Term},
     error::Result,
@@ -30,7 +30,7 @@ pub struct Request<'a> {
 #[derive(Clone, Debug)]
 pub struct Proposal {
     /// The boot loader's kind.
-    pub loader: Kind,
+    pub loader: LoaderKind,
     /// What is asked.
     pub asked: Asked,
     /// For how long.

@@ -28,7 +28,7 @@ const LARGEST: u64 = 16 << 20;
 /// How far it got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stage {
+pub enum Phase {
     /// Changes are being made; a record found so was cut short.
     Begun,
     /// All changes are made.
@@ -43,7 +43,7 @@ pub struct Record {
     /// [`SCHEMA`].
     pub schema: String,
     /// How far it got.
-    pub stage: Stage,
+    pub stage: Phase,
     /// When it was begun, UTC.
     pub at: String,
     /// The boot loader: `grub`, `systemd-boot` ...

@@ -1,7 +1,7 @@
 //! One boot on trial: an entry of its own that the loader starts once, the old default untouched.
 
 use super::{
-    detect::{BOOT_DIRS, ENTRY_FILE, GRUB_FILE, Kind, Loader},
+    detect::{BOOT_DIRS, ENTRY_FILE, GRUB_FILE, Loader, LoaderKind},
     draft::{Draft, Step},
     efi,
     error::{Error, Result},
@@ -12,9 +12,9 @@ use super::{
 use quiet_linux::files::{Tree, split};
 
 /// How a person starts a trial that was prepared.
-pub fn how_to_start(kind: Kind) -> &'static str {
+pub fn how_to_start(kind: LoaderKind) -> &'static str {
     match kind {
-        Kind::RaspberryPi => "sudo reboot '0 tryboot'",
+        LoaderKind::RaspberryPi => "sudo reboot '0 tryboot'",
         _ => "sudo reboot",
     }
 }
@@ -22,13 +22,13 @@ pub fn how_to_start(kind: Kind) -> &'static str {
 /// The changes for one boot on trial.
 pub(super) fn steps(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) -> Result<()> {
     match loader.kind {
-        Kind::Grub | Kind::GrubMkconfig => grub_entry(draft, loader, words),
-        Kind::GrubBls => {
+        LoaderKind::Grub | LoaderKind::GrubMkconfig => grub_entry(draft, loader, words),
+        LoaderKind::GrubBls => {
             let dir = format!("/boot/loader/entries/{GRUB_FILE}");
             entry_file(draft, loader, words, &dir)?;
             next_entry(draft, loader)
         }
-        Kind::SystemdBoot => {
+        LoaderKind::SystemdBoot => {
             if !efi::takes_one_shot(draft.place) {
                 return Err(none("this systemd-boot does not take one-shot entries"));
             }
@@ -43,12 +43,14 @@ pub(super) fn steps(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) ->
             draft.steps.push(Step { change, old: None, new: None });
             Ok(())
         }
-        Kind::RaspberryPi => tryboot(draft, loader, words),
-        Kind::Extlinux => Err(none(
+        LoaderKind::RaspberryPi => tryboot(draft, loader, words),
+        LoaderKind::Extlinux => Err(none(
             "extlinux and syslinux have no one-shot entry that can be asked for by a file",
         )),
-        Kind::Armbian | Kind::UEnv => Err(none("U-Boot's environment files have no one-shot form")),
-        Kind::Uki => Err(none("a unified kernel image would have to be built for it")),
+        LoaderKind::Armbian | LoaderKind::UEnv => {
+            Err(none("U-Boot's environment files have no one-shot form"))
+        }
+        LoaderKind::Uki => Err(none("a unified kernel image would have to be built for it")),
     }
 }
 

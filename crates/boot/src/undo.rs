@@ -5,7 +5,7 @@ use super::{
     error::{Error, Result},
     form::{self, Form},
     grub, grubenv,
-    record::{Change, Ours, Record, Shelf, Side, Stage},
+    record::{Change, Ours, Phase, Record, Shelf, Side},
     runner::{Runner, generate},
 };
 use quiet_linux::fault;
@@ -37,8 +37,8 @@ fn undo_under(
         shelf.clear();
         return Ok(None);
     };
-    let leftover = record.stage != Stage::Done;
-    record.stage = Stage::Undoing;
+    let leftover = record.stage != Phase::Done;
+    record.stage = Phase::Undoing;
     shelf.write(&record)?;
     fault::point();
     let items = take_back(place, &shelf, &record, runner);
@@ -223,7 +223,7 @@ fn without_ours(ours: &Ours, now: &[u8]) -> std::result::Result<Option<Vec<u8>>,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Kind, NoRunner, Proposal, Term, write::write_under};
+    use crate::{LoaderKind, NoRunner, Proposal, Term, write::write_under};
     use quiet_types::boot::Asked;
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
         }))
         .unwrap();
         let proposal = Proposal {
-            loader: Kind::Grub,
+            loader: LoaderKind::Grub,
             asked,
             term: Term::Lasting,
             apply: None,

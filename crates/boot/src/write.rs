@@ -6,7 +6,7 @@ use super::{
     error::{Error, Result},
     grub,
     propose::Proposal,
-    record::{Change, Record, SCHEMA, Shelf, Side, Stage},
+    record::{Change, Phase, Record, SCHEMA, Shelf, Side},
     runner::{Runner, generate},
     undo,
 };
@@ -53,7 +53,7 @@ pub(super) fn write_under(
     unchanged(place, proposal)?;
     let mut record = Record {
         schema: SCHEMA.into(),
-        stage: Stage::Begun,
+        stage: Phase::Begun,
         at: stamp(),
         loader: proposal.loader.name().into(),
         trial: proposal.term == Term::OneBoot,
@@ -73,7 +73,7 @@ pub(super) fn write_under(
     if let Err(error) = make(place, &shelf, proposal, runner, &mut to_run) {
         return Err(put_back(place, &shelf, record, runner, &error));
     }
-    record.stage = Stage::Done;
+    record.stage = Phase::Done;
     shelf.write(&record)?;
     fault::point();
     Ok(Written { record, to_run })
@@ -92,17 +92,17 @@ fn refuse_over(record: Option<Record>) -> Result<()> {
     let Some(record) = record else { return Ok(()) };
     let cpus = &record.asked.cpus;
     Err(Error::new(match record.stage {
-        Stage::Done if record.trial => format!(
+        Phase::Done if record.trial => format!(
             "a trial with CPU {cpus} is prepared or running (since {}); `persist --bless` keeps it, \
              `unpersist` takes it back",
             record.at
         ),
-        Stage::Done => format!(
+        Phase::Done => format!(
             "CPU {cpus} is kept quiet across reboots already (since {}); `quietcores unpersist` \
              takes that back first",
             record.at
         ),
-        Stage::Begun | Stage::Undoing => format!(
+        Phase::Begun | Phase::Undoing => format!(
             "an earlier persist or unpersist (of {}) did not come to its end; run `quietcores \
              unpersist`, which puts everything back",
             record.at
@@ -209,7 +209,7 @@ fn put_back(
     runner: &dyn Runner,
     error: &Error,
 ) -> Error {
-    record.stage = Stage::Undoing;
+    record.stage = Phase::Undoing;
     let items = undo::take_back(place, shelf, &record, runner);
     let whole = items.iter().all(|item| !item.outcome.is_refused());
     if whole && shelf.forget().is_ok() {

@@ -27,7 +27,7 @@
 use crate::file::Reader;
 use quiet_types::{
     CpuSet, FileError, Nanos,
-    campaign::{Campaign, Load, Question, Setting, Shielding},
+    campaign::{Campaign, NamedStress, Question, Setting, Shielding},
     machine::Policy,
     printable,
     run::{Idle, Probe, Spec},
@@ -153,7 +153,7 @@ impl Reader<'_> {
             self.new_name(probes.iter().map(|p| p.name.as_str()), &question.name, at, "probes")?;
             probes.push(question);
         }
-        let mut stresses: Vec<Load> = Vec::new();
+        let mut stresses: Vec<NamedStress> = Vec::new();
         for raw in &file.stress {
             let name = self.name(&raw.name)?;
             self.new_name(
@@ -163,10 +163,10 @@ impl Reader<'_> {
                 "stresses",
             )?;
             let run = raw.run.iter().map(|word| self.name(word)).collect::<Result<_, _>>()?;
-            stresses.push(Load { name, run });
+            stresses.push(NamedStress { name, run });
         }
         if stresses.is_empty() {
-            stresses.push(Load { name: "none".into(), run: Vec::new() });
+            stresses.push(NamedStress { name: "none".into(), run: Vec::new() });
         }
         let mut settings: Vec<Setting> = Vec::new();
         for raw in &file.setting {

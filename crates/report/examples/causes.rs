@@ -5,7 +5,7 @@
 
 use quiet_types::{
     CpuId, Nanos,
-    trace::{Event, Kind, Left, Name, Place, Span, Trace, Victim, What},
+    trace::{Event, EventKind, Left, Name, Place, Span, Trace, Victim, What},
 };
 use std::{error::Error, fs, hint::black_box};
 
@@ -49,13 +49,13 @@ fn story(count: u64, cpu: CpuId) -> (Trace, Victim) {
             0 => to(ME, Left::Preempted, other),
             1 => What::Enter(Place::Work(work)),
             2 => What::Enter(Place::Irq { number: 36, name: net }),
-            3 => What::Exit(Kind::Irq),
+            3 => What::Exit(EventKind::Irq),
             4 => What::Enter(Place::Softirq(rx)),
-            5 => What::Exit(Kind::Softirq),
-            6 => What::Exit(Kind::Work),
+            5 => What::Exit(EventKind::Softirq),
+            6 => What::Exit(EventKind::Work),
             7 => to(other, if other == 7 { Left::Sleeps } else { Left::Ended }, ME),
             8 => What::Enter(Place::Vector(timer)),
-            _ if turn % 2 == 0 => What::Exit(Kind::Vector),
+            _ if turn % 2 == 0 => What::Exit(EventKind::Vector),
             _ => What::Enter(Place::Timer(tick)),
         };
         if other != 7 {

@@ -6,7 +6,7 @@ use crate::{
         same, unit_of,
     },
     error::{
-        Error, Kind, Result, errno, file_reason, irq_reason, is_gone, partition_reason, plain,
+        Error, ErrorKind, Result, errno, file_reason, irq_reason, is_gone, partition_reason, plain,
         schedule_reason, task_reason, write_reason,
     },
     hold, irqbalance,
@@ -52,12 +52,12 @@ impl Hand<'_> {
         let mut taken = Vec::new();
         for step in steps {
             if self.interrupt.load(Ordering::Relaxed) {
-                return Err(Error::new(Kind::Interrupted, "stopped by a signal"));
+                return Err(Error::new(ErrorKind::Interrupted, "stopped by a signal"));
             }
             let outcome = self.take(step)?;
             self.journal.tell(Record::Outcome { step: step.clone(), outcome: outcome.clone() })?;
             if step.need == Need::Essential && !outcome.holds() {
-                return Err(Error::new(Kind::Step, failed(step, &outcome)));
+                return Err(Error::new(ErrorKind::Step, failed(step, &outcome)));
             }
             taken.push(Taken { step: step.clone(), outcome });
         }
@@ -88,8 +88,9 @@ impl Hand<'_> {
     /// Making and removing groups changes affinities in ways that differ between kernels: what
     /// they were is noted once, before everything.
     fn remember(&mut self) -> Result<()> {
-        let all = tasks::all(self.kernel)
-            .map_err(|e| Error::new(Kind::Step, format!("cannot list /proc: {}", plain(&e))))?;
+        let all = tasks::all(self.kernel).map_err(|e| {
+            Error::new(ErrorKind::Step, format!("cannot list /proc: {}", plain(&e)))
+        })?;
         let off_line = tasks::off_line(self.kernel);
         let threads = all
             .into_iter()

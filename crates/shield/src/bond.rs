@@ -7,7 +7,7 @@
 
 use crate::{
     Kernel, Result, boot_id,
-    error::{Error, Kind, plain},
+    error::{Error, ErrorKind, plain},
     journal::{self, Past},
     revert,
     session::leave_session,
@@ -63,7 +63,7 @@ impl Bond {
     /// When it cannot be started: then no shield should be put up.
     pub fn start(program: &Path, state: &Path, tell: fn(&str)) -> Result<Bond> {
         let failed = |e: io::Error| {
-            Error::new(Kind::State, format!("no guard could be started: {}", plain(&e)))
+            Error::new(ErrorKind::State, format!("no guard could be started: {}", plain(&e)))
         };
         let (program, state) = (program.to_owned(), std::path::absolute(state).map_err(failed)?);
         let first = Guard::start(&program, &state).map_err(failed)?;
@@ -96,7 +96,7 @@ impl Bond {
         };
         ended.map_err(|e| {
             let why = format!("the guard could not put the machine back: {}", plain(&e));
-            Error::new(Kind::State, why)
+            Error::new(ErrorKind::State, why)
         })
     }
 }
@@ -230,7 +230,7 @@ fn keep(
 /// # Errors
 /// When standard input tells of no owner, and when the journal cannot be read or the machine not be put back.
 pub fn guard_owner(kernel: &dyn Kernel, state: &Path, ready: &mut dyn FnMut(&str)) -> Result<()> {
-    let failed = |why: String| Error::new(Kind::State, why);
+    let failed = |why: String| Error::new(ErrorKind::State, why);
     let cannot = |e: io::Error| failed(format!("the guard cannot read its order: {}", plain(&e)));
     // Those that end a session are not for it.
     quiet_linux::sys::process::block_signals().map_err(cannot)?;
@@ -257,7 +257,7 @@ pub fn guard_owner(kernel: &dyn Kernel, state: &Path, ready: &mut dyn FnMut(&str
     let mut turns = 0;
     loop {
         match put_back(kernel, state, &owner) {
-            Err(error) if error.kind() == Kind::Busy && begun.elapsed() < PATIENCE => {
+            Err(error) if error.kind() == ErrorKind::Busy && begun.elapsed() < PATIENCE => {
                 sleep(Duration::from_millis(5));
             }
             Ok(false) if turns < TURNS => {

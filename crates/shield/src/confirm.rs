@@ -7,7 +7,7 @@
 
 use crate::{
     Kernel, Result, bond, boot_id,
-    error::{Error, Kind, plain},
+    error::{Error, ErrorKind, plain},
     hold,
     journal::{self, Journal, Past, Reader, Record},
     session::leave_session,
@@ -31,7 +31,7 @@ pub const LONGEST: u64 = 86_400;
 /// Starts the guard and waits until it stands.
 pub(crate) fn start(program: &Path, state: &StateDir) -> Result<u32> {
     hold::spawn(program, "guard", state, FILE)
-        .map_err(|why| Error::new(Kind::State, format!("no guard could be started: {why}")))
+        .map_err(|why| Error::new(ErrorKind::State, format!("no guard could be started: {why}")))
 }
 
 /// What the guard does: waits, and puts the machine back unless the shield was confirmed or taken
@@ -40,7 +40,7 @@ pub(crate) fn start(program: &Path, state: &StateDir) -> Result<u32> {
 /// # Errors
 /// When there is nothing to guard, or another guard stands already.
 pub fn guard(kernel: &dyn Kernel, state: &Path) -> Result<()> {
-    let failed = |why: String| Error::new(Kind::State, why);
+    let failed = |why: String| Error::new(ErrorKind::State, why);
     let _ = rustix::process::setsid();
     let opened = StateDir::open(state)?
         .ok_or_else(|| failed(format!("there is no shield in {}", state.display())))?;
@@ -64,7 +64,7 @@ pub fn guard(kernel: &dyn Kernel, state: &Path) -> Result<()> {
             since = None;
         } else if since.get_or_insert_with(Instant::now).elapsed() >= Duration::from_secs(seconds) {
             match crate::revert(kernel, state) {
-                Err(error) if error.kind() == Kind::Busy => {}
+                Err(error) if error.kind() == ErrorKind::Busy => {}
                 other => return other.map(|_| ()),
             }
         }
@@ -79,14 +79,14 @@ pub fn guard(kernel: &dyn Kernel, state: &Path) -> Result<()> {
 /// # Errors
 /// When none is up, the time is over, or the journal cannot be used.
 pub fn confirm(kernel: &dyn Kernel, state: &Path) -> Result<bool> {
-    let none = || Error::new(Kind::State, "no shield is up: there is nothing to confirm");
+    let none = || Error::new(ErrorKind::State, "no shield is up: there is nothing to confirm");
     let opened = StateDir::open(state)?.ok_or_else(none)?;
     let _lock = opened.lock_patiently(kernel.lock_file().as_deref())?;
     let mut reader = Reader::default();
     let past = reader.look(&opened)?.ok_or_else(none)?;
     if standing(past, &boot_id(kernel)) != Standing::Up {
         return Err(Error::new(
-            Kind::Leftover,
+            ErrorKind::Leftover,
             "no whole shield is up: `quietcores revert` puts the machine back",
         ));
     }

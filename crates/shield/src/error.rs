@@ -1,20 +1,19 @@
 //! Why a shield could not be put up, looked at or taken down.
 
-use quiet_linux::ErrorKind;
 use quiet_types::plan::Reverted;
 use std::{fmt, io};
 
 /// What stood in the way, as a sentence with its remedy.
 #[derive(Debug)]
 pub struct Error {
-    kind: Kind,
+    kind: ErrorKind,
     sentence: String,
     rolled_back: Option<Box<Reverted>>,
 }
 
 /// What kind of thing stood in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ErrorKind {
     /// The state directory cannot be used.
     State,
     /// The journal cannot be written or read: nothing is changed without it.
@@ -35,7 +34,7 @@ pub enum Kind {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    pub(crate) fn new(kind: Kind, sentence: impl Into<String>) -> Error {
+    pub(crate) fn new(kind: ErrorKind, sentence: impl Into<String>) -> Error {
         Error { kind, sentence: sentence.into(), rolled_back: None }
     }
 
@@ -45,7 +44,7 @@ impl Error {
     }
 
     /// What kind of thing it is.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
@@ -79,8 +78,8 @@ impl std::error::Error for Error {}
 impl From<quiet_linux::Error> for Error {
     fn from(error: quiet_linux::Error) -> Error {
         let kind = match error.kind() {
-            ErrorKind::Busy => Kind::Busy,
-            _ => Kind::State,
+            quiet_linux::ErrorKind::Busy => ErrorKind::Busy,
+            _ => ErrorKind::State,
         };
         Error::new(kind, error.to_string())
     }

@@ -119,7 +119,7 @@ pub(crate) fn stop(state: &StateDir) -> Result<bool, String> {
 /// # Errors
 /// When the device cannot be opened or does not hold, or another holder is there already.
 pub fn hold(state: &Path) -> crate::Result<()> {
-    let failed = |why: String| crate::Error::new(crate::Kind::State, why);
+    let failed = |why: String| crate::Error::new(crate::ErrorKind::State, why);
     let state = StateDir::open(state)?
         .ok_or_else(|| failed(format!("there is no shield in {}", state.display())))?;
     let journal = journal::identity(&state)

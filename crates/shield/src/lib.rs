@@ -31,7 +31,7 @@ mod watch;
 
 pub use bond::{Bond, guard_owner};
 pub use confirm::{LONGEST as LONGEST_WAIT, confirm, guard, overdue};
-pub use error::{Error, Kind, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use hold::hold;
 pub use quiet_linux::files::DEFAULT_STATE;
 pub use status::{current, status};
@@ -177,7 +177,7 @@ fn refuse_beside(kernel: &dyn Kernel, state: &StateDir, lock: &Lock) -> Result<(
         Ok(None) => Ok(()),
         Ok(Some(past)) if past.boot_id.as_ref().is_some_and(|id| *id != boot_id(kernel)) => Ok(()),
         _ => Err(Error::new(
-            Kind::AlreadyUp,
+            ErrorKind::AlreadyUp,
             format!(
                 "a shield of another state directory is up on this machine; run `quietcores revert --state {}` first",
                 other.display()
@@ -189,20 +189,20 @@ fn refuse_beside(kernel: &dyn Kernel, state: &StateDir, lock: &Lock) -> Result<(
 fn refuse_over(state: &StateDir, past: &Past, boot: &str) -> Result<()> {
     let journal = journal::path(state).display().to_string();
     let (kind, sentence) = match (&past.boot_id, &past.up) {
-        _ if !past.unread.is_empty() => (Kind::Journal, past.stranger(&past.unread[0])),
+        _ if !past.unread.is_empty() => (ErrorKind::Journal, past.stranger(&past.unread[0])),
         (Some(id), _) if id != boot => (
-            Kind::Leftover,
+            ErrorKind::Leftover,
             format!(
                 "the journal {journal} is of an earlier boot; `quietcores revert` clears it (its \
                  run-time changes went with the reboot)"
             ),
         ),
         (_, Some(_)) if past.reverting.is_none() => (
-            Kind::AlreadyUp,
+            ErrorKind::AlreadyUp,
             format!("a shield is up already ({journal}); run `quietcores revert` first"),
         ),
         _ => (
-            Kind::Leftover,
+            ErrorKind::Leftover,
             format!(
                 "an earlier apply or revert did not come to its end ({journal}); run \
                  `quietcores revert` first: it puts the machine back"

@@ -5,7 +5,7 @@
 mod fake;
 
 use fake::{Fake, Hierarchy, MOUNT, World, world};
-use quiet_shield::{Kind, Planned, Setup, Watch, identity, revert, status, up, watch};
+use quiet_shield::{ErrorKind, Planned, Setup, Watch, identity, revert, status, up, watch};
 use quiet_types::{
     CpuSet, Plan,
     machine::{Policy, Scheduling},
@@ -277,7 +277,7 @@ fn a_journal_that_a_newer_version_began_is_kept_and_its_version_told() {
                     up(&kernel, &plan(&there, &[]), &setup).unwrap_err()
                 }]
             {
-                assert_eq!(error.kind(), Kind::Journal);
+                assert_eq!(error.kind(), ErrorKind::Journal);
                 let said = error.to_string();
                 assert!(
                     said.contains("quietcores 9.9.9") && said.contains("of that version"),

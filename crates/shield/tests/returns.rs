@@ -8,7 +8,7 @@ use fake::{
     world,
 };
 use proptest::prelude::*;
-use quiet_shield::{Kind, Setup, revert, status, up};
+use quiet_shield::{ErrorKind, Setup, revert, status, up};
 use quiet_types::{
     CpuId, CpuSet, Plan,
     machine::{Policy, Scheduling},
@@ -290,7 +290,7 @@ proptest! {
         let seen = status(&bench.kernel, &bench.state()).unwrap();
         prop_assert_eq!(seen.state, Standing::Leftover);
         let again = apply(&bench.kernel, &bench.plan, &bench.state()).unwrap_err();
-        prop_assert_eq!(again.kind(), Kind::Leftover);
+        prop_assert_eq!(again.kind(), ErrorKind::Leftover);
         bench.returns("after a stop");
     }
 
@@ -317,7 +317,7 @@ proptest! {
         bench.kernel.refuse.set(Some((at, code)));
         match apply(&bench.kernel, &bench.plan, &bench.state()) {
             Err(error) => {
-                prop_assert_eq!(error.kind(), Kind::Step);
+                prop_assert_eq!(error.kind(), ErrorKind::Step);
                 prop_assert!(error.rolled_back().is_some());
             }
             Ok(applied) if at <= bench.kernel.acts.get() => {
@@ -513,7 +513,7 @@ fn an_invalid_partition_is_a_failure_with_the_kernels_reason() {
     let mut bench = Bench::new(&before, &"2-3".parse().unwrap());
     bench.plan.steps.retain(|step| !step.action.what().contains("boxes"));
     let error = apply(&bench.kernel, &bench.plan, &bench.state()).unwrap_err();
-    assert_eq!(error.kind(), Kind::Step);
+    assert_eq!(error.kind(), ErrorKind::Step);
     let said = error.to_string();
     assert!(said.contains("Cpu list in cpuset.cpus not exclusive"), "{said}");
     assert!(said.ends_with("everything done before it was put back"), "{said}");
@@ -526,7 +526,7 @@ fn a_shield_over_a_shield_is_refused() {
     let bench = Bench::new(&before, &shield);
     apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
     let error = apply(&bench.kernel, &bench.plan, &bench.state()).unwrap_err();
-    assert_eq!(error.kind(), Kind::AlreadyUp);
+    assert_eq!(error.kind(), ErrorKind::AlreadyUp);
     bench.returns("after the refusal");
 }
 
@@ -552,7 +552,7 @@ fn a_raised_flag_rolls_back() {
     let interrupt = AtomicBool::new(true);
     let setup = Setup { state: &bench.state(), holder: None, interrupt: &interrupt, confirm: None };
     let error = up(&bench.kernel, &bench.plan, &setup).unwrap_err();
-    assert_eq!(error.kind(), Kind::Interrupted);
+    assert_eq!(error.kind(), ErrorKind::Interrupted);
     assert!(error.rolled_back().unwrap().is_exact());
     bench.returns("after the signal");
 }

@@ -79,7 +79,7 @@ impl Kept {
 
 /// The kinds of what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum KeptKind {
     /// One execution of a probe.
     Run,
     /// Two settings compared.
@@ -97,7 +97,7 @@ pub struct Entry {
     /// Its id.
     pub id: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: KeptKind,
     /// The JSON file.
     pub path: PathBuf,
 }
@@ -265,9 +265,11 @@ impl Store {
 
     fn entries(&self) -> Result<Vec<Entry>, Error> {
         let mut entries = Vec::new();
-        for (kind, dir) in
-            [(Kind::Run, "runs"), (Kind::Buffers, "buffers"), (Kind::RoundTrip, "roundtrips")]
-        {
+        for (kind, dir) in [
+            (KeptKind::Run, "runs"),
+            (KeptKind::Buffers, "buffers"),
+            (KeptKind::RoundTrip, "roundtrips"),
+        ] {
             let dir = self.dir.join(dir);
             for name in names(&dir)? {
                 if let Some(id) = name.strip_suffix(".json").filter(|id| is_id(id)) {
@@ -278,7 +280,7 @@ impl Store {
         for id in names(&self.dir.join("proofs"))?.into_iter().filter(|name| is_id(name)) {
             let path = self.dir.join("proofs").join(&id).join("proof.json");
             if path.is_file() {
-                entries.push(Entry { id, kind: Kind::Proof, path });
+                entries.push(Entry { id, kind: KeptKind::Proof, path });
             }
         }
         entries.sort();
@@ -291,14 +293,14 @@ impl Store {
     /// As [`Store::find`].
     pub fn find_run(&self, name: &str) -> Result<Kept, Error> {
         match name {
-            "last" => self.act(|| self.newest(|kind| kind == Kind::Run)),
+            "last" => self.act(|| self.newest(|kind| kind == KeptKind::Run)),
             _ => self.find(name),
         }
     }
 
     /// What was kept last: by the time of its file, as the id of an imported run is made of its own time,
     /// or of none.
-    fn newest(&self, of: impl Fn(Kind) -> bool) -> Result<Kept, Error> {
+    fn newest(&self, of: impl Fn(KeptKind) -> bool) -> Result<Kept, Error> {
         let written = |entry: &Entry| {
             let meta = entry.path.metadata();
             meta.map_or((0, 0), |meta| (meta.mtime(), meta.mtime_nsec()))

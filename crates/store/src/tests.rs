@@ -101,8 +101,8 @@ fn what_was_kept_comes_back_whole() {
     assert_eq!(store.find("last").unwrap(), proof);
     assert_eq!(store.find_run("last").unwrap(), gap, "the newest run, not the newest of all");
     assert_eq!(store.find_run("20261121T2140").unwrap(), proof, "what is named is meant");
-    let kinds: Vec<Kind> = store.list().unwrap().into_iter().map(|entry| entry.kind).collect();
-    assert_eq!(kinds, [Kind::Run, Kind::Proof]);
+    let kinds: Vec<KeptKind> = store.list().unwrap().into_iter().map(|entry| entry.kind).collect();
+    assert_eq!(kinds, [KeptKind::Run, KeptKind::Proof]);
     assert_eq!(names_in(&store.dir().join("runs")).len(), 1, "nothing is left aside");
 }
 

@@ -25,7 +25,7 @@ pub struct Campaign {
     /// What is measured.
     pub probes: Vec<Question>,
     /// Under what.
-    pub stresses: Vec<Load>,
+    pub stresses: Vec<NamedStress>,
     /// On what.
     pub settings: Vec<Setting>,
 }
@@ -43,7 +43,7 @@ pub struct Question {
 
 /// One stress, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Load {
+pub struct NamedStress {
     /// Its name.
     pub name: String,
     /// Suites and stressors; empty for no stress.
@@ -85,7 +85,7 @@ pub struct Task<'a> {
     /// What is measured.
     pub probe: &'a Question,
     /// Under what.
-    pub stress: &'a Load,
+    pub stress: &'a NamedStress,
     /// On what.
     pub setting: &'a Setting,
 }
@@ -121,7 +121,7 @@ impl Campaign {
         tasks
     }
 
-    fn cell(&self, round: u32, probe: &Question, stress: &Load, setting: &Setting) -> Cell {
+    fn cell(&self, round: u32, probe: &Question, stress: &NamedStress, setting: &Setting) -> Cell {
         // FNV-1a over names and numbers that keep their meaning from version to version.
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
         let mut eat = |text: &str| {
@@ -309,8 +309,8 @@ mod tests {
             rounds: 3,
             probes: vec![Question { name: "gap".into(), spec, explain: false }],
             stresses: vec![
-                Load { name: "none".into(), run: Vec::new() },
-                Load { name: "kernel".into(), run: vec!["kernel".into()] },
+                NamedStress { name: "none".into(), run: Vec::new() },
+                NamedStress { name: "kernel".into(), run: vec!["kernel".into()] },
             ],
             settings: vec![setting("a"), setting("b"), setting("c")],
         }

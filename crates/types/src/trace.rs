@@ -97,7 +97,7 @@ pub enum What {
     /// Something that runs on top of the task begins.
     Enter(Place),
     /// The innermost of this kind ends.
-    Exit(Kind),
+    Exit(EventKind),
     /// A non-maskable interrupt ended that lasted so long.
     Nmi(Nanos),
     /// An interrupt is sent to another CPU (the event's own CPU sends), to run `function` there.
@@ -154,7 +154,7 @@ pub enum Place {
 
 /// A [`Place`] without its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EventKind {
     /// [`Place::Irq`]
     Irq,
     /// [`Place::Vector`]
@@ -171,14 +171,14 @@ pub enum Kind {
 
 impl Place {
     /// Its kind.
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> EventKind {
         match self {
-            Place::Irq { .. } => Kind::Irq,
-            Place::Vector(_) => Kind::Vector,
-            Place::Softirq(_) => Kind::Softirq,
-            Place::Timer(_) => Kind::Timer,
-            Place::Call(_) => Kind::Call,
-            Place::Work(_) => Kind::Work,
+            Place::Irq { .. } => EventKind::Irq,
+            Place::Vector(_) => EventKind::Vector,
+            Place::Softirq(_) => EventKind::Softirq,
+            Place::Timer(_) => EventKind::Timer,
+            Place::Call(_) => EventKind::Call,
+            Place::Work(_) => EventKind::Work,
         }
     }
 }

@@ -4,8 +4,8 @@ use super::plan::Wished;
 use crate::face;
 use anyhow::{Context, bail};
 use quiet_boot::{
-    CHAIN, Kind, Loader, NoRunner, Proposal, Record, Request, Runner, Service, Stage, SystemRunner,
-    Term,
+    CHAIN, Loader, LoaderKind, NoRunner, Phase, Proposal, Record, Request, Runner, Service,
+    SystemRunner, Term,
 };
 use quiet_experiment::machine;
 use quiet_linux::files::Tree;
@@ -50,7 +50,7 @@ pub struct Args {
     bless: bool,
     /// Which boot loader, where the files of several are found
     #[arg(long, value_name = "NAME", value_parser = loader_name)]
-    loader: Option<Kind>,
+    loader: Option<LoaderKind>,
     /// Boot parameters only, no systemd unit
     #[arg(long)]
     no_unit: bool,
@@ -87,9 +87,9 @@ enum Named {
     RcuNocbPoll,
 }
 
-fn loader_name(name: &str) -> Result<Kind, String> {
-    let known = || Kind::ALL.map(|(_, name)| name).join(", ");
-    Kind::ALL
+fn loader_name(name: &str) -> Result<LoaderKind, String> {
+    let known = || LoaderKind::ALL.map(|(_, name)| name).join(", ");
+    LoaderKind::ALL
         .iter()
         .find(|(_, known)| *known == name)
         .map(|(kind, _)| *kind)
@@ -236,7 +236,7 @@ fn asked(args: &Args, machine: &Machine) -> anyhow::Result<(Asked, Vec<Finding>)
         .map_err(|finding| anyhow::anyhow!("{}; {}", finding.title, finding.remedy))
 }
 
-fn the_loader(place: &Tree, named: Option<Kind>, asked: &Asked) -> anyhow::Result<Loader> {
+fn the_loader(place: &Tree, named: Option<LoaderKind>, asked: &Asked) -> anyhow::Result<Loader> {
     let mut found = quiet_boot::loaders(place);
     if let Some(kind) = named {
         found.retain(|loader| loader.kind == kind);
@@ -246,7 +246,7 @@ fn the_loader(place: &Tree, named: Option<Kind>, asked: &Asked) -> anyhow::Resul
         0 => bail!(
             "no boot loader {} was found below {}; add these words to the kernel's command line \
              by hand: {}",
-            named.map_or("that is known here", Kind::name),
+            named.map_or("that is known here", LoaderKind::name),
             place.shown("/boot"),
             asked.words().join(" ")
         ),
@@ -342,12 +342,12 @@ fn only_roots(program: &Path) -> anyhow::Result<()> {
 /// Keeps the trial: takes its entry back, and writes the same for good.
 fn bless(args: &Args, site: &Site) -> anyhow::Result<ExitCode> {
     let record = match quiet_boot::record(&site.state)? {
-        Some(record) if record.trial && record.stage == Stage::Done => record,
-        Some(record) if record.stage == Stage::Done && args.json => {
+        Some(record) if record.trial && record.stage == Phase::Done => record,
+        Some(record) if record.stage == Phase::Done && args.json => {
             face::print_json(&as_before(&record, None))?;
             return Ok(ExitCode::SUCCESS);
         }
-        Some(record) if record.stage == Stage::Done => {
+        Some(record) if record.stage == Phase::Done => {
             face::print("It is kept already: nothing is on trial.\n")?;
             return Ok(ExitCode::SUCCESS);
         }

@@ -21,7 +21,7 @@ use quiet_types::{
     CpuId, CpuSet, Nanos, Run,
     explain::{Cause, Explained, Share, Source},
     machine::{Policy, Scheduling},
-    trace::{Kind, Place, Span, Victim, What},
+    trace::{EventKind, Place, Span, Victim, What},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -477,7 +477,7 @@ fn timer_interrupts_begin_and_end_as_the_kernel_itself_tells() {
             What::Enter(Place::Vector(name)) => {
                 open = (seen.name(name) == "local_timer").then_some(event.at.0);
             }
-            What::Exit(Kind::Vector) => {
+            What::Exit(EventKind::Vector) => {
                 told.extend(open.take().map(|from| (from, event.at.0)));
             }
             _ => {}

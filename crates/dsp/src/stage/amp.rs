@@ -4,7 +4,7 @@ use super::{Ramp, factor};
 use crate::{
     Block, Stage,
     amp::{Amp, Error, Options},
-    strip::{Built, Fault, Form, Given, Key, Kind, Room, Unit},
+    strip::{Built, Fault, Form, Given, Key, KeyKind, Room, Unit},
 };
 use quiet_types::Frames;
 
@@ -13,7 +13,7 @@ const fn level(name: &'static str, what: &'static str, live: bool, default: Opti
     Key { name, what, form }
 }
 
-pub(crate) const AMP: Kind = Kind {
+pub(crate) const AMP: KeyKind = KeyKind {
     name: "amp",
     what: "neural amp: .nam, Proteus or AIDA-X file; must be of the stream's rate",
     keys: &[
@@ -50,7 +50,7 @@ pub(crate) const AMP: Kind = Kind {
             form: Form::Numbers { unit: Unit::Factor, low: 0.0, high: 1.0, most: 16, live: false },
         },
     ],
-    shape: Kind::SAME,
+    shape: KeyKind::SAME,
     build,
 };
 

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     Block, Setting, Stage,
-    strip::{Built, Fault, Form, Given, Key, Kind, Room, Unit},
+    strip::{Built, Fault, Form, Given, Key, KeyKind, Room, Unit},
 };
 
 /// How often the state is looked over for what nobody hears.
@@ -152,7 +152,7 @@ const FREQUENCY: Key = Key {
     form: Form::Needed { unit: Unit::Hertz, low: 1.0, high: 96_000.0, live: true },
 };
 
-pub(crate) const BIQUAD: Kind = Kind {
+pub(crate) const BIQUAD: KeyKind = KeyKind {
     name: "biquad",
     what: "one filter of second (or first) order",
     keys: &[
@@ -260,7 +260,7 @@ pub(crate) const BIQUAD: Kind = Kind {
             form: Form::Numbers { unit: Unit::Plain, low: -1e6, high: 1e6, most: 5, live: false },
         },
     ],
-    shape: Kind::SAME,
+    shape: KeyKind::SAME,
     build: |given, room| {
         let biquad = Biquad::of(given, f64::from(room.setting.rate.0))?;
         let section = biquad.section().ok_or_else(|| unstable("frequency"))?;
@@ -459,7 +459,7 @@ struct Crossover {
     design: Design,
 }
 
-pub(crate) const BUTTERWORTH: Kind = Kind {
+pub(crate) const BUTTERWORTH: KeyKind = KeyKind {
     name: "butterworth",
     what: "lowpass or highpass, maximally flat",
     keys: &[
@@ -477,11 +477,11 @@ pub(crate) const BUTTERWORTH: Kind = Kind {
             },
         },
     ],
-    shape: Kind::SAME,
+    shape: KeyKind::SAME,
     build: |given, room| crossover(given, room, design::butterworth, 1),
 };
 
-pub(crate) const LINKWITZ_RILEY: Kind = Kind {
+pub(crate) const LINKWITZ_RILEY: KeyKind = KeyKind {
     name: "linkwitz-riley",
     what: "half of a crossover: both halves sum to an allpass (orders 2, 6, 10: turn one of them)",
     keys: &[
@@ -499,7 +499,7 @@ pub(crate) const LINKWITZ_RILEY: Kind = Kind {
             },
         },
     ],
-    shape: Kind::SAME,
+    shape: KeyKind::SAME,
     build: |given, room| crossover(given, room, design::linkwitz_riley, 2),
 };
 

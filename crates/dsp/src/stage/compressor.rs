@@ -3,10 +3,10 @@
 use super::{Ramp, factor, settled, smoothing};
 use crate::{
     Block, Setting, Stage,
-    strip::{Built, Form, Key, Kind, Unit},
+    strip::{Built, Form, Key, KeyKind, Unit},
 };
 
-pub(crate) const COMPRESSOR: Kind = Kind {
+pub(crate) const COMPRESSOR: KeyKind = KeyKind {
     name: "compressor",
     what: "takes back what is above a level; its channels move together",
     keys: &[
@@ -22,7 +22,7 @@ pub(crate) const COMPRESSOR: Kind = Kind {
             form: Form::Choice { of: &["peak", "rms"], default: Some("peak") },
         },
     ],
-    shape: Kind::SAME,
+    shape: KeyKind::SAME,
     build: |given, room| {
         let keys = ["threshold", "ratio", "knee", "attack", "release", "makeup"];
         let wanted = keys.map(|key| given.number(key));

@@ -4,9 +4,9 @@ use super::{
     biquad::{Cascade, below_half},
     design::{Shape, Width, biquad},
 };
-use crate::strip::{Built, Form, Key, Kind, Unit};
+use crate::strip::{Built, Form, Key, KeyKind, Unit};
 
-pub(crate) const DC: Kind = Kind {
+pub(crate) const DC: KeyKind = KeyKind {
     name: "dc",
     what: "takes away what does not move: a highpass of first order",
     keys: &[Key {
@@ -20,7 +20,7 @@ pub(crate) const DC: Kind = Kind {
             live: false,
         },
     }],
-    shape: Kind::SAME,
+    shape: KeyKind::SAME,
     build: |given, room| {
         let rate = f64::from(room.setting.rate.0);
         let frequency = below_half(given, "frequency", rate)?;

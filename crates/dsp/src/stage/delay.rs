@@ -3,7 +3,7 @@
 use super::frames;
 use crate::{
     Block, Setting, Stage,
-    strip::{Built, Fault, Form, Given, Key, Kind, Room, Unit},
+    strip::{Built, Fault, Form, Given, Key, KeyKind, Room, Unit},
 };
 use std::f64::consts::PI;
 
@@ -12,7 +12,7 @@ const HALF: usize = 16;
 /// No delay is longer.
 const LONGEST_MS: f64 = 10_000.0;
 
-pub(crate) const DELAY: Kind = Kind {
+pub(crate) const DELAY: KeyKind = KeyKind {
     name: "delay",
     what: "delays its channels; `time` or `frames`, with a fraction",
     keys: &[
@@ -55,7 +55,7 @@ pub(crate) const DELAY: Kind = Kind {
             form: Form::Switch { default: false, live: false },
         },
     ],
-    shape: Kind::SAME,
+    shape: KeyKind::SAME,
     build,
 };
 

@@ -2,13 +2,13 @@
 
 use crate::{
     Block, Setting, Stage,
-    strip::{Built, Fault, Form, Key, Kind, Unit},
+    strip::{Built, Fault, Form, Key, KeyKind, Unit},
 };
 
 /// Error feedback of Lipshitz, Vanderkooy and Wannamaker (1991), made for 44.1 kHz.
 const LIPSHITZ: [f64; 5] = [2.033, -2.165, 1.959, -1.590, 0.6149];
 
-pub(crate) const DITHER: Kind = Kind {
+pub(crate) const DITHER: KeyKind = KeyKind {
     name: "dither",
     what: "rounds to a number of bits with noise; belongs at the end",
     keys: &[
@@ -27,7 +27,7 @@ pub(crate) const DITHER: Kind = Kind {
             },
         },
     ],
-    shape: Kind::SAME,
+    shape: KeyKind::SAME,
     build: |given, room| {
         let bits = given.number("bits");
         if bits.fract() != 0.0 {

@@ -6,13 +6,13 @@ use super::{
 };
 use crate::{
     Block, Stage,
-    strip::{Built, Fault, Form, Given, Key, Kind, Room, Unit},
+    strip::{Built, Fault, Form, Given, Key, KeyKind, Room, Unit},
 };
 
 /// No EQ has more bands.
 const MOST_BANDS: usize = 40;
 
-pub(crate) const EQ: Kind = Kind {
+pub(crate) const EQ: KeyKind = KeyKind {
     name: "eq",
     what: "graphic EQ: bands side by side; those above 0.45 of the rate are left out",
     keys: &[
@@ -51,7 +51,7 @@ pub(crate) const EQ: Kind = Kind {
             },
         },
     ],
-    shape: Kind::SAME,
+    shape: KeyKind::SAME,
     build,
 };
 

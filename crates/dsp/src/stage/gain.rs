@@ -3,7 +3,7 @@
 use super::{Ramp, factor};
 use crate::{
     Block, Setting, Stage,
-    strip::{Built, Fault, Form, Given, Key, Kind, Room, Unit},
+    strip::{Built, Fault, Form, Given, Key, KeyKind, Room, Unit},
 };
 
 /// Gain of all channels alike, with ramps; negative for turned polarity.
@@ -14,7 +14,7 @@ pub struct Gain {
     mute: bool,
 }
 
-pub(crate) const GAIN: Kind = Kind {
+pub(crate) const GAIN: KeyKind = KeyKind {
     name: "gain",
     what: "level of all its channels",
     keys: &[
@@ -26,7 +26,7 @@ pub(crate) const GAIN: Kind = Kind {
         },
         Key { name: "mute", what: "silences", form: Form::Switch { default: false, live: true } },
     ],
-    shape: Kind::SAME,
+    shape: KeyKind::SAME,
     build: |given, room| {
         let (gain, invert) = (given.number("gain"), given.switch("invert"));
         let mut gain = Gain::new(gain, invert, room.setting);
@@ -38,7 +38,7 @@ pub(crate) const GAIN: Kind = Kind {
     },
 };
 
-pub(crate) const POLARITY: Kind = Kind {
+pub(crate) const POLARITY: KeyKind = KeyKind {
     name: "polarity",
     what: "turns the polarity of its channels",
     keys: &[Key {
@@ -46,7 +46,7 @@ pub(crate) const POLARITY: Kind = Kind {
         what: "turned, or not",
         form: Form::Switch { default: true, live: true },
     }],
-    shape: Kind::SAME,
+    shape: KeyKind::SAME,
     build: polarity,
 };
 

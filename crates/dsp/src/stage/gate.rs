@@ -3,10 +3,10 @@
 use super::{Ramp, factor, frames, settled, smoothing};
 use crate::{
     Block, Setting, Stage,
-    strip::{Built, Key, Kind, Unit},
+    strip::{Built, Key, KeyKind, Unit},
 };
 
-pub(crate) const GATE: Kind = Kind {
+pub(crate) const GATE: KeyKind = KeyKind {
     name: "gate",
     what: "silences what is below a level; its channels open and close together",
     keys: &[
@@ -17,7 +17,7 @@ pub(crate) const GATE: Kind = Kind {
         Key::live("release", "time to close", Unit::Millisecond, (0.0, 10_000.0), 100.0),
         Key::live("range", "what is left when closed", Unit::Decibel, (-120.0, 0.0), -80.0),
     ],
-    shape: Kind::SAME,
+    shape: KeyKind::SAME,
     build: |given, room| {
         let keys = ["threshold", "hysteresis", "attack", "hold", "release", "range"];
         Ok(Built::of(Gate::new(keys.map(|key| given.number(key)), room.setting)))

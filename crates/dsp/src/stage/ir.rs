@@ -4,7 +4,7 @@ use super::decibels;
 use crate::{
     fir::{Fir, MAX_TAPS, Route},
     ir::{Ir, Normalise},
-    strip::{Built, Fault, Form, Given, Key, Kind, Room, Unit},
+    strip::{Built, Fault, Form, Given, Key, KeyKind, Room, Unit},
 };
 use quiet_types::SampleRate;
 
@@ -12,7 +12,7 @@ const fn number(name: &'static str, what: &'static str, unit: Unit, low: f64, hi
     Key { name, what, form: Form::Number { unit, low, high, default: None, live: false } }
 }
 
-pub(crate) const IR: Kind = Kind {
+pub(crate) const IR: KeyKind = KeyKind {
     name: "ir",
     what: "convolves with an impulse response, without latency: one channel of it goes to each, as \
            many go channel by channel, their square from every input to every output",
@@ -87,7 +87,7 @@ pub(crate) const IR: Kind = Kind {
             form: Form::Switch { default: false, live: false },
         },
     ],
-    shape: Kind::SAME,
+    shape: KeyKind::SAME,
     build,
 };
 

@@ -3,14 +3,14 @@
 use super::{factor, frames, smoothing};
 use crate::{
     Block, Setting, Stage,
-    strip::{Built, Form, Key, Kind, Unit},
+    strip::{Built, Form, Key, KeyKind, Unit},
 };
 use quiet_types::Frames;
 
 /// Gain 1, in whole numbers: sums of these are exact, so a running mean never drifts.
 const ONE: f64 = (1u32 << 30) as f64;
 
-pub(crate) const LIMITER: Kind = Kind {
+pub(crate) const LIMITER: KeyKind = KeyKind {
     name: "limiter",
     what: "holds every sample below a ceiling; late by its look-ahead",
     keys: &[
@@ -28,7 +28,7 @@ pub(crate) const LIMITER: Kind = Kind {
             },
         },
     ],
-    shape: Kind::SAME,
+    shape: KeyKind::SAME,
     build: |given, room| {
         let [ceiling, release, ahead] =
             ["ceiling", "release", "lookahead"].map(|key| given.number(key));

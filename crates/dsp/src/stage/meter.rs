@@ -3,10 +3,10 @@
 use super::{decibels, loudness::Loudness, settled, smoothing};
 use crate::{
     Block, Setting, Stage,
-    strip::{Built, Cell, Form, Key, Kind, Unit},
+    strip::{Built, Cell, Form, Key, KeyKind, Unit},
 };
 
-pub(crate) const METER: Kind = Kind {
+pub(crate) const METER: KeyKind = KeyKind {
     name: "meter",
     what: "reads peak and RMS of each channel, and loudness; changes nothing",
     keys: &[
@@ -38,7 +38,7 @@ pub(crate) const METER: Kind = Kind {
             },
         },
     ],
-    shape: Kind::SAME,
+    shape: KeyKind::SAME,
     build: |given, room| {
         let (window, fall) = (given.number("window"), given.number("fall"));
         let meter = Meter::new(window, fall, given.switch("loudness"), room.setting);

@@ -3,7 +3,7 @@
 use super::Ramp;
 use crate::{
     Block, Setting, Stage,
-    strip::{Built, Fault, Form, Given, Key, Kind, Unit},
+    strip::{Built, Fault, Form, Given, Key, KeyKind, Unit},
 };
 
 /// No strip is wider.
@@ -17,7 +17,7 @@ pub struct Mix {
     sums: Vec<f32>,
 }
 
-pub(crate) const MIX: Kind = Kind {
+pub(crate) const MIX: KeyKind = KeyKind {
     name: "mix",
     what: "sums of its inputs; may change the number of channels",
     keys: &[Key {

@@ -8,7 +8,7 @@
 use super::{Ramp, settled};
 use crate::{
     Block, Setting, Stage,
-    strip::{Built, Form, Key, Kind, Unit},
+    strip::{Built, Form, Key, KeyKind, Unit},
 };
 
 /// While a knob turns, the filter is made anew this often, in frames.
@@ -28,7 +28,7 @@ const fn knob(name: &'static str) -> Key {
     }
 }
 
-pub(crate) const TONE: Kind = Kind {
+pub(crate) const TONE: KeyKind = KeyKind {
     name: "tone",
     what: "tone stack of a guitar amplifier: treble, middle, bass, as the passive network",
     keys: &[
@@ -41,7 +41,7 @@ pub(crate) const TONE: Kind = Kind {
             form: Form::Choice { of: &["american", "british"], default: Some("american") },
         },
     ],
-    shape: Kind::SAME,
+    shape: KeyKind::SAME,
     build: |given, room| {
         let parts = if given.text("circuit") == "british" { BRITISH } else { AMERICAN };
         let knobs = [given.number("treble"), given.number("middle"), given.number("bass")];

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Block, Setting, Stage,
-    strip::{Built, Cell, Form, Key, Kind, Unit},
+    strip::{Built, Cell, Form, Key, KeyKind, Unit},
 };
 use quiet_types::Frames;
 
@@ -20,7 +20,7 @@ const WINDOW: usize = 768;
 /// Lags that are tried: down to 25 Hz at 8 kHz.
 const LAGS: usize = 320;
 
-pub(crate) const TUNER: Kind = Kind {
+pub(crate) const TUNER: KeyKind = KeyKind {
     name: "tuner",
     what: "reads pitch (27 to 1400 Hz), note and deviation of the first of its channels",
     keys: &[Key {
@@ -34,7 +34,7 @@ pub(crate) const TUNER: Kind = Kind {
             live: true,
         },
     }],
-    shape: Kind::SAME,
+    shape: KeyKind::SAME,
     build: |given, room| {
         let tuner = Tuner::new(given.number("a4"), room.setting);
         let names = [

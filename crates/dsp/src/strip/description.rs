@@ -1,7 +1,7 @@
 //! What a strip file says, checked, with the place of every word.
 
 use super::{
-    Form, Given, KINDS, Key, Kind,
+    Form, Given, KINDS, Key, KeyKind,
     key::{Fault, Value},
 };
 use quiet_types::{FileError, printable};
@@ -61,7 +61,7 @@ pub(crate) struct Item {
 
 #[derive(Clone)]
 pub(crate) enum What {
-    Stage(&'static Kind, Given),
+    Stage(&'static KeyKind, Given),
     Split(Vec<Branch>),
 }
 
@@ -298,7 +298,7 @@ impl Reader<'_> {
 
     fn given(
         &self,
-        kind: &'static Kind,
+        kind: &'static KeyKind,
         table: &Table<'_>,
         span: &Range<usize>,
     ) -> Result<Given, FileError> {

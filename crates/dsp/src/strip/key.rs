@@ -98,7 +98,7 @@ impl Key {
 }
 
 /// A kind of stage: its keys, and how it is built.
-pub struct Kind {
+pub struct KeyKind {
     /// As it is written after `kind =`.
     pub name: &'static str,
     /// What it does.
@@ -111,7 +111,7 @@ pub struct Kind {
     pub(crate) build: fn(&Given, &mut Room<'_>) -> Result<Built, Fault>,
 }
 
-impl Kind {
+impl KeyKind {
     /// As many channels out as in.
     pub(crate) const SAME: fn(&Given, usize) -> Result<usize, Fault> = |_, inputs| Ok(inputs);
 }
@@ -251,7 +251,7 @@ pub struct Param {
 }
 
 /// The live parameters of a stage, in the order of its `set`.
-pub(crate) fn params(stage: &str, kind: &Kind, given: &Given) -> Vec<Param> {
+pub(crate) fn params(stage: &str, kind: &KeyKind, given: &Given) -> Vec<Param> {
     let mut found = Vec::new();
     let mut add = |name: String, unit, low: f64, high: f64, value: f64| {
         let (low, high, value) = (low as f32, high as f32, value as f32);

@@ -1,11 +1,11 @@
-use super::Kind;
+use super::KeyKind;
 use crate::stage::{
     AMP, IR, biquad, compressor, dc, delay, dither, eq, gain, gate, limiter, meter, mix, tone,
     tuner,
 };
 
 /// Every kind of stage that a strip may name.
-pub static KINDS: &[Kind] = &[
+pub static KINDS: &[KeyKind] = &[
     AMP,
     IR,
     gain::GAIN,

@@ -28,7 +28,7 @@ mod sounding;
 
 pub use description::Description;
 pub(crate) use key::{Built, Fault, Room};
-pub use key::{Cell, Form, Given, Key, Kind, Param, Unit};
+pub use key::{Cell, Form, Given, Key, KeyKind, Param, Unit};
 pub use kinds::KINDS;
 pub use prepare::Shape;
 pub use sounding::{Edge, Reading, Standing, Strip};

@@ -7,7 +7,7 @@
 
 use quiet_types::{
     explain::Cause,
-    trace::{Event, Kind, Left, Name, Place, Span, Trace, Victim, What},
+    trace::{Event, EventKind, Left, Name, Place, Span, Trace, Victim, What},
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -78,7 +78,7 @@ fn concerns(event: &Event, victim: &Victim) -> bool {
 /// Something on top of a task.
 #[derive(Clone, Copy)]
 struct On {
-    kind: Kind,
+    kind: EventKind,
     cause: usize,
     /// Where its own stretches begin, to be told better when what it does becomes known.
     mark: usize,
@@ -230,7 +230,7 @@ impl<'a> Sweep<'a> {
             } else {
                 Some(&mut self.irqs)
             };
-            within.map(|stack| stack.pop_if(|on| on.kind == Kind::Timer));
+            within.map(|stack| stack.pop_if(|on| on.kind == EventKind::Timer));
         }
         let mark = self.stretches.len();
         let name = |sweep: &Self, name: Name| sweep.trace.name(name).to_owned();
@@ -280,7 +280,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    fn exit(&mut self, kind: Kind) {
+    fn exit(&mut self, kind: EventKind) {
         let deferred = self.deferred.get_mut(&self.task);
         for stack in [Some(&mut self.irqs), deferred].into_iter().flatten() {
             if let Some(at) = stack.iter().rposition(|on| on.kind == kind) {
@@ -575,8 +575,8 @@ mod tests {
         let tick = story.name("tick_nohz_handler");
         story.at(190, What::Enter(Place::Vector(timer)));
         story.at(191, What::Enter(Place::Timer(tick)));
-        story.at(195, What::Exit(Kind::Timer));
-        story.at(196, What::Exit(Kind::Vector));
+        story.at(195, What::Exit(EventKind::Timer));
+        story.at(196, What::Exit(EventKind::Vector));
         assert_eq!(story.told(100, 197, FACTS), [(Cause::Host, 88), (Cause::Tick, 9)]);
         let bare = Facts { silent: Silent::Unexplained, ..FACTS };
         assert_eq!(story.told(100, 197, bare)[0], (Cause::Unexplained, 88));
@@ -591,8 +591,8 @@ mod tests {
         story.on(99, CpuId(0), 7, sent);
         story.at(101, What::Enter(Place::Vector(vector)));
         story.at(103, What::Enter(Place::Call(ask)));
-        story.at(104, What::Exit(Kind::Call));
-        story.at(105, What::Exit(Kind::Vector));
+        story.at(104, What::Exit(EventKind::Call));
+        story.at(105, What::Exit(EventKind::Vector));
         let call = Cause::Call {
             function: "ipi_mb".to_owned(),
             sender: "hog".to_owned(),
@@ -608,10 +608,10 @@ mod tests {
         story.switch(100, 7, 120, Left::Preempted);
         story.at(110, What::Enter(Place::Work(work)));
         story.at(120, What::Enter(Place::Irq { number: 36, name: net }));
-        story.at(130, What::Exit(Kind::Irq));
+        story.at(130, What::Exit(EventKind::Irq));
         story.at(130, What::Enter(Place::Softirq(rx)));
-        story.at(150, What::Exit(Kind::Softirq));
-        story.at(160, What::Exit(Kind::Work));
+        story.at(150, What::Exit(EventKind::Softirq));
+        story.at(160, What::Exit(EventKind::Work));
         story.switch(170, ME, 120, Left::Sleeps);
         // The victim is an ordinary task here: nobody is unfair to it.
         for event in &mut story.trace.events {
@@ -641,7 +641,7 @@ mod tests {
         story.at(101, What::Enter(Place::Vector(vector)));
         story.at(102, What::Enter(Place::Timer(tick)));
         story.at(110, What::Enter(Place::Timer(watch)));
-        story.at(117, What::Exit(Kind::Vector));
+        story.at(117, What::Exit(EventKind::Vector));
         story.switch(117, 7, 4, Left::Preempted).switch(120, ME, 9, Left::Sleeps);
         let watch = Cause::Timer { function: "watchdog_timer_fn".to_owned() };
         assert_eq!(
@@ -677,8 +677,8 @@ mod tests {
         story.at(130, What::Enter(Place::Vector(vector)));
         story.at(131, What::Enter(Place::Timer(wake)));
         story.at(132, What::Waking(ME));
-        story.at(133, What::Exit(Kind::Timer));
-        story.at(134, What::Exit(Kind::Vector));
+        story.at(133, What::Exit(EventKind::Timer));
+        story.at(134, What::Exit(EventKind::Vector));
         story.switch(140, ME, 9, Left::Preempted);
         let name = "hog".to_owned();
         let wake = Cause::Timer { function: "hrtimer_wakeup".to_owned() };

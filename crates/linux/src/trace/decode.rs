@@ -6,7 +6,7 @@ use super::{
 };
 use quiet_types::{
     CpuId, CpuSet, Nanos,
-    trace::{Event, Kind, Left, Name, Place, What},
+    trace::{Event, EventKind, Left, Name, Place, What},
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,7 +21,7 @@ enum Shape {
     Timer { function: Field, now: Option<Field> },
     Call { function: Field },
     Work { function: Field },
-    Exit(Kind),
+    Exit(EventKind),
     LocalTimerExit,
     Nmi { lasted: Field },
     SendOne { cpu: Field, site: Field, function: Field },
@@ -103,25 +103,27 @@ impl Decoder {
             ("irq", "irq_handler_entry") => {
                 Shape::Irq { number: field("irq")?, name: field("name")? }
             }
-            ("irq", "irq_handler_exit") => Shape::Exit(Kind::Irq),
+            ("irq", "irq_handler_exit") => Shape::Exit(EventKind::Irq),
             ("irq", "softirq_entry") => Shape::Softirq { number: field("vec")? },
-            ("irq", "softirq_exit") => Shape::Exit(Kind::Softirq),
+            ("irq", "softirq_exit") => Shape::Exit(EventKind::Softirq),
             ("irq_vectors" | "ipi", name) if name.ends_with("_entry") => {
                 Shape::Vector(self.words.put(name.trim_end_matches("_entry")))
             }
             ("irq_vectors", "local_timer_exit") => Shape::LocalTimerExit,
-            ("irq_vectors" | "ipi", name) if name.ends_with("_exit") => Shape::Exit(Kind::Vector),
+            ("irq_vectors" | "ipi", name) if name.ends_with("_exit") => {
+                Shape::Exit(EventKind::Vector)
+            }
             ("timer", "hrtimer_expire_entry" | "timer_expire_entry") => {
                 // Of a timer of low resolution it is a count of ticks.
                 let now = field("now").filter(|_| name == "hrtimer_expire_entry");
                 Shape::Timer { function: field("function")?, now }
             }
-            ("timer", "timer_expire_exit") => Shape::Exit(Kind::Timer),
+            ("timer", "timer_expire_exit") => Shape::Exit(EventKind::Timer),
             ("timer", "tick_stop") => {
                 Shape::TickStop { success: field("success")?, why: field("dependency")? }
             }
             ("csd", "csd_function_entry") => Shape::Call { function: field("func")? },
-            ("csd", "csd_function_exit") => Shape::Exit(Kind::Call),
+            ("csd", "csd_function_exit") => Shape::Exit(EventKind::Call),
             ("csd", "csd_queue_cpu") => Shape::SendOne {
                 cpu: field("cpu")?,
                 site: field("callsite")?,
@@ -140,7 +142,7 @@ impl Decoder {
             ("workqueue", "workqueue_execute_start") => {
                 Shape::Work { function: field("function")? }
             }
-            ("workqueue", "workqueue_execute_end") => Shape::Exit(Kind::Work),
+            ("workqueue", "workqueue_execute_end") => Shape::Exit(EventKind::Work),
             ("nmi", "nmi_handler") => Shape::Nmi { lasted: field("delta_ns")? },
             _ => return None,
         })
@@ -192,7 +194,7 @@ impl Decoder {
                 say(What::Enter(Place::Work(self.function(function.number(record)))));
             }
             Shape::Exit(kind) => say(What::Exit(kind)),
-            Shape::LocalTimerExit => say(What::Exit(Kind::Vector)),
+            Shape::LocalTimerExit => say(What::Exit(EventKind::Vector)),
             Shape::Nmi { lasted } => say(What::Nmi(Nanos(lasted.number(record)))),
             Shape::TickStop { success, why } => {
                 if success.number(record) == 0 {
@@ -255,7 +257,7 @@ impl Decoder {
                 })
             }
             Shape::LocalTimerExit
-            | Shape::Exit(Kind::Vector | Kind::Irq)
+            | Shape::Exit(EventKind::Vector | EventKind::Irq)
             | Shape::Switch { .. } => {
                 self.inside.remove(cpu);
                 // No timer was due.

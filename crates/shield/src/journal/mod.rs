@@ -10,7 +10,7 @@ mod past;
 
 use crate::{
     change::Change,
-    error::{Error, Kind, Result, plain},
+    error::{Error, ErrorKind, Result, plain},
 };
 pub(crate) use kept::{NAME, archive, path};
 pub(crate) use past::{Key, Past, Reader, key};
@@ -285,7 +285,7 @@ pub(crate) fn identity(state: &StateDir) -> io::Result<Vec<u8>> {
 
 fn unwritten(path: &str, error: &io::Error) -> Error {
     Error::new(
-        Kind::Journal,
+        ErrorKind::Journal,
         format!(
             "cannot write the journal {path}: {}; nothing is changed that is not noted there \
              first; make room, or name another place with --state DIR",
@@ -296,7 +296,7 @@ fn unwritten(path: &str, error: &io::Error) -> Error {
 
 fn unreadable(path: &str, why: &str) -> Error {
     Error::new(
-        Kind::Journal,
+        ErrorKind::Journal,
         format!("cannot read the journal {path}: {why}; the machine is left as it is"),
     )
 }

@@ -11,7 +11,7 @@ mod rehearsal;
 
 use crate::{
     Kernel, Result, boot_id,
-    error::{Error, Kind, plain},
+    error::{Error, ErrorKind, plain},
     journal::Reader,
     standing::standing,
     status::current,
@@ -95,7 +95,7 @@ pub struct Watch<'a> {
 pub fn watch(watch: Watch<'_>) -> Result<()> {
     let Some(shield) = current(watch.kernel, watch.state)? else {
         return Err(Error::new(
-            Kind::State,
+            ErrorKind::State,
             format!(
                 "no shield is up to watch over ({}); put one up with `quietcores apply`",
                 watch.state.display()
@@ -237,7 +237,7 @@ impl Sentry<'_> {
                 Ok(None) => false,
                 Err(Failure::Telling(error)) => return Ok(format!("nobody listens: {error}")),
                 // An apply or revert is at work: it goes first.
-                Err(Failure::Looking(error)) if error.kind() == Kind::Busy => true,
+                Err(Failure::Looking(error)) if error.kind() == ErrorKind::Busy => true,
                 Err(Failure::Looking(error)) => return Err(error),
             };
             let pause = if busy { Duration::from_millis(200) } else { self.watch.every };

@@ -223,21 +223,21 @@ fn amp(architecture: &str, config: Value, s: Source) -> Value {
 /// A WaveNet by chance, with everything that the format knows; the file and its output for `x`, which
 /// begins with silence as long as the net reaches.
 pub(super) fn wavenet(seed: u64, x: &Rows, outputs: usize, depth: usize) -> (Value, Rows) {
-    any_wavenet(seed, x, outputs, depth, Kind::Any)
+    any_wavenet(seed, x, outputs, depth, KeyKind::Any)
 }
 
 /// One whose arrays can be cut down to some of their channels, cut for the size `slim`.
 pub(super) fn slimmable_wavenet(seed: u64, x: &Rows, slim: f64) -> (Value, Rows) {
-    any_wavenet(seed, x, 1, 0, Kind::Slim(slim))
+    any_wavenet(seed, x, 1, 0, KeyKind::Slim(slim))
 }
 
 /// One of so many channels, with nothing that released amps do not have, and of taps near and far.
 pub(super) fn usual_wavenet(seed: u64, x: &Rows, channels: usize) -> (Value, Rows) {
-    any_wavenet(seed, x, 1, 0, Kind::Usual(channels))
+    any_wavenet(seed, x, 1, 0, KeyKind::Usual(channels))
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum KeyKind {
     Any,
     Usual(usize),
     Slim(f64),
@@ -252,9 +252,9 @@ fn allowed(c: &mut Chance, channels: usize, slim: Option<f64>) -> (Vec<usize>, u
     (all, kept)
 }
 
-fn any_wavenet(seed: u64, x: &Rows, outputs: usize, depth: usize, kind: Kind) -> (Value, Rows) {
-    let usual = if let Kind::Usual(channels) = kind { Some(channels) } else { None };
-    let slim = if let Kind::Slim(size) = kind { Some(size) } else { None };
+fn any_wavenet(seed: u64, x: &Rows, outputs: usize, depth: usize, kind: KeyKind) -> (Value, Rows) {
+    let usual = if let KeyKind::Usual(channels) = kind { Some(channels) } else { None };
+    let slim = if let KeyKind::Slim(size) = kind { Some(size) } else { None };
     let mut s = Source::new(seed);
     let mut choose = Chance(seed ^ 0x5555);
     let c = &mut choose;
@@ -278,7 +278,7 @@ fn any_wavenet(seed: u64, x: &Rows, outputs: usize, depth: usize, kind: Kind) ->
     let mut arrays = Vec::new();
     let mut input_size = x.len();
     let (mut now, mut sum): (Rows, Option<Rows>) = (x.clone(), None);
-    let post = kind == Kind::Any && c.below(3) == 0;
+    let post = kind == KeyKind::Any && c.below(3) == 0;
     let last_head = if post { 1 + c.below(3) } else { outputs };
     for n in 0..count {
         let last = n + 1 == count;
