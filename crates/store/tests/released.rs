@@ -1,7 +1,7 @@
 //! What released versions wrote is read by this one, for ever.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use quiet_store::{Filter, Kept, Kind, Store};
+use quiet_store::{Filter, Kept, KeptKind, Store};
 use std::path::Path;
 
 /// A copy, for a store may be written to.
@@ -29,8 +29,8 @@ fn copy(from: &Path, to: &Path) {
 fn runs_a_proof_and_a_campaign_of_0_1_0_are_read() {
     let (_dir, store) = store("0.1.0");
     let entries = store.list().unwrap();
-    let count = |kind: Kind| entries.iter().filter(|entry| entry.kind == kind).count();
-    assert_eq!((count(Kind::Run), count(Kind::Proof)), (7, 1));
+    let count = |kind: KeptKind| entries.iter().filter(|entry| entry.kind == kind).count();
+    assert_eq!((count(KeptKind::Run), count(KeptKind::Proof)), (7, 1));
     for entry in &entries {
         match quiet_store::load(&entry.path).unwrap() {
             Kept::Run(run) => {
