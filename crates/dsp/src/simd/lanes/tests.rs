@@ -30,7 +30,7 @@ impl Job for All<'_> {
         keep(&|at| wide(at).map(|a| l.min(a, b)));
         keep(&|at| wide(at).map(|a| l.max(a, c)));
         keep(&|at| wide(at).map(|a| l.clamp(a, 0.5)));
-        keep(&|at| l.turn(wide(at)));
+        keep(&|at| l.rows(l.turn(l.fours(wide(at)))));
         keep(&|at| l.rows(l.fours(wide(at))));
         // Fused or not: what is exact either way.
         let (b, c) = (l.splat(0.5), l.splat(0.25));
