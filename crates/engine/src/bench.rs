@@ -47,9 +47,7 @@ pub fn bench(
     step: &mut dyn FnMut(f64),
 ) -> Result<Bench> {
     let mut prepare = |block: Frames| {
-        strip
-            .prepare(wanted.channels, wanted.rate, block, loader)
-            .map_err(|error| Error::new(error.to_string()))
+        strip.prepare(wanted.channels, wanted.rate, block, loader).map_err(Error::strip)
     };
     let level = Level::here();
     let mut playing = prepare(wanted.block)?;

@@ -1,7 +1,7 @@
 //! An engine that plays: a device, a strip, and the thread between them.
 
 use crate::{
-    Error, Result,
+    Error, ErrorKind, Result,
     clock::{self, Ticks},
     host::{Again, Device, file::File, null},
     place::{self, Marks, Placed, Wait, Wish},
@@ -73,14 +73,15 @@ impl Seat {
             let outcome = work(&own, &placed);
             Some(outcome)
         };
-        let thread = thread::Builder::new()
-            .name("quiet-engine".into())
-            .spawn(body)
-            .map_err(|e| Error::new(format!("cannot start the engine's thread: {e}")))?;
+        let thread =
+            thread::Builder::new().name("quiet-engine".into()).spawn(body).map_err(|e| {
+                let sentence = format!("cannot start the engine's thread: {e}");
+                Error::of(ErrorKind::Machine, sentence).because(e)
+            })?;
         match hear.recv() {
             Ok(Ok(placed)) => Ok(Seat { thread, work, place, placed }),
-            Ok(Err(why)) => Err(Error::new(why)),
-            Err(_) => Err(Error::new("the engine's thread ended before it began")),
+            Ok(Err(why)) => Err(Error::of(ErrorKind::Machine, why)),
+            Err(_) => Err(ended()),
         }
     }
 }
@@ -266,7 +267,6 @@ impl Running {
         seat: Option<Seat>,
         gone: Arc<AtomicU64>,
     ) -> Result<(Running, Placed)> {
-        let ended = || Error::new("the engine's thread ended before it began");
         let Seat { thread, work, placed, .. } = seat.ok_or_else(ended)?;
         let body = move |place: &Place, placed: &Placed| {
             let mut samples = vec![0.0; playing.channels * playing.period];
@@ -302,6 +302,10 @@ impl Running {
         work.send(Box::new(body)).map_err(|_| ended())?;
         Ok((Running::Thread(thread), placed))
     }
+}
+
+fn ended() -> Error {
+    Error::of(ErrorKind::Fault, "the engine's thread ended before it began")
 }
 
 /// Raises the stop word when it is dropped.

@@ -1,6 +1,6 @@
 //! The files that a strip names, read from beside it.
 
-use crate::Error;
+use crate::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// No amp and no impulse response is larger, MiB.
@@ -34,5 +34,5 @@ impl quiet_dsp::strip::Loader for Files {
 pub(crate) fn read(path: &Path, largest: u64) -> crate::Result<Vec<u8>> {
     let shown = quiet_types::printable(&path.display().to_string(), 300);
     quiet_linux::files::read(path, largest << 20)
-        .map_err(|e| Error::new(format!("cannot read {shown}: {e}")))
+        .map_err(|e| Error::of(ErrorKind::File, format!("cannot read {shown}: {e}")).because(e))
 }

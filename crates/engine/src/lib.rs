@@ -33,7 +33,7 @@ pub mod trip;
 pub use admit::admit;
 pub use clock::Ticks;
 pub use engine::{Engine, Opened, Seat, mode_name, open, open_from, seat};
-pub use error::{Error, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use place::{Placed, Wait, Wish};
 pub use player::{Fade, Player, Remote, Strip, Told, player};
 pub use quiet_dsp::Setting;

@@ -3,7 +3,7 @@
 //! Heard on the thread that serves the control socket, never on the playing one.
 
 use crate::{
-    Error, Result,
+    Error, ErrorKind, Result,
     control::{Request, Session},
 };
 use alsa::{
@@ -136,11 +136,12 @@ impl Midi {
     /// A sentence, when this kernel has no sequencer or the sender is not there.
     pub fn open(wishes: &Wishes) -> Result<Midi> {
         let cannot = |doing: &str, e: alsa::Error| {
-            Error::new(format!(
+            let sentence = format!(
                 "cannot {doing}: {}; `modprobe snd-seq` brings the sequencer, `aconnect -l` lists \
                  who is on it",
                 crate::host::alsa::said(&e)
-            ))
+            );
+            Error::of(ErrorKind::Device, sentence).because(e)
         };
         crate::host::alsa::hush();
         let seq = Seq::open(None, Some(Direction::Capture), true)

@@ -1,7 +1,7 @@
 //! What the thread that plays is given, be it ours or a server's.
 
 use crate::{
-    Error,
+    Error, ErrorKind,
     clock::Ticks,
     place::{self, Decision, Marks, Placed, Wish},
     player::{Player, Told},
@@ -70,9 +70,10 @@ impl Place {
 pub(crate) fn fault(panic: &(dyn std::any::Any + Send)) -> Error {
     let said = panic.downcast_ref::<&str>().copied();
     let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Error::new(format!(
+    let sentence = format!(
         "a stage of the strip failed by a fault of its own, and all was silent from then on: {}; \
          play another strip, and report this one",
         quiet_types::printable(said.unwrap_or("it said nothing"), 300)
-    ))
+    );
+    Error::of(ErrorKind::Fault, sentence)
 }

@@ -1,7 +1,7 @@
 //! The shelf of strips that are described in files.
 
 use crate::{
-    Error, Loaded, Param, Result,
+    Error, ErrorKind, Loaded, Param, Result,
     files::{Files, read},
     shelf::{Shelf, Wanted},
 };
@@ -23,10 +23,12 @@ pub struct Strips {
 }
 
 fn parse(path: &Path) -> Result<(Description, String)> {
-    let text = String::from_utf8(read(path, LARGEST)?)
-        .map_err(|_| Error::new(format!("{} is no text in UTF-8", path.display())))?;
-    let description = Description::parse(&text, &path.display().to_string())
-        .map_err(|e| Error::new(e.to_string()))?;
+    let text = String::from_utf8(read(path, LARGEST)?).map_err(|e| {
+        let sentence = format!("{} is no text in UTF-8", path.display());
+        Error::of(ErrorKind::Strip, sentence).because(e)
+    })?;
+    let description =
+        Description::parse(&text, &path.display().to_string()).map_err(Error::strip)?;
     Ok((description, text))
 }
 
@@ -42,7 +44,7 @@ impl Strips {
     /// A sentence: the file, the line, the remedy.
     pub fn shape(path: &Path, inputs: usize) -> Result<Shape> {
         let (description, _) = parse(path)?;
-        description.shape(inputs).map_err(|e| Error::new(e.to_string()))
+        description.shape(inputs).map_err(Error::strip)
     }
 }
 
@@ -79,9 +81,9 @@ impl Shelf for Strips {
                 (path.clone(), with(text, "ir", file)?)
             }
         };
-        let description = Description::parse(&text, &path.display().to_string())
-            .map_err(|e| Error::new(e.to_string()))?;
-        let shape = description.shape(self.inputs).map_err(|e| Error::new(e.to_string()))?;
+        let description =
+            Description::parse(&text, &path.display().to_string()).map_err(Error::strip)?;
+        let shape = description.shape(self.inputs).map_err(Error::strip)?;
         if shape.width > setting.channels {
             return Err(Error::new(format!(
                 "{} needs {} channels within, and it plays with {}; start again with this strip",
@@ -93,7 +95,7 @@ impl Shelf for Strips {
         let mut loader = Files::beside(&path);
         let strip = description
             .prepare(self.inputs, setting.rate, setting.block, &mut loader)
-            .map_err(|e| Error::new(e.to_string()))?;
+            .map_err(Error::strip)?;
         let params = strip
             .params()
             .iter()

@@ -155,5 +155,8 @@ fn explained(error: Error, folders: &str) -> Error {
     if folders.is_empty() || !said.to_lowercase().contains(&denied.to_lowercase()) {
         return error;
     }
-    Error::new(format!("{said}; `play` reads from {folders} alone: start it with --allow DIR"))
+    Error::of(
+        error.kind(),
+        format!("{said}; `play` reads from {folders} alone: start it with --allow DIR"),
+    )
 }

@@ -84,8 +84,10 @@ pub fn private_dir() -> Result<PathBuf> {
 }
 
 fn make_private(dir: &Path) -> Result<()> {
-    let cannot =
-        |e: std::io::Error| Error::new(format!("cannot make the directory {}: {e}", dir.display()));
+    let cannot = |e: std::io::Error| {
+        let sentence = format!("cannot make the directory {}: {e}", dir.display());
+        Error::of(crate::ErrorKind::Machine, sentence).because(e)
+    };
     match fs::DirBuilder::new().mode(0o700).create(dir) {
         Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(cannot(e)),
         _ => {}
@@ -114,7 +116,8 @@ impl Server {
     /// When another program listens there, or something else than a socket lies there.
     pub fn listen(path: &Path) -> Result<Server> {
         let cannot = |e: std::io::Error| {
-            Error::new(format!("cannot listen at {}: {e}; give --control PATH", path.display()))
+            let sentence = format!("cannot listen at {}: {e}; give --control PATH", path.display());
+            Error::of(crate::ErrorKind::Machine, sentence).because(e)
         };
         if let Ok(there) = fs::symlink_metadata(path) {
             use std::os::unix::fs::FileTypeExt;

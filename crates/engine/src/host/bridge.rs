@@ -6,7 +6,7 @@
 //! the slopes keeps that as it is; a small correction brings it to where it should be.
 
 use super::line::Line;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use rubato::{
     Adjustable, Async, FixedAsync, Indexing, PolynomialDegree, Resampler,
     audioadapter_buffers::direct::SequentialSlice,
@@ -63,7 +63,10 @@ impl Bridge {
             channels,
             FixedAsync::Output,
         )
-        .map_err(|e| Error::new(format!("cannot make a resampler between the cards: {e}")))?;
+        .map_err(|e| {
+            let sentence = format!("cannot make a resampler between the cards: {e}");
+            Error::of(ErrorKind::Fault, sentence).because(e)
+        })?;
         let room = 8 * period + 2 * resampler.input_frames_max();
         let rate = f64::from(rate);
         // When a period is due, the ring holds all but one. In the queue: what the resampler takes, a

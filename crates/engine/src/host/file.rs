@@ -1,6 +1,6 @@
 //! A card whose input is a file, and whose output becomes one: as fast as the machine can.
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use quiet_rt::{Duplex, Look};
 use std::path::{Path, PathBuf};
 
@@ -29,16 +29,19 @@ impl File {
     pub fn open(from: &Path, to: &Path, channels: usize, period: u32) -> Result<File> {
         let name = from.display();
         let cannot = |e: hound::Error| {
-            Error::new(format!("cannot read {name}: {e}; give a WAV file of integers or floats"))
+            let sentence =
+                format!("cannot read {name}: {e}; give a WAV file of integers or floats");
+            Error::of(ErrorKind::File, sentence).because(e)
         };
         let mut reader = hound::WavReader::open(from).map_err(cannot)?;
         let spec = reader.spec();
         let there = usize::from(spec.channels);
         if reader.len() as usize > LONGEST || there == 0 {
-            return Err(Error::new(format!(
+            let sentence = format!(
                 "{name} is too long to be held in memory ({} samples); cut it",
                 reader.len()
-            )));
+            );
+            return Err(Error::of(ErrorKind::File, sentence));
         }
         let samples: Vec<f32> = match spec.sample_format {
             hound::SampleFormat::Float => reader.samples::<f32>().collect::<hound::Result<_>>(),
@@ -79,7 +82,9 @@ impl File {
     /// When it cannot be written.
     pub fn save(&self) -> Result<()> {
         let name = self.to.display();
-        let cannot = |e: hound::Error| Error::new(format!("cannot write {name}: {e}"));
+        let cannot = |e: hound::Error| {
+            Error::of(ErrorKind::File, format!("cannot write {name}: {e}")).because(e)
+        };
         let spec = hound::WavSpec {
             channels: self.output.len() as u16,
             sample_rate: self.rate,

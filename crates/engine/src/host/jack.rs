@@ -2,7 +2,7 @@
 
 use super::pipewire::{Library, Times, Unready};
 use crate::{
-    Error, Result,
+    Error, ErrorKind, Result,
     place::Placed,
     playing::{Place, Playing, fault},
     setup::{Connect, Ports},
@@ -34,11 +34,12 @@ pub struct Client {
     pipewire: Option<Library>,
 }
 
-fn cannot(doing: &str, e: &jack::Error) -> Error {
-    Error::new(format!(
+fn cannot(doing: &str, e: jack::Error) -> Error {
+    let sentence = format!(
         "cannot {doing}: {e}; start a server first (`jackd -d alsa ...`), or run this under \
          `pw-jack` where PipeWire serves"
-    ))
+    );
+    Error::of(ErrorKind::Device, sentence).because(e)
 }
 
 impl Client {
@@ -46,8 +47,8 @@ impl Client {
         // The library prints on its own accord; what matters comes as errors.
         jack::set_logger(jack::LoggerType::None);
         let (client, _) = jack::Client::new(&ports.name, ClientOptions::NO_START_SERVER)
-            .map_err(|e| cannot("reach a JACK server", &e))?;
-        let port = |e| cannot("make ports", &e);
+            .map_err(|e| cannot("reach a JACK server", e))?;
+        let port = |e| cannot("make ports", e);
         let inputs = (1..=inputs)
             .map(|n| client.register_port(&format!("in_{n}"), AudioIn::default()))
             .collect::<std::result::Result<_, _>>()
@@ -100,10 +101,10 @@ impl Client {
         let client = self
             .client
             .activate_async(notices, handler)
-            .map_err(|e| cannot("activate the JACK client", &e))?;
-        let placed = hear
-            .recv_timeout(std::time::Duration::from_secs(5))
-            .map_err(|_| Error::new("the JACK server did not start the client's thread"))?;
+            .map_err(|e| cannot("activate the JACK client", e))?;
+        let placed = hear.recv_timeout(std::time::Duration::from_secs(5)).map_err(|_| {
+            Error::of(ErrorKind::Device, "the JACK server did not start the client's thread")
+        })?;
         match self.connect {
             Connect::Physical => connect(client.as_client(), &ours_in, &ours_out),
             Connect::Own => {
@@ -111,7 +112,7 @@ impl Client {
                     client
                         .as_client()
                         .connect_ports_by_name(ours_out, ours_in)
-                        .map_err(|e| cannot("connect the client to itself", &e))?;
+                        .map_err(|e| cannot("connect the client to itself", e))?;
                 }
             }
         }
@@ -300,12 +301,12 @@ impl Active {
     pub(crate) fn stop(mut self) -> Result<Hits> {
         if let Some(client) = self.client.take() {
             let (_, _, mut handler) =
-                client.deactivate().map_err(|e| cannot("leave the JACK server", &e))?;
+                client.deactivate().map_err(|e| cannot("leave the JACK server", e))?;
             // Told after the last block: no block will count them.
             handler.count(u64::MAX);
         }
         if let Some(fault) = self.failed.get() {
-            return Err(Error::new(fault));
+            return Err(Error::of(ErrorKind::Fault, fault));
         }
         Ok(self.place.interrupts(&self.placed))
     }

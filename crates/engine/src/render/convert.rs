@@ -1,6 +1,6 @@
 //! Another rate, for a whole file: no frame earlier or later, none more or less.
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use rubato::{Fft, FixedSync, Resampler, audioadapter_buffers::direct::SequentialSliceOfVecs};
 
 /// Frames that are converted at once.
@@ -22,8 +22,8 @@ struct Inner {
     given: u64,
 }
 
-fn fault(e: impl std::fmt::Display) -> Error {
-    Error::new(format!("cannot convert the rate: {e}"))
+fn fault(e: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::of(ErrorKind::Fault, format!("cannot convert the rate: {e}")).because(e)
 }
 
 impl Convert {

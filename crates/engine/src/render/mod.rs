@@ -8,7 +8,7 @@ pub use crate::files::Files;
 pub use quiet_dsp::strip::{Description, KINDS, camilla};
 pub use write::Format;
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use convert::Convert;
 use quiet_dsp::{
     Block, Stage,
@@ -229,7 +229,7 @@ fn sound(
     let strip = order
         .strip
         .prepare(chosen.len(), SampleRate(strip_rate), order.block, &mut *files)
-        .map_err(|error| Error::new(error.to_string()))?;
+        .map_err(Error::strip)?;
     for note in strip.notes() {
         findings.push(finding("render.file", note.clone()));
     }
@@ -255,7 +255,7 @@ fn sound(
     };
     loop {
         if progress.stop.load(Ordering::Relaxed) {
-            return Err(Error::new("it was interrupted; nothing is written"));
+            return Err(Error::of(ErrorKind::Stopped, "it was interrupted; nothing is written"));
         }
         read.iter_mut().for_each(Vec::clear);
         let count = reader.read(&mut read, CHUNK)?;

@@ -1,6 +1,6 @@
 //! Sound files in: WAV and FLAC, a block at a time.
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use std::{
     fs::File,
     io::{BufReader, Read, Seek},
@@ -39,9 +39,12 @@ struct Flac {
 impl Reader {
     pub(super) fn open(path: &Path) -> Result<Reader> {
         let name = quiet_types::printable(&path.display().to_string(), 300);
-        let cannot = |e: std::io::Error| Error::new(format!("cannot read {name}: {e}"));
+        let cannot = |e: std::io::Error| {
+            Error::of(ErrorKind::File, format!("cannot read {name}: {e}")).because(e)
+        };
         if !std::fs::metadata(path).map_err(cannot)?.is_file() {
-            return Err(Error::new(format!("cannot read {name}: it is not a file")));
+            let sentence = format!("cannot read {name}: it is not a file");
+            return Err(Error::of(ErrorKind::File, sentence));
         }
         let mut file = File::open(path).map_err(cannot)?;
         let mut magic = [0; 4];
@@ -51,11 +54,12 @@ impl Reader {
         let reader = if &magic == b"fLaC" { flac(file, &name) } else { wav(file, &name) }?;
         if reader.channels == 0 || reader.channels > 64 || !(1_000..=768_000).contains(&reader.rate)
         {
-            return Err(Error::new(format!(
+            let sentence = format!(
                 "cannot use {name}: {} channels at {} Hz; 1 to 64 at 1000 to 768000 Hz are \
                  possible",
                 reader.channels, reader.rate
-            )));
+            );
+            return Err(Error::of(ErrorKind::File, sentence));
         }
         Ok(reader)
     }
@@ -64,7 +68,7 @@ impl Reader {
     pub(super) fn read(&mut self, to: &mut [Vec<f32>], frames: usize) -> Result<usize> {
         let (name, channels) = (&self.name, self.channels);
         let broken = |what: &dyn std::fmt::Display| {
-            Error::new(format!("{name} ends early or is damaged: {what}"))
+            Error::of(ErrorKind::File, format!("{name} ends early or is damaged: {what}"))
         };
         match &mut self.kind {
             Kind::Wav(reader, form) => {
@@ -118,7 +122,8 @@ impl Reader {
 
 fn wav(file: BufReader<File>, name: &str) -> Result<Reader> {
     let reader = hound::WavReader::new(file).map_err(|e| {
-        Error::new(format!("cannot read {name}: {e}; give a WAV file (PCM or float) or FLAC"))
+        let sentence = format!("cannot read {name}: {e}; give a WAV file (PCM or float) or FLAC");
+        Error::of(ErrorKind::File, sentence).because(e)
     })?;
     let spec = reader.spec();
     let form = match spec.sample_format {
@@ -138,7 +143,7 @@ fn wav(file: BufReader<File>, name: &str) -> Result<Reader> {
 
 fn flac(file: BufReader<File>, name: &str) -> Result<Reader> {
     let reader = claxon::FlacReader::new(file)
-        .map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
+        .map_err(|e| Error::of(ErrorKind::File, format!("cannot read {name}: {e}")).because(e))?;
     let info = reader.streaminfo();
     let steps = (1u64 << (info.bits_per_sample.clamp(1, 32) - 1)) as f32;
     Ok(Reader {

@@ -1,9 +1,9 @@
 //! Sound files out: WAV, written aside and renamed when whole.
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use std::{
     fs::{self, File, TryLockError},
-    io::{BufWriter, ErrorKind},
+    io::{self, BufWriter},
     path::{Path, PathBuf},
 };
 
@@ -54,10 +54,9 @@ impl Writer {
         let mut name = to.file_name().unwrap_or_default().to_owned();
         name.push(".part");
         let aside = to.with_file_name(name);
-        let cannot =
-            |e: &dyn std::fmt::Display| Error::new(format!("cannot write {}: {e}", shown(&aside)));
+        let name = shown(&aside);
         let file = claim(&aside)?;
-        let claimed = file.try_clone().map_err(|e| cannot(&e))?;
+        let claimed = file.try_clone().map_err(|e| cannot(&name, e))?;
         let spec = hound::WavSpec {
             channels: channels as u16,
             sample_rate: rate,
@@ -68,7 +67,7 @@ impl Writer {
             },
         };
         let wav = hound::WavWriter::new(BufWriter::with_capacity(1 << 16, file), spec)
-            .map_err(|e| cannot(&e))?;
+            .map_err(|e| cannot(&name, e))?;
         Ok(Writer {
             wav: Some(wav),
             claimed: Some(claimed),
@@ -88,11 +87,14 @@ impl Writer {
         let frames = channels.first().map_or(0, |channel| channel.len());
         let (to, aside) = (shown(&self.to), shown(&self.aside));
         self.left = self.left.checked_sub(frames as u64).ok_or_else(|| {
-            Error::new(format!(
-                "cannot write {to}: WAV files end at 4 GiB; cut the input, or choose fewer bits"
-            ))
+            Error::of(
+                ErrorKind::File,
+                format!(
+                    "cannot write {to}: WAV files end at 4 GiB; cut the input, or choose fewer bits"
+                ),
+            )
         })?;
-        let cannot = |e: hound::Error| Error::new(format!("cannot write {aside}: {e}"));
+        let cannot = |e: hound::Error| cannot(&aside, e);
         let Some(wav) = &mut self.wav else { return Ok(()) };
         for frame in 0..frames {
             for channel in channels {
@@ -116,12 +118,11 @@ impl Writer {
     /// Makes it whole, puts it on the disk, and gives it its name.
     pub(super) fn finish(mut self) -> Result<()> {
         let aside = shown(&self.aside);
-        let cannot = |e: &dyn std::fmt::Display| Error::new(format!("cannot write {aside}: {e}"));
         if let Some(wav) = self.wav.take() {
-            wav.finalize().map_err(|e| cannot(&e))?;
+            wav.finalize().map_err(|e| cannot(&aside, e))?;
         }
         if let Some(file) = &self.claimed {
-            file.sync_all().map_err(|e| cannot(&e))?;
+            file.sync_all().map_err(|e| cannot(&aside, e))?;
         }
         let to = shown(&self.to);
         let mut rename = || {
@@ -134,25 +135,32 @@ impl Writer {
         } else {
             // A link fails where the name is taken; a rename would overwrite.
             fs::hard_link(&self.aside, &self.to).or_else(|e| match e.kind() {
-                ErrorKind::AlreadyExists => Err(e),
+                io::ErrorKind::AlreadyExists => Err(e),
                 // File systems without links.
-                _ if self.to.exists() => Err(ErrorKind::AlreadyExists.into()),
+                _ if self.to.exists() => Err(io::ErrorKind::AlreadyExists.into()),
                 _ => rename(),
             })
         };
-        named.map_err(|e| Error::new(format!("cannot write {to}: {e}")))
+        named.map_err(|e| cannot(&to, e))
     }
+}
+
+fn cannot(name: &str, e: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::of(ErrorKind::File, format!("cannot write {name}: {e}")).because(e)
 }
 
 /// The file aside, new and locked for as long as it is open: whoever wants the same one meanwhile is
 /// told so, and what an ended call left is replaced.
 fn claim(aside: &Path) -> Result<File> {
     let name = shown(aside);
-    let cannot = |e: std::io::Error| Error::new(format!("cannot write {name}: {e}"));
+    let cannot = |e: io::Error| cannot(&name, e);
     let taken = || {
-        Error::new(format!(
-            "cannot write {name}: another call is at it; wait for it, or give another name"
-        ))
+        Error::of(
+            ErrorKind::File,
+            format!(
+                "cannot write {name}: another call is at it; wait for it, or give another name"
+            ),
+        )
     };
     // Never written through: it might be a link. A link is not opened either.
     let left = fs::symlink_metadata(aside).is_ok_and(|about| about.is_file());
@@ -162,11 +170,11 @@ fn claim(aside: &Path) -> Result<File> {
         return Err(taken());
     }
     match fs::remove_file(aside) {
-        Err(e) if e.kind() != ErrorKind::NotFound => return Err(cannot(e)),
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(cannot(e)),
         _ => {}
     }
     let file = File::create_new(aside).map_err(|e| match e.kind() {
-        ErrorKind::AlreadyExists => taken(),
+        io::ErrorKind::AlreadyExists => taken(),
         _ => cannot(e),
     })?;
     // Where a file system knows no locks, nobody is kept out.

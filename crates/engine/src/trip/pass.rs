@@ -1,7 +1,7 @@
 //! Passes of sound over a device that is opened anew for each.
 
 use super::{hear::hear, sound::Sound};
-use crate::{Error, Placed, Result, Setup, Sizes, open};
+use crate::{Error, ErrorKind, Placed, Result, Setup, Sizes, open};
 use quiet_dsp::{Block, Stage};
 use quiet_types::trip::Cycle;
 use std::{
@@ -140,11 +140,12 @@ pub fn measure(
                 if now > last {
                     (last, moved) = (now, Instant::now());
                 } else if engine.ended() || moved.elapsed() > PATIENCE {
-                    return Err(Error::new(format!(
+                    let sentence = format!(
                         "the device stands still ({about}): no sound has moved for {} s; is its \
                          server running, is its cable in?",
                         PATIENCE.as_secs()
-                    )));
+                    );
+                    return Err(Error::of(ErrorKind::Device, sentence));
                 }
                 step(Step { cycle, done: now as f64 / whole as f64, length });
             }
@@ -159,10 +160,9 @@ pub fn measure(
                 cycles: Vec::new(),
             });
             if (done.sizes, &done.about) != (sizes, &about) {
-                return Err(Error::new(format!(
-                    "the device changed between two openings: {} and {about}",
-                    done.about
-                )));
+                let sentence =
+                    format!("the device changed between two openings: {} and {about}", done.about);
+                return Err(Error::of(ErrorKind::Device, sentence));
             }
             if lost > 0 {
                 disturbed += 1;

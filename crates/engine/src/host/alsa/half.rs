@@ -4,7 +4,7 @@ use super::{
     super::{format::Format, laps::Laps},
     said::{libc_errno, said},
 };
-use crate::{Error, Result, setup::Setup};
+use crate::{Error, ErrorKind, Result, setup::Setup};
 use alsa::{
     Direction, PCM, ValueOr,
     direct::pcm::Status,
@@ -56,14 +56,15 @@ impl Half {
             return Err(Error::new(format!("{what}: the name of a device has no zero byte")));
         }
         let cannot = |doing: &str, e: alsa::Error| {
-            Error::new(format!(
+            let sentence = format!(
                 "cannot {doing} of {name} ({what}): {}; `quietcores play --list` shows what each \
                  device can do",
                 said(&e)
-            ))
+            );
+            Error::of(ErrorKind::Device, sentence).because(e)
         };
         let pcm = PCM::new(name, direction, true).map_err(|e| {
-            Error::new(format!(
+            let sentence = format!(
                 "cannot open {name} for {what}: {}; {}",
                 said(&e),
                 match e.errno() {
@@ -76,7 +77,8 @@ impl Half {
                          without an input",
                     _ => "`quietcores play --list` shows what there is",
                 }
-            ))
+            );
+            Error::of(ErrorKind::Device, sentence).because(e)
         })?;
         let (format, there, rate, period, buffer) = {
             let hw = HwParams::any(&pcm).map_err(|e| cannot("read the abilities", e))?;
@@ -88,10 +90,11 @@ impl Half {
                 .find(|format| hw.test_format(alsa_format(*format)).is_ok())
                 .ok_or_else(|| {
                     let names: Vec<_> = Format::ALL.iter().map(|f| f.name()).collect();
-                    Error::new(format!(
+                    let sentence = format!(
                         "{name} ({what}) has none of the formats {}; play through a `plughw:` device",
                         names.join(", ")
-                    ))
+                    );
+                    Error::of(ErrorKind::Device, sentence)
                 })?;
             hw.set_format(alsa_format(format)).map_err(|e| cannot("set the format", e))?;
             let there =
