@@ -52,6 +52,8 @@ fn folder(path: &Path) -> PathBuf {
 /// and what was allowed.
 pub fn close(reach: &Reach<'_>, setup: &Setup, walls: &Walls) -> Within {
     let mut findings: Vec<Finding> = refuse_calls().into_iter().collect();
+    #[cfg(not(feature = "audio"))]
+    let _ = setup;
     // Its library makes sockets and memory where the server says, and nobody has written down where.
     #[cfg(feature = "audio")]
     if let Host::Jack(_) = setup.host {
