@@ -197,16 +197,14 @@ fn killed_under_a_shield_the_next_call_puts_the_machine_back_and_goes_on() {
     let mut looks = 0;
     while !up() {
         looks += 1;
-        assert!(looks < 600 && child.try_wait().unwrap().is_none(), "no shield was put up");
+        assert!(looks < 12_000 && child.try_wait().unwrap().is_none(), "no shield was put up");
         sleep(Duration::from_millis(10));
     }
     kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
     child.wait().unwrap();
-    // The same command takes the left shield down, measures the rest, and leaves the machine as it was.
+    // The guard or the same command takes the left shield down; the rest is measured, and the machine is as it was.
     let output = campaign(dir.path(), &[]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("the machine is put back"), "{said}");
     assert_eq!(before.differences(&Capture::take()), Vec::<String>::new());
     let all = runs(dir.path());
     assert_eq!(all.len(), 8);
