@@ -13,6 +13,7 @@ use quiet_dsp::{Setting, simd::Denormals};
 use quiet_linux::{
     Root,
     rights::Less,
+    seat,
     sys::{memory, sched},
     walls::Walls,
 };
@@ -57,7 +58,7 @@ pub fn seat(wish: &Wish, less: Option<(Less, Arc<Walls>)>) -> Result<Seat> {
 impl Seat {
     fn take(place: Place, less: Option<(Less, Arc<Walls>)>) -> Result<Seat> {
         memory::keep_freed();
-        place::keep_off(place.decision.cpu);
+        place.decision.cpu.into_iter().for_each(seat::all_keep_off);
         let (say, hear) = mpsc::sync_channel(1);
         let (work, told) = mpsc::sync_channel::<Work>(1);
         let own = place.clone();
@@ -218,7 +219,7 @@ impl Opened {
             period_ns: u64::from(self.period) * 1_000_000_000 / u64::from(self.rate.max(1)),
         };
         let facts = Sizes { rate: self.rate, period: self.period, buffer: self.buffer };
-        place::keep_off(self.place.decision.cpu);
+        self.place.decision.cpu.into_iter().for_each(seat::all_keep_off);
         let gone = Arc::new(AtomicU64::new(0));
         let ratio = Arc::new(AtomicU64::new(0));
         let place = self.place;

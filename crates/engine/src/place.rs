@@ -6,9 +6,9 @@ use crate::{
 };
 use quiet_linux::{
     Root,
-    place::{Usage, enter, hits, lock_memory, migrations, tid},
+    seat::{Holds, Need, Refused, Schedule, Seat, Usage, hits, lock_memory, migrations},
     state,
-    sys::{memory, process, sched},
+    sys::{process, sched},
 };
 use quiet_rt::Mode;
 use quiet_types::{
@@ -292,44 +292,43 @@ pub(crate) fn settle(wish: &Wish, decision: &Decision, placed: &mut Placed) {
                 .remedy("Run as root."),
         );
     };
-    let entry = wish.shield.as_ref().and_then(|shield| shield.entry.as_ref());
-    let mut inside = decision.shielded;
-    if decision.shielded
-        && let Some(entry) = entry
-    {
-        let task = if entry.whole_process { std::process::id() } else { tid() };
-        if let Err(error) = enter(entry, task) {
-            inside = false;
-            refused("The thread is not inside the shield", &error, "Others may share its CPU.");
+    let entry = wish.shield.as_ref().and_then(|shield| shield.entry.clone());
+    let schedule =
+        decision.policy.filter(|policy| *policy != Policy::Rr).map(|policy| match policy {
+            Policy::Fifo => Scheduling { policy: Policy::Fifo, priority: wish.priority, nice: 0 },
+            _ => Scheduling { policy: Policy::Other, priority: 0, nice: -20 },
+        });
+    let seat = Seat {
+        entry: entry.filter(|_| decision.shielded),
+        cpu: decision.cpu,
+        alone: true,
+        schedule: schedule.map(Schedule::Under),
+    };
+    let seated = seat.take();
+    let cpu = decision.cpu.unwrap_or(CpuId(0));
+    for Refused { need, error } in &seated.refused {
+        match need {
+            Need::Shield => {
+                refused("The thread is not inside the shield", error, "Others may share its CPU.");
+            }
+            Need::Cpu => {
+                let title = format!("The thread is not bound to CPU {cpu}");
+                refused(&title, error, "It may run elsewhere.");
+            }
+            // An ordinary thread without its niceness is still what was decided.
+            Need::Schedule if decision.policy != Some(Policy::Fifo) => {}
+            Need::Schedule => {
+                refused("The kernel refused FIFO", error, "An ordinary thread waits for others.");
+            }
         }
-    }
-    // A partition takes the whole process in, and gives every thread of it all of its CPUs.
-    keep_off(decision.cpu);
-    if let Some(cpu) = decision.cpu
-        && let Err(error) = sched::set_affinity(0, &CpuSet::from_iter([cpu]))
-    {
-        let title = format!("The thread is not bound to CPU {cpu}");
-        refused(&title, &error, "It may run elsewhere.");
     }
     if let (Some(Policy::Rr), Some(offer)) = (decision.policy, decision.offer)
         && let Err(error) = rtkit::borrow(offer, wish.priority)
     {
         refused("rtkit refuses", &error, "An ordinary thread waits for others.");
     }
-    let to = decision.policy.filter(|policy| *policy != Policy::Rr).map(|policy| match policy {
-        Policy::Fifo => Scheduling { policy: Policy::Fifo, priority: wish.priority, nice: 0 },
-        _ => Scheduling { policy: Policy::Other, priority: 0, nice: -20 },
-    });
-    if let Some(to) = to
-        && let Err(error) = sched::set_scheduling(0, to)
-        && to.policy == Policy::Fifo
-    {
-        refused("The kernel refused FIFO", &error, "An ordinary thread waits for others.");
-    }
-    // Real-time policies have no slack; for the others it is 50 us unless set.
-    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-    memory::touch_stack();
-    let allowed = sched::affinity(0).unwrap_or_default();
+    let holds = Holds::now();
+    let allowed = holds.allowed.unwrap_or_default();
     if let Some(cpu) = decision.cpu
         && allowed != CpuSet::from_iter([cpu])
     {
@@ -339,22 +338,8 @@ pub(crate) fn settle(wish: &Wish, decision: &Decision, placed: &mut Placed) {
         );
     }
     placed.allowed = allowed;
-    placed.scheduling = sched::scheduling(0).map_or(ordinary(), |s| s.0);
-    placed.shielded = inside;
-}
-
-/// Keeps the threads of the program off the playing thread's CPU, where they can be elsewhere: one
-/// that never sleeps would leave them nothing, and nobody moves them away.
-pub(crate) fn keep_off(cpu: Option<CpuId>) {
-    let Some(cpu) = cpu else { return };
-    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    for thread in threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
-        let Ok(allowed) = sched::affinity(thread) else { continue };
-        let rest = allowed.difference(&CpuSet::from_iter([cpu]));
-        if !rest.is_empty() && rest != allowed {
-            let _ = sched::set_affinity(thread, &rest);
-        }
-    }
+    placed.scheduling = holds.scheduling.unwrap_or(ordinary());
+    placed.shielded = decision.shielded && !seated.is_refused(Need::Shield);
 }
 
 /// An ordinary thread.

@@ -6,7 +6,7 @@
 //! # Source
 //! D-Bus Specification 0.42, "Message Protocol" and "Authentication Protocol"; rtkit's own README.
 
-use quiet_linux::place::tid;
+use quiet_linux::seat::tid;
 use quiet_types::{Finding, Severity};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{

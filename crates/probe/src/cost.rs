@@ -5,7 +5,7 @@ use crate::{
     request::{self},
     run::{Elsewhere, measure, victims},
 };
-use quiet_linux::{Root, sys::clock, sys::sched, trace::Tracer};
+use quiet_linux::{Root, seat, sys::clock, trace::Tracer};
 use quiet_types::{Nanos, run::Probe, trace::Span};
 use std::{
     sync::atomic::{
@@ -82,10 +82,7 @@ pub fn cost(
         let cpus = &request.spec.cpus;
         let done_ = &done;
         let switching = scope.spawn(move || {
-            let elsewhere = sched::affinity(0).unwrap_or_default().difference(cpus);
-            if !elsewhere.is_empty() {
-                let _ = sched::set_affinity(0, &elsewhere);
-            }
+            seat::keep_off(0, cpus);
             alternate(tracer, block, lot, done_)
         });
         let measured = measure(&request, stop, progress, None);

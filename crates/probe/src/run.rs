@@ -8,7 +8,7 @@ use crate::{
     worker::{Order, Part},
 };
 use quiet_linux::{
-    Root,
+    Root, seat,
     sys::{clock, memory::SharedWords, process, sched},
 };
 use quiet_types::{
@@ -343,10 +343,7 @@ pub(crate) struct Elsewhere(Option<CpuSet>);
 
 impl Elsewhere {
     pub(crate) fn than(cpus: &CpuSet) -> Elsewhere {
-        let Ok(allowed) = sched::affinity(0) else { return Elsewhere(None) };
-        let rest = allowed.difference(cpus);
-        let moved = !rest.is_empty() && rest != allowed && sched::set_affinity(0, &rest).is_ok();
-        Elsewhere(moved.then_some(allowed))
+        Elsewhere(seat::keep_off(0, cpus))
     }
 }
 

@@ -2,12 +2,12 @@
 
 use crate::{clock::Source, request::name, so_far::Area};
 use quiet_linux::{
-    place::{enter, hits, migrations, tid},
-    sys::{clock, memory, process, sched},
+    seat::{Holds, Need, Refused, Schedule, Seat, Seated, hits, migrations, tid},
+    sys::{clock, process, sched},
 };
 use quiet_rt::{Clock, Counts, FACTS, Gap, Kept, Live, Periods, Tally, Timer, Wakeup};
 use quiet_types::{
-    CpuId, CpuSet, Finding, Histogram, Nanos, Severity,
+    CpuId, Finding, Histogram, Nanos, Severity,
     histogram::Linear,
     machine::{Policy, Scheduling},
     run::{Clock as ClockFacts, Probe, Reading, Spec, Thread},
@@ -15,7 +15,6 @@ use quiet_types::{
 };
 use std::{
     collections::BTreeMap,
-    io,
     sync::{
         Barrier, Mutex, PoisonError,
         atomic::{
@@ -72,10 +71,9 @@ pub(crate) struct Found {
 /// Runs on a thread of its own; `None` when the run was called off at the gate.
 pub(crate) fn run(job: Job<'_>) -> Option<Found> {
     job.id.store(tid().into(), Relaxed);
-    let refused = prepare(&job);
+    let refused = findings(seat(&job).take(), &job);
     job.gate.refused.lock().unwrap_or_else(PoisonError::into_inner).extend(refused);
     let mut memory = Memory::new(job.area, job.keep);
-    memory::touch_stack();
     let mut clock = job.source.describe();
     clock.floor = match job.source {
         Source::Counter(c) => floor(&c, job.spec.probe, &memory),
@@ -104,48 +102,47 @@ pub(crate) fn run(job: Job<'_>) -> Option<Found> {
     Some(Found { thread, clock, ended, cut_short, late })
 }
 
-/// Into the shield, onto the CPU, under the policy; what the kernel refuses becomes a finding.
-fn prepare(job: &Job<'_>) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let mut refused = |id: &str, title: String, error: &io::Error, effect: &str, remedy: &str| {
-        findings.push(
-            Finding::new(Severity::Warning, id, title)
-                .evidence(
-                    quiet_linux::Error::io("set it for thread", tid().to_string(), again(error))
-                        .to_string(),
-                )
-                .effect(effect)
-                .remedy(remedy),
-        );
-    };
-    let cpu = job.cpu;
-    if let Some(entry) = job.entry.filter(|entry| !entry.whole_process)
-        && let Err(error) = enter(entry, tid())
-    {
-        let title = format!("The thread on CPU {cpu} is not inside the shield");
-        refused("run.outside_shield", title, &error, "Others may share its CPU.", "Run as root.");
+/// What the thread asks for. Where the whole process goes through the shield's door, it did so before its threads began.
+fn seat(job: &Job<'_>) -> Seat {
+    Seat {
+        entry: job.entry.filter(|entry| !entry.whole_process).cloned(),
+        cpu: Some(job.cpu),
+        alone: false,
+        schedule: Some(schedule(job.spec)),
     }
-    if let Err(error) = sched::set_affinity(0, &CpuSet::from_iter([cpu])) {
-        let title = format!("The thread is not bound to CPU {cpu}");
-        let effect = "It may run elsewhere; its readings are not those of this CPU.";
-        refused("run.affinity", title, &error, effect, "See which CPUs its cpuset allows.");
-    }
-    if let Err(error) = schedule(job.spec) {
-        let policy = name(job.spec.policy);
-        let title = format!("The kernel refused policy {policy} on CPU {cpu}");
-        let effect = "The figures are those of an ordinary thread, which waits for others.";
-        refused("run.policy", title, &error, effect, policy_remedy(job.spec.policy));
-    }
-    // Real-time policies have no slack; for the others it is 50 us unless set.
-    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-    findings
 }
 
-fn again(error: &io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(errno) => io::Error::from_raw_os_error(errno),
-        None => io::Error::other(error.to_string()),
-    }
+/// What the kernel refused, as findings.
+fn findings(seated: Seated, job: &Job<'_>) -> Vec<Finding> {
+    let cpu = job.cpu;
+    let finding = |Refused { need, error }| {
+        let (id, title, effect, remedy) = match need {
+            Need::Shield => (
+                "run.outside_shield",
+                format!("The thread on CPU {cpu} is not inside the shield"),
+                "Others may share its CPU.",
+                "Run as root.",
+            ),
+            Need::Cpu => (
+                "run.affinity",
+                format!("The thread is not bound to CPU {cpu}"),
+                "It may run elsewhere; its readings are not those of this CPU.",
+                "See which CPUs its cpuset allows.",
+            ),
+            Need::Schedule => (
+                "run.policy",
+                format!("The kernel refused policy {} on CPU {cpu}", name(job.spec.policy)),
+                "The figures are those of an ordinary thread, which waits for others.",
+                policy_remedy(job.spec.policy),
+            ),
+        };
+        let evidence = quiet_linux::Error::io("set it for thread", tid().to_string(), error);
+        Finding::new(Severity::Warning, id, title)
+            .evidence(evidence.to_string())
+            .effect(effect)
+            .remedy(remedy)
+    };
+    seated.refused.into_iter().map(finding).collect()
 }
 
 fn policy_remedy(policy: Policy) -> &'static str {
@@ -163,7 +160,7 @@ fn policy_remedy(policy: Policy) -> &'static str {
     }
 }
 
-fn schedule(spec: &Spec) -> io::Result<()> {
+fn schedule(spec: &Spec) -> Schedule {
     if spec.policy == Policy::Deadline {
         let period = match spec.probe {
             Probe::Wakeup { interval } => interval,
@@ -171,10 +168,10 @@ fn schedule(spec: &Spec) -> io::Result<()> {
         };
         // The kernel wants at least 1.024 us of run time; half a period is plenty for a wake-up.
         let runtime = Nanos((period.0 / 2).max(1_024));
-        return sched::set_deadline(0, sched::Deadline { runtime, deadline: period, period });
+        return Schedule::Deadline(sched::Deadline { runtime, deadline: period, period });
     }
-    let nice = sched::scheduling(0).map(|now| now.0.nice).unwrap_or(0);
-    sched::set_scheduling(0, Scheduling { policy: spec.policy, priority: spec.priority, nice })
+    let nice = Holds::now().scheduling.map_or(0, |now| now.nice);
+    Schedule::Under(Scheduling { policy: spec.policy, priority: spec.priority, nice })
 }
 
 /// Everything that the loop writes into, made present before it starts.
@@ -284,10 +281,11 @@ fn measure<T: Timer, C: Clock>(
         .map(|k| Reading { at: Nanos(place.of(k.at)), value: Nanos(k.value), missed: k.missed })
         .collect();
     worst.sort_unstable_by_key(|r| (std::cmp::Reverse(r.value), r.at));
+    let Holds { allowed, scheduling } = Holds::now();
     let thread = Thread {
         cpu: job.cpu,
-        scheduling: sched::scheduling(0).ok().map(|got| got.0),
-        allowed: sched::affinity(0).ok(),
+        scheduling,
+        allowed,
         memory_locked: Some(job.gate.locked.load(Acquire)),
         expected: Some(periods.expected),
         obtained: periods.obtained,

@@ -9,7 +9,7 @@ use crate::{
 };
 use quiet_linux::{
     Root,
-    sys::sched,
+    seat::{Schedule, Seat},
     trace::{
         Timerlat,
         timerlat::{Stamp, Station},
@@ -259,9 +259,9 @@ impl Followers {
             let (tell, told) = std::sync::mpsc::channel();
             let body = move || {
                 let ready = || -> std::io::Result<File> {
-                    sched::set_affinity(0, &CpuSet::from_iter([cpu]))?;
                     let to = Scheduling { policy: spec.policy, priority: spec.priority, nice: 0 };
-                    sched::set_scheduling(0, to)?;
+                    let schedule = Some(Schedule::Under(to));
+                    Seat { cpu: Some(cpu), schedule, ..Seat::default() }.take().granted()?;
                     File::open(&path)
                 };
                 let mut file = match ready() {

@@ -4,7 +4,7 @@ use crate::{
     Error, Result,
     keeper::{Keeper, Old},
 };
-use quiet_linux::{sys::sched, trace::Tracer};
+use quiet_linux::{seat, trace::Tracer};
 use quiet_types::{
     CpuSet,
     trace::{Trace, Victim},
@@ -48,13 +48,11 @@ impl Watch {
         let keeper = Keeper::start(&Old::Traces).ok();
         let mut tracer = Tracer::start(cpus, online)?;
         let (stop, stopped) = channel();
-        let elsewhere = sched::affinity(0).unwrap_or_default().difference(cpus);
+        let watched = cpus.clone();
         let thread = thread::Builder::new()
             .name("watch".to_owned())
             .spawn(move || {
-                if !elsewhere.is_empty() {
-                    let _ = sched::set_affinity(0, &elsewhere);
-                }
+                seat::keep_off(0, &watched);
                 loop {
                     let ends = stopped.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout);
                     if ends {

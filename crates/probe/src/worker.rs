@@ -13,8 +13,8 @@ use crate::{
 use quiet_linux::{
     Root,
     clock::distrust,
-    place,
-    sys::{clock, memory, process, sched},
+    seat,
+    sys::{clock, memory, process},
 };
 use quiet_types::{
     CpuId, Finding, Nanos, Severity,
@@ -121,7 +121,7 @@ fn measure(order: &Order, words: &[AtomicU64]) -> Result<Part> {
     let root = Root::system()?;
     let mut findings = Vec::new();
     if let Some(entry) = order.entry.as_ref().filter(|entry| entry.whole_process)
-        && let Err(error) = place::enter(entry, std::process::id())
+        && let Err(error) = seat::enter(entry)
     {
         let title = "The measuring process is not inside the shield";
         findings.push(
@@ -133,9 +133,10 @@ fn measure(order: &Order, words: &[AtomicU64]) -> Result<Part> {
     }
     let awake = match order.spec.idle {
         Idle::AsIs => None,
-        Idle::Shallow => place::hold_awake().map_err(|finding| findings.push(*finding)).ok(),
+        Idle::Shallow => seat::hold_awake().map_err(|finding| findings.push(*finding)).ok(),
     };
-    keep_off(order);
+    // The main thread only waits; where it can, it waits elsewhere.
+    seat::keep_off(0, &order.spec.cpus);
     let (source, first) = Source::choose(&root);
     let cpus: Vec<CpuId> = order.spec.cpus.iter().collect();
     let gate = Gate {
@@ -237,19 +238,9 @@ fn part(
     Part { monotonic: Nanos(start), lasted, interrupted, clock, threads, findings, late }
 }
 
-/// The main thread only waits; where it can, it waits elsewhere.
-fn keep_off(order: &Order) {
-    if let Ok(allowed) = sched::affinity(0) {
-        let elsewhere = allowed.difference(&order.spec.cpus);
-        if !elsewhere.is_empty() {
-            let _ = sched::set_affinity(0, &elsewhere);
-        }
-    }
-}
-
 /// Locks memory when every thread has its own and waits.
 fn lock(gate: &Gate) -> Option<Finding> {
-    let (locked, finding) = place::lock_memory("the measuring process");
+    let (locked, finding) = seat::lock_memory("the measuring process");
     gate.locked.store(locked, Release);
     finding
 }

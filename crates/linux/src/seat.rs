@@ -1,0 +1,295 @@
+//! Seats for real-time threads: where one runs, under which policy, with its memory present; what the kernel refused, and what hit it.
+
+use crate::{
+    Error, Kernel, System,
+    sys::{self, sched},
+};
+use quiet_types::{CpuId, CpuSet, Finding, Severity, machine::Scheduling, shield::Entry};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, Read, Write},
+    num::NonZeroU64,
+};
+
+/// What a thread asks for. What is `None` stays as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Seat {
+    /// The shield's door that it goes through.
+    pub entry: Option<Entry>,
+    /// Its CPU.
+    pub cpu: Option<CpuId>,
+    /// Whether the other threads of its process are to leave that CPU.
+    pub alone: bool,
+    /// How it is scheduled.
+    pub schedule: Option<Schedule>,
+}
+
+/// How a thread asks to be scheduled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Schedule {
+    /// Under a policy other than `Deadline`.
+    Under(Scheduling),
+    /// Under `SCHED_DEADLINE`.
+    Deadline(sched::Deadline),
+}
+
+/// What came of a [`Seat`].
+#[derive(Debug)]
+pub struct Seated {
+    /// What was asked.
+    pub asked: Seat,
+    /// What the kernel refused, in the order in which it was asked. All else was granted.
+    pub refused: Vec<Refused>,
+}
+
+/// One thing that the kernel refused.
+#[derive(Debug)]
+pub struct Refused {
+    /// What.
+    pub need: Need,
+    /// Why: the kernel's own word.
+    pub error: io::Error,
+}
+
+/// What a [`Seat`] can need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The way into the shield.
+    Shield,
+    /// The CPU.
+    Cpu,
+    /// Policy and priority.
+    Schedule,
+}
+
+/// What holds for the calling thread, as the kernel says; `None` where it does not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Holds {
+    /// Where it may run.
+    pub allowed: Option<CpuSet>,
+    /// How it is scheduled.
+    pub scheduling: Option<Scheduling>,
+}
+
+impl Seat {
+    /// Seats the calling thread: into the shield, onto the CPU, under the policy. A refusal ends nothing: the rest is still asked for.
+    ///
+    /// Timers of the thread get no slack, and pages of its stack are made present.
+    pub fn take(self) -> Seated {
+        let mut refused = Vec::new();
+        let mut note = |need, done: io::Result<()>| {
+            refused.extend(done.err().map(|error| Refused { need, error }));
+        };
+        if let Some(entry) = &self.entry {
+            note(Need::Shield, enter(entry));
+        }
+        if let Some(cpu) = self.cpu {
+            // After the door: a partition takes the whole process in, and gives every thread of it all of its CPUs.
+            if self.alone {
+                all_keep_off(cpu);
+            }
+            note(Need::Cpu, sched::set_affinity(0, &CpuSet::from_iter([cpu])));
+        }
+        match self.schedule {
+            Some(Schedule::Under(to)) => note(Need::Schedule, sched::set_scheduling(0, to)),
+            Some(Schedule::Deadline(to)) => note(Need::Schedule, sched::set_deadline(0, to)),
+            None => {}
+        }
+        // Real-time policies have no slack; for the others it is 50 us unless set.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        sys::memory::touch_stack();
+        Seated { asked: self, refused }
+    }
+}
+
+impl Seated {
+    /// Whether all was granted.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub fn granted(self) -> io::Result<()> {
+        self.refused.into_iter().next().map_or(Ok(()), |refused| Err(refused.error))
+    }
+
+    /// Whether this was refused.
+    pub fn is_refused(&self, need: Need) -> bool {
+        self.refused.iter().any(|refused| refused.need == need)
+    }
+}
+
+impl Holds {
+    /// Reads it back for the calling thread.
+    pub fn now() -> Holds {
+        Holds {
+            allowed: sched::affinity(0).ok(),
+            scheduling: sched::scheduling(0).ok().map(|(scheduling, _)| scheduling),
+        }
+    }
+}
+
+/// The calling thread's number.
+pub fn tid() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
+}
+
+/// Through the shield's door: the calling thread, or with [`Entry::whole_process`] its process.
+///
+/// # Errors
+/// The kernel's own.
+pub fn enter(entry: &Entry) -> io::Result<()> {
+    let task = if entry.whole_process { std::process::id() } else { tid() };
+    System.write(&entry.file, &task.to_string())
+}
+
+/// Keeps thread `tid` (0: the caller) off `cpus`, where it may run elsewhere; where it was allowed before, if that changed something.
+pub fn keep_off(tid: u32, cpus: &CpuSet) -> Option<CpuSet> {
+    let allowed = sched::affinity(tid).ok()?;
+    let rest = allowed.difference(cpus);
+    let moved = !rest.is_empty() && rest != allowed && sched::set_affinity(tid, &rest).is_ok();
+    moved.then_some(allowed)
+}
+
+/// Keeps all threads of the program, the caller too, off a CPU, where they can be elsewhere: one
+/// that never sleeps there would leave them nothing, and nobody moves them away.
+pub fn all_keep_off(cpu: CpuId) {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    for thread in threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+        keep_off(thread, &CpuSet::from_iter([cpu]));
+    }
+}
+
+/// How often the calling thread changed its CPU, where the kernel tells (`CONFIG_SCHED_DEBUG`).
+pub fn migrations() -> Option<u64> {
+    let sched = fs::read_to_string("/proc/thread-self/sched").ok()?;
+    let line = sched.lines().find(|line| line.starts_with("se.nr_migrations"))?;
+    line.rsplit(':').next()?.trim().parse().ok()
+}
+
+/// What hit a thread between two readings of its own counters ([`sys::process::thread_usage`]);
+/// empty where they cannot be read.
+pub fn hits(before: Usage, after: Usage) -> BTreeMap<String, u64> {
+    let (Ok(before), Ok(after)) = (before, after) else { return BTreeMap::new() };
+    let pairs = before.iter().zip(after);
+    pairs.map(|(old, (name, now))| (name.to_owned(), now.saturating_sub(old.1))).collect()
+}
+
+/// A reading of a thread's own counters.
+pub type Usage = io::Result<[(&'static str, u64); 4]>;
+
+/// Locks all memory of the process, present and future, as the kernel's own word confirms; else
+/// why not. `what` names the process in the sentence.
+pub fn lock_memory(what: &str) -> (bool, Option<Finding>) {
+    let done = sys::memory::lock_all();
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let locked = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmLck:"))
+        .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    let locked = done.is_ok() && locked.is_some_and(|kib| kib > 0);
+    let finding = done.err().map(|error| {
+        Finding::new(Severity::Note, "run.memory", "Memory is not locked")
+            .evidence(Error::io("lock", what, error).to_string())
+            .effect("A page that was taken away costs a page fault when it is needed.")
+            .remedy("Run as root, or raise the limit (`memlock` in /etc/security/limits.conf).")
+    });
+    (locked, finding)
+}
+
+/// Asks for no idle states while the file is open.
+///
+/// # Errors
+/// What stands in the way, as a finding.
+pub fn hold_awake() -> Result<File, Box<Finding>> {
+    let path = "/dev/cpu_dma_latency";
+    let open = || -> io::Result<File> {
+        let mut file = fs::OpenOptions::new().read(true).write(true).open(path)?;
+        // All four bytes at once: a shorter write is refused.
+        file.write_all(&0i32.to_ne_bytes())?;
+        let mut back = [1u8; 4];
+        file.read_exact(&mut back)?;
+        if back == [0; 4] {
+            Ok(file)
+        } else {
+            Err(io::Error::other("the kernel took 0 and answers another value"))
+        }
+    };
+    open().map_err(|error| {
+        let title = "Idle states are as they were";
+        Box::new(
+            Finding::new(Severity::Warning, "run.idle_states", title)
+                .evidence(Error::io("hold 0 in", path, error).to_string())
+                .effect("Waking from a deep idle state takes its time.")
+                .remedy("Run as root."),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quiet_types::machine::Policy;
+
+    /// On a thread of its own, so that the test's own stays as it is.
+    fn seated(seat: Seat) -> (Seated, Holds) {
+        std::thread::spawn(|| (seat.take(), Holds::now())).join().unwrap()
+    }
+
+    #[test]
+    fn what_is_granted_holds() {
+        let cpu = sched::affinity(0).unwrap().first().unwrap();
+        let batch = Scheduling { policy: Policy::Batch, priority: 0, nice: 5 };
+        let seat =
+            Seat { cpu: Some(cpu), schedule: Some(Schedule::Under(batch)), ..Seat::default() };
+        let (seated, holds) = seated(seat.clone());
+        assert_eq!(seated.asked, seat);
+        assert!(seated.refused.is_empty(), "{:?}", seated.refused);
+        assert_eq!(
+            holds,
+            Holds { allowed: Some([cpu].into_iter().collect()), scheduling: Some(batch) }
+        );
+    }
+
+    #[test]
+    fn a_refusal_is_told_with_its_reason_and_the_rest_is_still_done() {
+        let nowhere = Entry { file: "/sys/no such door/tasks".into(), whole_process: false };
+        let wrong = Scheduling { policy: Policy::Other, priority: 9, nice: 0 };
+        let before = sched::affinity(0).unwrap();
+        let cpu = before.first().unwrap();
+        let all = Seat {
+            entry: Some(nowhere),
+            cpu: Some(cpu),
+            alone: false,
+            schedule: Some(Schedule::Under(wrong)),
+        };
+        let (done, holds) = seated(all);
+        let told: Vec<_> = done.refused.iter().map(|r| (r.need, r.error.raw_os_error())).collect();
+        assert_eq!(
+            told,
+            [(Need::Shield, Some(libc::ENOENT)), (Need::Schedule, Some(libc::EINVAL))]
+        );
+        assert_eq!(holds.allowed, Some([cpu].into_iter().collect()), "between the two refusals");
+        assert_eq!(done.granted().unwrap_err().raw_os_error(), Some(libc::ENOENT));
+
+        let far = Seat { cpu: Some(CpuId(8191)), ..Seat::default() };
+        let (done, holds) = seated(far);
+        assert!(done.is_refused(Need::Cpu) && !done.is_refused(Need::Shield));
+        assert_eq!(holds.allowed, Some(before), "it stays where it was");
+    }
+
+    #[test]
+    fn a_thread_leaves_a_cpu_only_where_it_has_another() {
+        std::thread::spawn(|| {
+            let all = sched::affinity(0).unwrap();
+            assert_eq!(keep_off(0, &all), None, "nowhere else to go");
+            assert_eq!(keep_off(0, &CpuSet::new()), None, "it is elsewhere already");
+            let first: CpuSet = all.first().into_iter().collect();
+            let rest = all.difference(&first);
+            let expected =
+                if rest.is_empty() { (None, all.clone()) } else { (Some(all.clone()), rest) };
+            assert_eq!((keep_off(0, &first), sched::affinity(0).unwrap()), expected);
+        })
+        .join()
+        .unwrap();
+    }
+}
