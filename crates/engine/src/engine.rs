@@ -4,7 +4,7 @@ use crate::{
     Error, ErrorKind, Result,
     clock::{self, Ticks},
     host::{Again, Device, file::File, null},
-    place::{self, Marks, Placed, Wait, Wish},
+    place::{self, Placed, Wait, Wish},
     player::{Remote, Strip, player},
     playing::{Place, Playing, fault},
     setup::{Host, Setup, Sizes},
@@ -12,6 +12,7 @@ use crate::{
 use quiet_dsp::{Setting, simd::Denormals};
 use quiet_linux::{
     Root,
+    marks::Marks,
     rights::Less,
     seat,
     sys::{memory, sched},

@@ -6,19 +6,19 @@ use crate::{
 };
 use quiet_linux::{
     Root,
-    seat::{Holds, Need, Refused, Schedule, Seat, Usage, hits, lock_memory, migrations},
+    seat::{Holds, Need, Refused, Schedule, Seat, lock_memory},
     state,
-    sys::{process, sched},
+    sys::sched,
 };
 use quiet_rt::Mode;
 use quiet_types::{
     CpuId, CpuSet, Finding, Severity,
+    counters::Interrupt,
     machine::{Policy, Scheduling},
     play::Hits,
     run::State,
     shield::Shield,
 };
-use std::collections::BTreeMap;
 
 /// What is asked.
 #[derive(Clone, Debug, Default)]
@@ -347,42 +347,14 @@ pub(crate) fn ordinary() -> Scheduling {
     Scheduling { policy: Policy::Other, priority: 0, nice: 0 }
 }
 
-/// What the calling thread counted so far; made last before the loop and first after it.
-pub(crate) struct Marks {
-    moves: Option<u64>,
-    usage: Usage,
-}
-
-impl Marks {
-    pub(crate) fn now() -> Marks {
-        let moves = migrations();
-        Marks { moves, usage: process::thread_usage() }
-    }
-
-    pub(crate) fn since(self) -> BTreeMap<String, u64> {
-        let after = process::thread_usage();
-        let mut thread = hits(self.usage, after);
-        if let (Some(earlier), Some(now)) = (self.moves, migrations()) {
-            thread.insert("migrations".to_owned(), now.saturating_sub(earlier));
-        }
-        thread
-    }
-}
-
 /// The interrupts of the CPU between two readings of the machine.
 pub(crate) fn interrupts(cpu: Option<CpuId>, before: &State, after: &State, hits: &mut Hits) {
     let Some(cpu) = cpu else { return };
-    let suffix = format!("/cpu{cpu}");
-    for (name, now) in &after.counters {
-        let Some(irq) = name.strip_prefix("proc/interrupts/").and_then(|n| n.strip_suffix(&suffix))
-        else {
-            continue;
-        };
-        let count = now.saturating_sub(before.counters.get(name).copied().unwrap_or(0));
-        match irq {
-            "LOC" => hits.ticks = Some(count),
-            _ if count > 0 => {
-                hits.irqs.insert(irq.to_owned(), count);
+    for (row, count) in after.counters.since(&before.counters, cpu).interrupts {
+        match row {
+            Interrupt::Vector(name) if name == "LOC" => hits.ticks = Some(count),
+            row if count > 0 => {
+                hits.irqs.insert(row.to_string(), count);
             }
             _ => {}
         }
@@ -487,16 +459,18 @@ mod tests {
 
     #[test]
     fn interrupts_are_those_of_the_cpu_and_of_the_time_between() {
-        let state = |counts: &[(&str, u64)]| State {
-            counters: counts
-                .iter()
-                .map(|(name, n)| (format!("proc/interrupts/{name}"), *n))
-                .collect(),
-            ..Default::default()
+        let state = |counts: &[(Interrupt, u32, u64)]| {
+            let mut state = State::default();
+            for (row, cpu, n) in counts {
+                state.counters.of(CpuId(*cpu)).interrupts.insert(row.clone(), *n);
+            }
+            state
         };
+        let (nine, seven) = (Interrupt::Irq(9), Interrupt::Irq(7));
+        let [tick, other] = ["LOC", "RES"].map(Interrupt::from);
         let mut hits = Hits::default();
-        let before = state(&[("LOC/cpu2", 5), ("9/cpu2", 3), ("RES/cpu2", 1)]);
-        let after = state(&[("LOC/cpu2", 9), ("9/cpu2", 3), ("RES/cpu2", 2), ("7/cpu1", 8)]);
+        let before = state(&[(tick.clone(), 2, 5), (nine.clone(), 2, 3), (other.clone(), 2, 1)]);
+        let after = state(&[(tick, 2, 9), (nine, 2, 3), (other, 2, 2), (seven, 1, 8)]);
         interrupts(Some(CpuId(2)), &before, &after, &mut hits);
         assert_eq!(hits.ticks, Some(4));
         assert_eq!(hits.irqs, [("RES".to_owned(), 1)].into());

@@ -3,10 +3,10 @@
 use crate::{
     Error, ErrorKind,
     clock::Ticks,
-    place::{self, Decision, Marks, Placed, Wish},
+    place::{self, Decision, Placed, Wish},
     player::{Player, Told},
 };
-use quiet_linux::{Root, state};
+use quiet_linux::{Root, marks::Marks, state};
 use quiet_rt::Board;
 use quiet_types::play::Hits;
 use std::sync::Arc;

@@ -248,10 +248,8 @@ fn steal(placed: &Placed, cpus: &CpuSet) -> Option<Nanos> {
     /// The kernel's unit towards programs, whatever its own tick: 100 a second.
     const TICK: u64 = 10_000_000;
     let cpu = cpus.first().filter(|_| cpus.len() == 1)?;
-    let name = format!("proc/stat/cpu{cpu}/steal");
-    let after = state::read(&Root::system().ok()?, cpus);
-    let (before, after) = (placed.state.counters.get(&name)?, after.counters.get(&name)?);
-    Some(Nanos(after.saturating_sub(*before) * TICK))
+    let after = state::counters(&Root::system().ok()?, cpus);
+    after.since(&placed.state.counters, cpu).steal.map(|ticks| Nanos(ticks * TICK))
 }
 
 #[cfg(test)]

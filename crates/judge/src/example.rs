@@ -272,7 +272,7 @@ fn new_run(
             ("proc/sys/kernel/sched_rt_runtime_us".into(), "950000".into()),
             ("proc/irq/default_smp_affinity".into(), "f".into()),
         ]),
-        counters: BTreeMap::from([("proc/stat/cpu3/steal".into(), 0)]),
+        counters: BTreeMap::from([("proc/stat/cpu3/steal".into(), 0)]).into(),
     };
     Run {
         schema: run::SCHEMA.into(),

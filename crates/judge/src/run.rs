@@ -1,7 +1,10 @@
 //! What to know about one run before its figures are believed.
 
 use crate::known;
-use quiet_types::{Finding, Nanos, Run, Severity, machine::Policy, printable, run::Thread, words};
+use quiet_types::{
+    Finding, Nanos, Run, Severity, counters::steal_path, machine::Policy, printable, run::Thread,
+    words,
+};
 
 /// Readings beyond p99.9 that make it more than an anecdote.
 const TAIL_READINGS: u64 = 10;
@@ -240,16 +243,14 @@ fn few_readings(run: &Run) -> Option<Finding> {
 }
 
 fn steal(run: &Run) -> Option<Finding> {
-    let grown: Vec<String> = run
-        .after
-        .counters
-        .iter()
-        .filter(|(path, _)| path.contains("steal"))
-        .filter_map(|(path, after)| {
-            let before = run.before.counters.get(path)?;
-            (after > before).then(|| format!("{}: +{}", printable(path, 80), after - before))
-        })
-        .collect();
+    let (before, after) = (&run.before.counters, &run.after.counters);
+    let more = |cpu| {
+        let ticks = after.since(before, cpu).steal.filter(|ticks| *ticks > 0)?;
+        Some(format!("{}: +{ticks}", steal_path(cpu)))
+    };
+    let mut grown: Vec<String> = after.cpus().filter_map(more).collect();
+    // As the paths are sorted in the run.
+    grown.sort_unstable();
     (!grown.is_empty()).then(|| {
         Finding::new(Severity::Note, "run.steal", "the host took time from this virtual machine")
             .evidence(grown.join("; "))

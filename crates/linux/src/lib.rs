@@ -10,6 +10,7 @@ mod error;
 pub mod fault;
 pub mod files;
 mod kernel;
+pub mod marks;
 pub mod parse;
 pub mod rights;
 mod root;

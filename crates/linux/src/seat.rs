@@ -1,12 +1,11 @@
-//! Seats for real-time threads: where one runs, under which policy, with its memory present; what the kernel refused, and what hit it.
+//! Seats for real-time threads: where one runs, under which policy, with its memory present; and what the kernel refused.
 
 use crate::{
-    Error, Kernel, System,
+    Error, Kernel, System, parse,
     sys::{self, sched},
 };
 use quiet_types::{CpuId, CpuSet, Finding, Severity, machine::Scheduling, shield::Entry};
 use std::{
-    collections::BTreeMap,
     fs::{self, File},
     io::{self, Read, Write},
     num::NonZeroU64,
@@ -159,34 +158,12 @@ pub fn all_keep_off(cpu: CpuId) {
     }
 }
 
-/// How often the calling thread changed its CPU, where the kernel tells (`CONFIG_SCHED_DEBUG`).
-pub fn migrations() -> Option<u64> {
-    let sched = fs::read_to_string("/proc/thread-self/sched").ok()?;
-    let line = sched.lines().find(|line| line.starts_with("se.nr_migrations"))?;
-    line.rsplit(':').next()?.trim().parse().ok()
-}
-
-/// What hit a thread between two readings of its own counters ([`sys::process::thread_usage`]);
-/// empty where they cannot be read.
-pub fn hits(before: Usage, after: Usage) -> BTreeMap<String, u64> {
-    let (Ok(before), Ok(after)) = (before, after) else { return BTreeMap::new() };
-    let pairs = before.iter().zip(after);
-    pairs.map(|(old, (name, now))| (name.to_owned(), now.saturating_sub(old.1))).collect()
-}
-
-/// A reading of a thread's own counters.
-pub type Usage = io::Result<[(&'static str, u64); 4]>;
-
 /// Locks all memory of the process, present and future, as the kernel's own word confirms; else
 /// why not. `what` names the process in the sentence.
 pub fn lock_memory(what: &str) -> (bool, Option<Finding>) {
     let done = sys::memory::lock_all();
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let locked = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmLck:"))
-        .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    let locked = done.is_ok() && locked.is_some_and(|kib| kib > 0);
+    let locked = done.is_ok() && parse::status_kib(&status, "VmLck").is_some_and(|kib| kib > 0);
     let finding = done.err().map(|error| {
         Finding::new(Severity::Note, "run.memory", "Memory is not locked")
             .evidence(Error::io("lock", what, error).to_string())

@@ -1,7 +1,7 @@
 //! The settings that a figure depends on, and the counters that may explain it.
 
-use crate::Root;
-use quiet_types::{CpuSet, run::State};
+use crate::{Root, parse};
+use quiet_types::{Counters, CpuSet, run::State, surroundings::Mount};
 use std::collections::BTreeMap;
 
 /// Files read as they are, where they exist.
@@ -53,7 +53,7 @@ pub fn read(root: &Root, cpus: &CpuSet) -> State {
         note(&format!("sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime"), &mut state.files);
     }
     cpusets(root, &mut state.files);
-    counters(root, cpus, &mut state.counters);
+    state.counters = counters(root, cpus);
     state
 }
 
@@ -94,49 +94,19 @@ enum Names {
 /// Where cpusets are mounted.
 fn mounts(root: &Root) -> Vec<(String, Names)> {
     let text = root.read("/proc/self/mounts").unwrap_or_default();
-    text.lines()
-        .filter_map(|line| {
-            let mut words = line.split(' ').skip(1);
-            let (dir, kind, options) = (words.next()?, words.next()?, words.next()?);
-            match kind {
-                "cgroup" if options.split(',').any(|o| o == "cpuset") => {
-                    Some((dir.to_owned(), Names::V1))
-                }
-                "cgroup2" => Some((dir.to_owned(), Names::V2)),
-                _ => None,
-            }
-        })
-        .collect()
+    let names = |mount: &Mount| match mount.kind.as_str() {
+        "cgroup" if mount.options.iter().any(|option| option == "cpuset") => Some(Names::V1),
+        "cgroup2" => Some(Names::V2),
+        _ => None,
+    };
+    let mounts = parse::mounts(&text).into_iter();
+    mounts.filter_map(|mount| names(&mount).map(|names| (mount.path, names))).collect()
 }
 
-/// Steal, interrupts and softirqs of the measured CPUs.
-fn counters(root: &Root, cpus: &CpuSet, counters: &mut BTreeMap<String, u64>) {
-    let stat = root.read("/proc/stat").unwrap_or_default();
-    for cpu in cpus.iter() {
-        let label = format!("cpu{cpu}");
-        let line = stat.lines().find(|l| l.split_whitespace().next() == Some(&label));
-        let steal = line.and_then(|l| l.split_whitespace().nth(8)?.parse().ok());
-        if let Some(ticks) = steal {
-            counters.insert(format!("proc/stat/{label}/steal"), ticks);
-        }
-    }
-    for file in ["proc/interrupts", "proc/softirqs"] {
-        let text = root.read(&format!("/{file}")).unwrap_or_default();
-        let mut lines = text.lines();
-        let Some(head) = lines.next() else { continue };
-        let columns: Vec<&str> = head.split_whitespace().collect();
-        for line in lines {
-            let Some((name, counts)) = line.split_once(':') else { continue };
-            for (column, count) in columns.iter().zip(counts.split_whitespace()) {
-                let id = column.strip_prefix("CPU").and_then(|n| n.parse().ok());
-                let ours = id.is_some_and(|n| cpus.contains(quiet_types::CpuId(n)));
-                if let (true, Ok(n @ 1..)) = (ours, count.parse::<u64>()) {
-                    let cpu = column.to_lowercase();
-                    counters.insert(format!("{file}/{}/{cpu}", name.trim()), n);
-                }
-            }
-        }
-    }
+/// How far the counters of `cpus` are: steal, interrupts and softirqs.
+pub fn counters(root: &Root, cpus: &CpuSet) -> Counters {
+    let text = |path| root.read(path).unwrap_or_default();
+    parse::counters(&text("/proc/stat"), &text("/proc/interrupts"), &text("/proc/softirqs"), cpus)
 }
 
 #[cfg(test)]
@@ -172,7 +142,8 @@ mod tests {
             ("proc/interrupts/LOC/cpu2", 13),
             ("proc/stat/cpu2/steal", 7),
         ];
-        assert_eq!(state.counters, expected.map(|(k, v)| (k.to_owned(), v)).into());
+        let counters: BTreeMap<String, u64> = state.counters.into();
+        assert_eq!(counters, expected.map(|(k, v)| (k.to_owned(), v)).into());
     }
 
     #[test]

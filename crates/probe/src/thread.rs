@@ -2,8 +2,9 @@
 
 use crate::{clock::Source, request::name, so_far::Area};
 use quiet_linux::{
-    seat::{Holds, Need, Refused, Schedule, Seat, Seated, hits, migrations, tid},
-    sys::{clock, process, sched},
+    marks::Marks,
+    seat::{Holds, Need, Refused, Schedule, Seat, Seated, tid},
+    sys::{clock, sched},
 };
 use quiet_rt::{Clock, Counts, FACTS, Gap, Kept, Live, Periods, Tally, Timer, Wakeup};
 use quiet_types::{
@@ -87,18 +88,13 @@ pub(crate) fn run(job: Job<'_>) -> Option<Found> {
         return None;
     }
 
-    let moves = migrations();
-    // Last: what reading the other cost is not the loop's.
-    let before = process::thread_usage();
+    let marks = Marks::now();
     let (mut thread, cut_short, late) = match job.source {
         Source::Counter(c) => measure(c, c, &job, start, &mut memory),
         Source::Plain(c) => measure(c, c, &job, start, &mut memory),
     };
     let ended = clock::monotonic();
-    thread.counters = hits(before, process::thread_usage());
-    if let (Some(earlier), Some(now)) = (moves, migrations()) {
-        thread.counters.insert("migrations".to_owned(), now.saturating_sub(earlier));
-    }
+    thread.counters = marks.since();
     Some(Found { thread, clock, ended, cut_short, late })
 }
 

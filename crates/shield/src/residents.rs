@@ -5,7 +5,10 @@ use crate::{
     journal::Past,
     tasks,
 };
-use quiet_linux::Kernel;
+use quiet_linux::{
+    Kernel,
+    parse::{self, IrqRow},
+};
 use quiet_types::{
     CpuSet,
     plan::{Resident, ResidentKind},
@@ -174,27 +177,9 @@ pub(crate) fn serves_another(kernel: &dyn Kernel, number: u32, name: &str) -> bo
 /// Deliveries of every numbered interrupt on `cpus`, since boot.
 pub(crate) fn counts(kernel: &dyn Kernel, cpus: &CpuSet) -> HashMap<u32, u64> {
     let text = kernel.read("/proc/interrupts").unwrap_or_default();
-    let mut lines = text.lines();
-    let columns: Vec<bool> = lines
-        .next()
-        .unwrap_or_default()
-        .split_ascii_whitespace()
-        .map(|name| {
-            let cpu = name.strip_prefix("CPU").and_then(|n| n.parse().ok());
-            cpu.is_some_and(|cpu| cpus.contains(quiet_types::CpuId(cpu)))
-        })
-        .collect();
-    lines
-        .filter_map(|line| {
-            let (number, rest) = line.split_once(':')?;
-            let number = number.trim().parse().ok()?;
-            let sum = rest
-                .split_ascii_whitespace()
-                .zip(&columns)
-                .filter(|(_, ours)| **ours)
-                .filter_map(|(count, _)| count.parse::<u64>().ok())
-                .sum();
-            Some((number, sum))
-        })
-        .collect()
+    let (table, _) = parse::interrupts(&text);
+    let sum = |row: &IrqRow| {
+        row.counts.iter().filter(|(cpu, _)| cpus.contains(*cpu)).map(|(_, count)| count).sum()
+    };
+    table.irqs.iter().map(|row| (row.number, sum(row))).collect()
 }

@@ -30,6 +30,8 @@ pub mod check;
 #[cfg(feature = "std")]
 pub mod compared;
 #[cfg(feature = "std")]
+pub mod counters;
+#[cfg(feature = "std")]
 mod cpu_set;
 #[cfg(feature = "std")]
 pub mod explain;
@@ -87,6 +89,7 @@ pub use file_error::FileError;
 #[cfg(feature = "std")]
 pub use {
     chain::Chain,
+    counters::Counters,
     cpu_set::{CpuSet, ParseCpuSetError},
     finding::{Finding, Severity},
     histogram::Histogram,

@@ -2,7 +2,7 @@
 
 pub use crate::host::Host;
 use crate::{
-    CpuId, CpuSet, Finding, Histogram, Nanos,
+    Counters, CpuId, CpuSet, Finding, Histogram, Nanos,
     cell::Cell,
     explain::Explained,
     machine::{Policy, Scheduling},
@@ -317,7 +317,8 @@ pub struct State {
     /// By path below `/`: IRQ masks, cpusets, sysctls, governors.
     pub files: BTreeMap<String, String>,
     /// By path below `/`, counters: they may grow (steal, interrupts on the measured CPUs).
-    pub counters: BTreeMap<String, u64>,
+    #[schemars(with = "BTreeMap<String, u64>")]
+    pub counters: Counters,
 }
 
 impl Run {

@@ -66,9 +66,8 @@ pub fn explain(run: &Run, trace: Option<&Trace>, victims: &[Victim]) -> Explaine
 
 /// Ticks of `steal` between before and after; the kernel's unit is 10 ms.
 fn steal(run: &Run, victim: &Victim) -> Option<Nanos> {
-    let key = format!("proc/stat/cpu{}/steal", victim.cpu);
-    let (before, after) = (run.before.counters.get(&key)?, run.after.counters.get(&key)?);
-    Some(Nanos::from_millis(after.saturating_sub(*before).saturating_mul(10)))
+    let ticks = run.after.counters.since(&run.before.counters, victim.cpu).steal?;
+    Some(Nanos::from_millis(ticks.saturating_mul(10)))
 }
 
 fn cpu(victim: &Victim, found: &Found, start: Nanos) -> Cpu {

@@ -6,6 +6,7 @@
 mod cgroup;
 mod cmdline;
 mod config;
+mod counters;
 mod cpu_info;
 mod interrupts;
 mod pid;
@@ -18,13 +19,14 @@ pub use cgroup::{
 };
 pub use cmdline::{boot_parameters, print_boot_parameters};
 pub use config::config;
+pub use counters::counters;
 pub use cpu_info::{CpuInfo, cpu_info};
 pub use interrupts::{Interrupts, IrqRow, interrupts};
 pub use pid::{PidStat, PidStatus, pid_stat, pid_status};
 pub use proc_stat::steal;
 pub use process::{
     CAP_IPC_LOCK, CAP_SYS_NICE, Credentials, Limits, Used, audio_groups, credentials, limits,
-    mounts, status_kib, used, users,
+    migrations, mounts, status_kib, used, users,
 };
 pub use secret::{mask_arguments, mask_parameter};
 

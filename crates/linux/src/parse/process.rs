@@ -72,6 +72,12 @@ pub fn status_kib(text: &str, name: &str) -> Option<u64> {
     rest.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
+/// How often a thread changed its CPU, by `/proc/PID/task/TID/sched`, which kernels with `CONFIG_SCHED_DEBUG` have.
+pub fn migrations(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with("se.nr_migrations"))?;
+    line.rsplit(':').next()?.trim().parse().ok()
+}
+
 /// What a process used since its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Used {
