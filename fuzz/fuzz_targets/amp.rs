@@ -14,7 +14,8 @@ fuzz_target!(|bytes: &[u8]| {
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
     // Long ones would rest for long: what they are made of is tried on the others.
-    if amp.flops(&Options::default()) > 100_000 || amp.receptive_field().is_none_or(|n| n > 20_000) {
+    if amp.flops(&Options::default()) > 100_000 || amp.receptive_field().is_none_or(|n| n > 20_000)
+    {
         return;
     }
     let setting = Setting { rate: amp.rate(), channels: 1, block: Frames(32) };

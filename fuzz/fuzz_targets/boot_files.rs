@@ -3,7 +3,7 @@
 use libfuzzer_sys::fuzz_target;
 use quiet_boot::{Request, Term, entries_of, loaders, propose};
 use quiet_linux::files;
-use quiet_types::boot::{Asked, Parameter};
+use quiet_types::boot::{BootParameters, Parameter};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -37,8 +37,10 @@ fn trees() -> &'static [Copied] {
     static TREES: OnceLock<Vec<Copied>> = OnceLock::new();
     TREES.get_or_init(|| {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/boot");
-        let mut found: Vec<PathBuf> =
-            fs::read_dir(fixtures).expect("fixtures").map(|entry| entry.expect("an entry").path()).collect();
+        let mut found: Vec<PathBuf> = fs::read_dir(fixtures)
+            .expect("fixtures")
+            .map(|entry| entry.expect("an entry").path())
+            .collect();
         found.retain(|path| path.is_dir());
         found.sort();
         let tree = |from: &PathBuf| {
@@ -66,9 +68,9 @@ fuzz_target!(|bytes: &[u8]| {
         value: Some(value.to_owned()),
         why: "to be tried".to_owned(),
     };
-    let asked = Asked {
+    let asked = BootParameters {
         parameters: vec![parameter("nohz_full", "2-3"), parameter("rcu_nocbs", "2-3")],
-        ..Asked::default()
+        ..BootParameters::default()
     };
     for loader in loaders(&place) {
         if let Err(why) = entries_of(&place, &loader) {

@@ -27,9 +27,15 @@ fuzz_target!(|bytes: &[u8]| {
     match add(&form, text, &words) {
         Ok(with) => {
             assert_ne!(with, text);
-            let (without, count) = remove(&form, &with, &words).expect("what was edited can be edited");
+            let (without, count) =
+                remove(&form, &with, &words).expect("what was edited can be edited");
             assert!(count >= words.len(), "{count} words found again");
-            assert!(without == text, "{:?} became {:?}", text.escape_ascii().to_string(), without.escape_ascii().to_string());
+            assert!(
+                without == text,
+                "{:?} became {:?}",
+                text.escape_ascii().to_string(),
+                without.escape_ascii().to_string()
+            );
         }
         Err(why) => assert!(!why.is_empty()),
     }

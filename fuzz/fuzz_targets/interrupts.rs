@@ -12,7 +12,8 @@ fn print(table: &Interrupts) -> String {
         irq.counts.iter().for_each(|count| text += &format!(" {:>10}", count.1));
         let chip = irq.chip.as_deref().unwrap_or("-");
         let hwirq = irq.hwirq.map_or(String::new(), |number| number.to_string());
-        text += &format!(" {chip:>8} {hwirq:>4}-edge Level    -edge      {}", irq.actions.join(", "));
+        text +=
+            &format!(" {chip:>8} {hwirq:>4}-edge Level    -edge      {}", irq.actions.join(", "));
     }
     for vector in &table.vectors {
         text += &format!("\n{:>4}:", vector.name);

@@ -39,7 +39,8 @@ fuzz_target!(|text: &str| {
         Err(wrong) => assert!(wrong.line >= 1 && wrong.line <= text.lines().count().max(1)),
     }
     // Any name, inside a stat that is otherwise sound.
-    let sound = "7 (NAME) R 2 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 0";
+    let sound =
+        "7 (NAME) R 2 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 0";
     let named = pid_stat(&sound.replace("NAME", text));
     assert_eq!(named.map(|stat| stat.comm).as_deref(), Ok(text));
     if let Ok(status) = pid_status(text) {

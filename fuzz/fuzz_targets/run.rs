@@ -1,7 +1,7 @@
 //! A run that somebody else wrote: judged and shown in every form, whatever figures it holds.
 #![no_main]
 use libfuzzer_sys::fuzz_target;
-use quiet_judge::{judge_run};
+use quiet_judge::judge_run;
 use quiet_report::{run_text, runs_markdown, runs_page};
 use quiet_types::Run;
 

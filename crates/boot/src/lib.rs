@@ -36,6 +36,6 @@ pub use propose::{Proposal, Request, propose};
 pub use record::{Change, Ours, Phase, Record, SCHEMA, record};
 pub use runner::{NoRunner, Ran, Runner, SystemRunner};
 pub use trial::how_to_start;
-pub use undo::{Outcome, TakenBack, Undone, undo};
+pub use undo::{Restoration, TakenBack, Undone, undo};
 pub use unit::{CHAIN, Service, UNIT};
 pub use write::{Written, vacant, write};

@@ -11,13 +11,13 @@ use super::{
     unit::Service,
 };
 use quiet_linux::files::Tree;
-use quiet_types::{Finding, boot::Asked};
+use quiet_types::{Finding, boot::BootParameters};
 
 /// What is to be made to last.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The boot parameters.
-    pub asked: &'a Asked,
+    pub asked: &'a BootParameters,
     /// The boot loader that gets them.
     pub loader: &'a Loader,
     /// The systemd unit; `None` where only boot parameters are wanted.
@@ -32,7 +32,7 @@ pub struct Proposal {
     /// The boot loader's kind.
     pub loader: LoaderKind,
     /// What is asked.
-    pub asked: Asked,
+    pub asked: BootParameters,
     /// For how long.
     pub term: Term,
     /// The arguments of `apply` in the unit.

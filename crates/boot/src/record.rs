@@ -10,7 +10,7 @@ use super::{
     form::Form,
 };
 use quiet_linux::files::{Owner, StateDir, Tree, split};
-use quiet_types::boot::Asked;
+use quiet_types::boot::BootParameters;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -51,7 +51,7 @@ pub struct Record {
     /// For one boot only, until it is blessed.
     pub trial: bool,
     /// What is asked of the next boots.
-    pub asked: Asked,
+    pub asked: BootParameters,
     /// The arguments of `apply` in the systemd unit; `None` where no unit was written.
     pub apply: Option<Vec<String>>,
     /// The changes, in the order in which they are made.

@@ -11,7 +11,7 @@ use super::{
 use quiet_linux::fault;
 use quiet_linux::files::{Owner, StateDir, Tree};
 use quiet_types::said::UNPERSISTED;
-pub use quiet_types::said::{Outcome, TakenBack, Undone};
+pub use quiet_types::said::{Restoration, TakenBack, Undone};
 use std::path::Path;
 
 /// Takes back what was made to last, whole or cut short; `None` where nothing was.
@@ -63,8 +63,9 @@ pub(super) fn take_back(
     // What is made from the other files comes after them.
     let then = record.changes.iter().rev().filter(generated);
     for change in first.chain(then) {
-        let outcome =
-            hand.one(change).unwrap_or_else(|error| Outcome::Refused { reason: error.to_string() });
+        let outcome = hand
+            .one(change)
+            .unwrap_or_else(|error| Restoration::Refused { reason: error.to_string() });
         fault::point();
         items.push(TakenBack { what: place.shown(&change.what()), outcome });
     }
@@ -79,59 +80,59 @@ struct Hand<'a> {
 }
 
 impl Hand<'_> {
-    fn one(&self, change: &Change) -> Result<Outcome> {
+    fn one(&self, change: &Change) -> Result<Restoration> {
         match change {
             Change::File { path, ours, old, .. } => self.file(path, ours, *old),
             Change::Link { path, target } => match self.place.link(path) {
                 Some(now) if now == *target => {
                     self.place.remove(path)?;
-                    Ok(Outcome::Restored)
+                    Ok(Restoration::Restored)
                 }
-                None if !self.place.exists(path) => Ok(Outcome::Gone),
-                _ => Ok(Outcome::Left),
+                None if !self.place.exists(path) => Ok(Restoration::Gone),
+                _ => Ok(Restoration::Left),
             },
             Change::Dir { path } => {
                 if !self.place.exists(path) {
-                    return Ok(Outcome::Gone);
+                    return Ok(Restoration::Gone);
                 }
                 // With something of others in it, it is theirs.
                 let gone = self.place.remove_dir(path);
-                Ok(if gone { Outcome::Restored } else { Outcome::Untouched })
+                Ok(if gone { Restoration::Restored } else { Restoration::Untouched })
             }
             Change::OneShot { entry } => {
                 let was = efi::forget_one_shot(self.place, entry)?;
-                Ok(if was { Outcome::Restored } else { Outcome::Gone })
+                Ok(if was { Restoration::Restored } else { Restoration::Gone })
             }
             Change::Generate { command, path, old } => self.generated(command, path, *old),
         }
     }
 
-    fn file(&self, path: &str, ours: &Ours, old: Option<Owner>) -> Result<Outcome> {
+    fn file(&self, path: &str, ours: &Ours, old: Option<Owner>) -> Result<Restoration> {
         self.place.sweep(path);
         let now = self.place.read(path)?.map(|found| found.bytes);
         let before = self.shelf.text(Side::Old, path)?;
         let made = self.shelf.text(Side::New, path)?;
         let (Some(now), Some(made)) = (&now, &made) else {
             // Not made yet, or removed by others.
-            return Ok(if now == before { Outcome::Untouched } else { Outcome::Gone });
+            return Ok(if now == before { Restoration::Untouched } else { Restoration::Gone });
         };
         if Some(now) == before.as_ref() {
-            return Ok(Outcome::Untouched);
+            return Ok(Restoration::Untouched);
         }
         if now == made {
             self.put(path, before.as_deref(), old)?;
-            return Ok(Outcome::Restored);
+            return Ok(Restoration::Restored);
         }
         let cleaned = without_ours(ours, now).map_err(|why| {
             Error::new(format!("cannot understand {}: {why}", self.place.shown(path)))
         })?;
         match cleaned {
-            None => Ok(Outcome::Left),
+            None => Ok(Restoration::Left),
             Some(text) => {
                 let owner = self.place.read(path)?.map(|found| found.owner).or(old);
                 let same = Some(&text) == before.as_ref();
                 self.put(path, Some(&text), owner)?;
-                Ok(if same { Outcome::Restored } else { Outcome::Cleaned })
+                Ok(if same { Restoration::Restored } else { Restoration::Cleaned })
             }
         }
     }
@@ -143,17 +144,17 @@ impl Hand<'_> {
         }
     }
 
-    fn generated(&self, command: &[String], path: &str, owner: Owner) -> Result<Outcome> {
+    fn generated(&self, command: &[String], path: &str, owner: Owner) -> Result<Restoration> {
         self.place.sweep(path);
         let now = self.place.read(path)?.map(|found| found.bytes);
         let before = self.shelf.text(Side::Old, path)?;
         if now == before {
-            return Ok(Outcome::Untouched);
+            return Ok(Restoration::Untouched);
         }
         let made = self.shelf.text(Side::New, path)?;
         if now.is_some() && now == made {
             self.put(path, before.as_deref(), Some(owner))?;
-            return Ok(Outcome::Restored);
+            return Ok(Restoration::Restored);
         }
         // A new kernel since, or cut short while it ran: its own program knows what belongs there.
         match generate(self.place, self.shelf, self.runner, command, path)? {
@@ -161,7 +162,7 @@ impl Hand<'_> {
                 let owner = self.place.read(path)?.map_or(owner, |found| found.owner);
                 self.place.write(path, &text, owner)?;
                 let same = Some(&text) == before.as_ref();
-                Ok(if same { Outcome::Restored } else { Outcome::Regenerated })
+                Ok(if same { Restoration::Restored } else { Restoration::Regenerated })
             }
             None => Err(Error::new(format!("run {} on that machine", command.join(" ")))),
         }
@@ -192,7 +193,7 @@ impl Hand<'_> {
         items
     }
 
-    fn later_entry(&self, path: &str, form: &Form, words: &[String]) -> Option<Outcome> {
+    fn later_entry(&self, path: &str, form: &Form, words: &[String]) -> Option<Restoration> {
         let found = self.place.read(path).ok()??;
         let (text, many) = form::remove(form, &found.bytes, words).ok()?;
         if many < words.len() {
@@ -200,8 +201,8 @@ impl Hand<'_> {
         }
         let real = self.place.real(path)?;
         Some(match self.place.write(&real, &text, found.owner) {
-            Ok(()) => Outcome::Cleaned,
-            Err(error) => Outcome::Refused { reason: error.to_string() },
+            Ok(()) => Restoration::Cleaned,
+            Err(error) => Restoration::Refused { reason: error.to_string() },
         })
     }
 }
@@ -224,7 +225,7 @@ fn without_ours(ours: &Ours, now: &[u8]) -> std::result::Result<Option<Vec<u8>>,
 mod tests {
     use super::*;
     use crate::{LoaderKind, NoRunner, Proposal, Term, write::write_under};
-    use quiet_types::boot::Asked;
+    use quiet_types::boot::BootParameters;
 
     #[test]
     fn by_two_state_directories_boot_files_are_changed_one_after_the_other() {
@@ -233,7 +234,7 @@ mod tests {
         let place = Tree::at(dir.path()).unwrap();
         let (one, two) = (dir.path().join("one"), dir.path().join("two"));
         let lock = StateDir::make(&one).unwrap().lock_machine(Some(&lock_file)).unwrap();
-        let asked: Asked = serde_json::from_value(serde_json::json!({
+        let asked: BootParameters = serde_json::from_value(serde_json::json!({
             "cpus": "2-3", "housekeeping": "0-1", "mode": "sleeping_chain", "parameters": [],
         }))
         .unwrap();

@@ -4,7 +4,7 @@
 
 use quiet_boot::{Proposal, Ran, Request, Runner, Term};
 use quiet_linux::files::Tree;
-use quiet_types::boot::Asked;
+use quiet_types::boot::BootParameters;
 use std::{
     cell::RefCell,
     fs,
@@ -48,7 +48,7 @@ impl Machine {
     }
 
     fn proposal(&self) -> Proposal {
-        let asked: Asked = serde_json::from_value(serde_json::json!({
+        let asked: BootParameters = serde_json::from_value(serde_json::json!({
             "cpus": "2-3", "housekeeping": "0-1", "mode": "sleeping_chain",
             "parameters": [{ "name": "isolcpus", "value": "managed_irq,domain,2-3", "why": "" }],
         }))

@@ -7,7 +7,7 @@ use machine::{Capture, Machine, PROGRAM, text};
 use quiet_testing::{Why, is_root, skip_part};
 use quiet_types::{
     Run,
-    campaign::{Campaigned, Standing},
+    campaign::{Campaigned, CellStanding},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -145,7 +145,7 @@ fn cells_of_another_kernel_wait_for_its_boot() {
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
     let it = told(&output);
     assert_eq!((it.done, it.left, it.waiting), (2, 0, 2));
-    let waits = it.cells.iter().find(|cell| cell.state == Standing::Waiting).unwrap();
+    let waits = it.cells.iter().find(|cell| cell.state == CellStanding::Waiting).unwrap();
     assert_eq!(waits.cell.setting, "other");
     assert!(waits.why.starts_with("for a boot of kernel 2.4.*"), "{}", waits.why);
 }

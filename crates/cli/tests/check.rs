@@ -124,7 +124,7 @@ fn a_capture_of_this_machine_is_checked_with_its_surroundings() {
     let about = |id: &str| checked.looked.iter().find(|look| look.id == id).unwrap();
     for id in ["limits.rttime", "memory.access_times"] {
         let looked = about(id);
-        assert_ne!(looked.result, quiet_types::check::Outcome::Unknown, "{}", looked.because);
+        assert_ne!(looked.result, quiet_types::check::CheckOutcome::Unknown, "{}", looked.because);
     }
 }
 

@@ -20,7 +20,7 @@ use quiet_types::{
         Cgroups, Cpu, Device, Group, Irq, KernelThread, Policy, Preemption, Scheduling, Task,
         Workqueues,
     },
-    plan::{Action, Applied, Outcome, Return, Standing},
+    plan::{Action, Applied, Outcome, Return, ShieldStanding},
     surroundings::{Mount, Surroundings, UsbController, UsbDevice},
 };
 use std::{
@@ -259,7 +259,7 @@ impl Case {
             }
         }
         let mut kernel =
-            quiet_types::machine::Kernel { release: "6.12".into(), ..Default::default() };
+            quiet_types::machine::RunningKernel { release: "6.12".into(), ..Default::default() };
         if self.has(22) {
             kernel.preemption = Preemption::Rt;
         }
@@ -567,7 +567,7 @@ proptest! {
         let bench = Bench::new(world, plan);
         bench.kernel.stop.set(Some(1 + (at * acts as f64) as u64));
         prop_assert!(until_stopped(|| bench.up()).is_none());
-        prop_assert_eq!(status(&bench.kernel, &bench.state()).unwrap().state, Standing::Leftover);
+        prop_assert_eq!(status(&bench.kernel, &bench.state()).unwrap().state, ShieldStanding::Leftover);
         bench.kernel.stop.set(Some(bench.kernel.acts.get() + 1 + again));
         let _ = until_stopped(|| revert(&bench.kernel, &bench.state()));
         bench.returns("after a stop of apply and one of revert");

@@ -8,7 +8,7 @@ use quiet_dsp::{
 };
 use quiet_types::{
     Finding, Frames, Nanos, SampleRate, Severity,
-    bench::{Bench, Carried, Cost, SCHEMA, StageCost},
+    bench::{Bench, BlockCost, Carried, SCHEMA, StageCost},
 };
 use std::{hint::black_box, time::Instant};
 
@@ -293,11 +293,11 @@ impl Trial {
         Nanos(self.least.iter().copied().max().unwrap_or(0))
     }
 
-    fn whole(&self, period: Nanos, frames: usize) -> Cost {
+    fn whole(&self, period: Nanos, frames: usize) -> BlockCost {
         let mean = self.least.iter().sum::<u64>() as f64 / self.blocks as f64;
         let of_period = |ns: f64| 100.0 * ns / period.0.max(1) as f64;
         let worst = self.worst();
-        Cost {
+        BlockCost {
             ns_per_frame: mean / frames as f64,
             mean: Nanos(mean.round() as u64),
             worst,

@@ -4,7 +4,7 @@ use crate::{Engine, LOADS, METERS, mode_name};
 use quiet_types::{
     Nanos,
     machine::Policy,
-    play::{Level, Load, Status},
+    play::{Level, Load, PlayStatus},
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -27,7 +27,7 @@ fn percentile(histogram: &[u64], share: f64) -> usize {
 }
 
 /// Reads it; takes the levels, so that one reader at a time sees them.
-pub fn status(engine: &Engine, channels: usize) -> Status {
+pub fn status(engine: &Engine, channels: usize) -> PlayStatus {
     let (board, placed, sizes) = (engine.board(), engine.placed(), engine.sizes());
     let word = |word: &std::sync::atomic::AtomicU64| word.load(Relaxed);
     let mut histogram: Vec<u64> = board.loads.iter().map(word).collect();
@@ -39,7 +39,7 @@ pub fn status(engine: &Engine, channels: usize) -> Status {
     let period = f64::from(sizes.period) * 1e9 / f64::from(sizes.rate.max(1));
     let busy = word(&board.busy) as f64;
     let mean = if blocks == 0 { 0.0 } else { busy / blocks as f64 / period * 100.0 };
-    Status {
+    PlayStatus {
         rate: sizes.rate,
         period: sizes.period,
         buffer: sizes.buffer,

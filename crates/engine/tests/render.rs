@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use quiet_engine::render::{Description, Files, Format, Job, Order, Progress, render};
-use quiet_types::{Frames, render::Outcome};
+use quiet_types::{Frames, render::FileOutcome};
 use std::path::Path;
 
 fn wav(path: &Path, rate: u32, channels: u16, samples: &[f32]) {
@@ -57,7 +57,7 @@ fn latency_is_taken_out_and_the_tail_is_written() {
     wav(&from, 48_000, 2, &x);
     let jobs = [Job { from, to: to.clone() }];
     let done = render(&jobs, &order(LATE), &Progress::default());
-    assert_eq!(done[0].outcome, Outcome::Done, "{:?}", done[0].error);
+    assert_eq!(done[0].outcome, FileOutcome::Done, "{:?}", done[0].error);
     let sound = done[0].sound.as_ref().unwrap();
     assert_eq!((sound.latency, sound.frames, sound.channels), (72, 5000, [2, 2]));
     let y = read(&to);
@@ -75,13 +75,13 @@ fn what_is_there_stays_unless_it_is_forced() {
     std::fs::write(&to, "mine").unwrap();
     let jobs = [Job { from, to: to.clone() }];
     let done = render(&jobs, &order(LATE), &Progress::default());
-    assert_eq!(done[0].outcome, Outcome::Failed);
+    assert_eq!(done[0].outcome, FileOutcome::Failed);
     assert!(done[0].error.as_ref().unwrap().contains("--force"));
     let done = render(&jobs, &Order { skip: true, ..order(LATE) }, &Progress::default());
-    assert_eq!(done[0].outcome, Outcome::Skipped);
+    assert_eq!(done[0].outcome, FileOutcome::Skipped);
     assert_eq!(std::fs::read(&to).unwrap(), b"mine");
     let done = render(&jobs, &Order { force: true, ..order(LATE) }, &Progress::default());
-    assert_eq!(done[0].outcome, Outcome::Done);
+    assert_eq!(done[0].outcome, FileOutcome::Done);
     assert_eq!(read(&to).len() as u64, 100 + done[0].sound.as_ref().unwrap().tail);
 }
 
@@ -97,14 +97,14 @@ fn two_calls_for_one_file_are_not_in_each_others_way() {
     let other = std::fs::File::open(&aside).unwrap();
     other.lock().unwrap();
     let done = render(&jobs, &order(LATE), &Progress::default());
-    assert_eq!(done[0].outcome, Outcome::Failed);
+    assert_eq!(done[0].outcome, FileOutcome::Failed);
     assert!(done[0].error.as_ref().unwrap().contains("another call is at it"), "{done:?}");
     assert_eq!(std::fs::read_to_string(&aside).unwrap(), "half of it");
     assert!(!to.exists());
     // It has ended without an end: what it left is replaced.
     drop(other);
     let done = render(&jobs, &order(LATE), &Progress::default());
-    assert_eq!(done[0].outcome, Outcome::Done, "{:?}", done[0].error);
+    assert_eq!(done[0].outcome, FileOutcome::Done, "{:?}", done[0].error);
     assert!(to.exists() && !aside.exists());
 }
 
@@ -134,7 +134,7 @@ fn flac_is_read_to_the_last_bit() {
     let to = folder.path().join("out.wav");
     let order = Order { tail: Some(0.0), ..order("[[stage]]\nkind = \"polarity\"\n") };
     let done = render(&[Job { from, to: to.clone() }], &order, &Progress::default());
-    assert_eq!(done[0].outcome, Outcome::Done, "{:?}", done[0].error);
+    assert_eq!(done[0].outcome, FileOutcome::Done, "{:?}", done[0].error);
     let sound = done[0].sound.as_ref().unwrap();
     assert_eq!((sound.rate, sound.frames, sound.channels), (44_100, 5000, [2, 2]));
     let wanted: Vec<f32> = (0..5000).flat_map(ramp).map(|x| -(x as f32) / 32_768.0).collect();
@@ -152,8 +152,8 @@ fn a_file_that_ends_early_leaves_nothing_behind_and_does_not_stop_the_others() {
     let jobs = [("bad.wav", "a.wav"), ("good.wav", "b.wav"), ("no.wav", "c.wav")]
         .map(|(from, to)| Job { from: at(from), to: at(to) });
     let done = render(&jobs, &order(LATE), &Progress::default());
-    let outcomes: Vec<Outcome> = done.iter().map(|file| file.outcome).collect();
-    assert_eq!(outcomes, [Outcome::Failed, Outcome::Done, Outcome::Failed]);
+    let outcomes: Vec<FileOutcome> = done.iter().map(|file| file.outcome).collect();
+    assert_eq!(outcomes, [FileOutcome::Failed, FileOutcome::Done, FileOutcome::Failed]);
     assert!(done[0].error.as_ref().unwrap().contains("ends early"));
     let mut left: Vec<_> =
         std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();

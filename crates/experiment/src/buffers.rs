@@ -12,7 +12,7 @@ use quiet_linux::Root;
 use quiet_probe::Stress;
 use quiet_types::{
     CpuId, CpuSet, Finding, Nanos,
-    buffers::{Buffers, Cell, SCHEMA, Setting},
+    buffers::{Buffers, Combination, CpuSetting, SCHEMA},
 };
 use std::{path::PathBuf, sync::atomic::AtomicBool, time::Duration};
 
@@ -50,7 +50,7 @@ struct Played<'a> {
     modes: Vec<Option<Wait>>,
     sizes: Vec<(u32, u32)>,
     calibrated: Calibrated,
-    cells: Vec<Cell>,
+    cells: Vec<Combination>,
     device: String,
     findings: Vec<Finding>,
     stop: &'a AtomicBool,
@@ -148,10 +148,10 @@ pub fn buffers(
     let begun = begin("buffers")?;
     let stress_cpus = grid.stress_cpus.clone().unwrap_or_else(|| online.clone());
     let sizes = grid.sizes();
-    let settings: Vec<Setting> = match (up, grid.shield) {
-        (true, _) => vec![Setting::Shielded],
-        (false, true) => vec![Setting::Shared, Setting::Shielded],
-        (false, false) => vec![Setting::Shared],
+    let settings: Vec<CpuSetting> = match (up, grid.shield) {
+        (true, _) => vec![CpuSetting::Shielded],
+        (false, true) => vec![CpuSetting::Shared, CpuSetting::Shielded],
+        (false, false) => vec![CpuSetting::Shared],
     };
     let all = sizes.len() * modes.len() * settings.len() * grid.stress.len() * grid.rounds as usize;
     let wish = Wish {
@@ -178,7 +178,7 @@ pub fn buffers(
     'rounds: for _ in 0..grid.rounds {
         for setting in &settings {
             let mut cpus = &stress_cpus;
-            if *setting == Setting::Shielded {
+            if *setting == CpuSetting::Shielded {
                 cpus = &housekeeping;
                 if grid.shield {
                     match ward.raise() {
@@ -192,7 +192,7 @@ pub fn buffers(
                 }
             }
             let done = played.setting(*setting, cpus);
-            if grid.shield && *setting == Setting::Shielded {
+            if grid.shield && *setting == CpuSetting::Shielded {
                 played.setup.wish.shield = None;
                 restored = Some(restored.unwrap_or(true) & ward.lower()?);
             }
@@ -234,7 +234,7 @@ pub fn buffers(
 
 impl Played<'_> {
     /// Every stress in one setting, each with all sizes and modes.
-    fn setting(&mut self, setting: Setting, cpus: &CpuSet) -> Result<()> {
+    fn setting(&mut self, setting: CpuSetting, cpus: &CpuSet) -> Result<()> {
         for name in &self.grid.stress {
             let parts: Vec<String> =
                 name.split('+').filter(|p| *p != "none").map(str::to_owned).collect();
@@ -255,7 +255,7 @@ impl Played<'_> {
         Ok(())
     }
 
-    fn sizes(&mut self, setting: Setting, stress: &str) -> Result<()> {
+    fn sizes(&mut self, setting: CpuSetting, stress: &str) -> Result<()> {
         for (period, buffer) in self.sizes.clone() {
             for mode in self.modes.clone() {
                 if raised(self.stop) {
@@ -271,7 +271,7 @@ impl Played<'_> {
         &mut self,
         (period, buffer): (u32, u32),
         mode: Option<Wait>,
-        setting: Setting,
+        setting: CpuSetting,
         stress: &str,
     ) -> Result<()> {
         let mut setup = Setup { period, buffer, ..self.setup.clone() };
@@ -307,14 +307,14 @@ impl Played<'_> {
                 ((period, buffer), name.to_owned(), error.to_string(), None)
             }
         };
-        let same = |cell: &&mut Cell| {
+        let same = |cell: &&mut Combination| {
             (cell.period, cell.buffer) == sizes
                 && (cell.mode.as_str(), cell.setting, cell.stress.as_str())
                     == (name.as_str(), setting, stress)
         };
         match self.cells.iter_mut().find(same) {
             Some(cell) => cell.trials.extend(one),
-            None => self.cells.push(Cell {
+            None => self.cells.push(Combination {
                 period: sizes.0,
                 buffer: sizes.1,
                 mode: name,

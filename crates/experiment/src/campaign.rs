@@ -9,9 +9,9 @@ use quiet_probe::{Request, Stress};
 use quiet_store::{Filter, Owner, Store};
 use quiet_types::{
     CpuSet, Nanos, Run,
-    campaign::{Campaign, Campaigned, CellState, Shielding, Standing, Task, glob},
+    campaign::{Campaign, Campaigned, CellStanding, CellState, DueCell, Shielding, glob},
     history::Line,
-    plan::Standing as ShieldStanding,
+    plan::ShieldStanding,
 };
 use rustix::fs::{FlockOperation, flock};
 use std::{
@@ -113,7 +113,7 @@ fn seed(store: &Store, name: &str) -> Result<u32> {
 }
 
 /// How each cell stands before anything is measured.
-fn cells(tasks: &[Task<'_>], store: &Store, name: &str, kernel: &str) -> Result<Vec<CellState>> {
+fn cells(tasks: &[DueCell<'_>], store: &Store, name: &str, kernel: &str) -> Result<Vec<CellState>> {
     let lines = store.index()?.lines(&Filter::campaign(name), usize::MAX)?;
     let mut done: HashMap<String, Line> =
         lines.into_iter().map(|line| (line.cell.clone(), line)).collect();
@@ -121,14 +121,14 @@ fn cells(tasks: &[Task<'_>], store: &Store, name: &str, kernel: &str) -> Result<
         let run = done.remove(&task.cell.key);
         let other = task.setting.kernel.as_ref().filter(|wanted| !glob(wanted, kernel));
         let (state, why) = match (&run, other) {
-            (Some(_), _) => (Standing::Done, String::new()),
+            (Some(_), _) => (CellStanding::Done, String::new()),
             (None, Some(wanted)) => {
-                (Standing::Waiting, format!("for a boot of kernel {wanted} (this is {kernel})"))
+                (CellStanding::Waiting, format!("for a boot of kernel {wanted} (this is {kernel})"))
             }
             (None, None) if task.setting.shield != Shielding::None && !is_root() => {
-                (Standing::Waiting, "for root, who alone can put up a shield".to_owned())
+                (CellStanding::Waiting, "for root, who alone can put up a shield".to_owned())
             }
-            (None, None) => (Standing::Left, String::new()),
+            (None, None) => (CellStanding::Left, String::new()),
         };
         CellState { cell: task.cell.clone(), state, why, run }
     });
@@ -136,10 +136,10 @@ fn cells(tasks: &[Task<'_>], store: &Store, name: &str, kernel: &str) -> Result<
 }
 
 fn left<'a, 'c>(
-    tasks: &'a [Task<'c>],
+    tasks: &'a [DueCell<'c>],
     cells: &'a [CellState],
-) -> impl Iterator<Item = &'a Task<'c>> {
-    let is_left = |state: Standing| matches!(state, Standing::Left | Standing::Failed);
+) -> impl Iterator<Item = &'a DueCell<'c>> {
+    let is_left = |state: CellStanding| matches!(state, CellStanding::Left | CellStanding::Failed);
     tasks.iter().zip(cells).filter(move |(_, cell)| is_left(cell.state)).map(|(task, _)| task)
 }
 
@@ -150,14 +150,14 @@ struct Pace {
 }
 
 impl Pace {
-    fn of(&self, task: &Task<'_>) -> u64 {
+    fn of(&self, task: &DueCell<'_>) -> u64 {
         let stress = if task.stress.run.is_empty() { 0.4e9 } else { 1.5e9 };
         let shield = if task.setting.shield == Shielding::None { 0.0 } else { 1.5e9 };
         let beside = self.beside.unwrap_or(stress + shield);
         task.probe.spec.length.0 + beside as u64
     }
 
-    fn took(&mut self, task: &Task<'_>, began: Instant) {
+    fn took(&mut self, task: &DueCell<'_>, began: Instant) {
         let beside = began.elapsed().as_nanos() as f64 - task.probe.spec.length.0 as f64;
         let so_far = self.beside.unwrap_or(beside);
         self.beside = Some((so_far * 0.9 + beside * 0.1).max(0.0));
@@ -260,7 +260,7 @@ struct Work<'a> {
 impl Work<'_> {
     /// What can be known to fail, before the first minute is spent.
     fn check(&self, campaign: &Campaign, cells: &[CellState]) -> Result<()> {
-        if !cells.iter().any(|cell| cell.state == Standing::Left) {
+        if !cells.iter().any(|cell| cell.state == CellStanding::Left) {
             return Ok(());
         }
         let root = Root::system()?;
@@ -275,7 +275,7 @@ impl Work<'_> {
                 .because(ErrorKind::Asked, || format!("cannot run stress {}", stress.name))?;
         }
         let shielded =
-            |setting: &&quiet_types::campaign::Setting| setting.shield != Shielding::None;
+            |setting: &&quiet_types::campaign::MachineSetting| setting.shield != Shielding::None;
         let mut settings = campaign.settings.iter().filter(shielded).peekable();
         if !is_root() || settings.peek().is_none() {
             return Ok(());
@@ -317,12 +317,17 @@ impl Work<'_> {
         }
     }
 
-    fn all(&mut self, tasks: &[Task<'_>], cells: &mut [CellState], pace: &mut Pace) -> Result<()> {
+    fn all(
+        &mut self,
+        tasks: &[DueCell<'_>],
+        cells: &mut [CellState],
+        pace: &mut Pace,
+    ) -> Result<()> {
         let whole: u64 = left(tasks, cells).map(|task| pace.of(task)).sum();
         self.observer.begin(Nanos(whole));
         let count = tasks.len();
         for (at, task) in tasks.iter().enumerate() {
-            if cells[at].state != Standing::Left {
+            if cells[at].state != CellStanding::Left {
                 continue;
             }
             if raised(self.stop) {
@@ -344,12 +349,12 @@ impl Work<'_> {
                         break;
                     }
                     pace.took(task, began);
-                    cells[at].state = Standing::Done;
+                    cells[at].state = CellStanding::Done;
                     cells[at].run = Some(quiet_store::line(&run));
                 }
                 Err(_) if raised(self.stop) => break,
                 Err(error) => {
-                    cells[at].state = Standing::Failed;
+                    cells[at].state = CellStanding::Failed;
                     cells[at].why = format!("{error:#}");
                 }
             }
@@ -366,7 +371,7 @@ impl Work<'_> {
     }
 
     /// The run of one cell; `None` where it was interrupted before anything was measured.
-    fn cell(&mut self, task: &Task<'_>, start: u64) -> Result<Option<Run>> {
+    fn cell(&mut self, task: &DueCell<'_>, start: u64) -> Result<Option<Run>> {
         let mut request = Request::new(task.spec());
         request.stress.clone_from(&task.stress.run);
         request.explain = task.probe.explain;

@@ -10,7 +10,7 @@ use quiet_types::{
     CpuSet, Finding, Machine, Nanos, Plan, Proof, Severity,
     lot::Lot,
     machine::Policy,
-    plan::Standing,
+    plan::ShieldStanding,
     proof::{Restored, Setting, Verdict},
     run::{Idle, Probe, Spec},
 };
@@ -223,12 +223,12 @@ pub fn refuse_over_a_shield(
         })?
         .state;
     match standing {
-        Standing::None | Standing::Rebooted => Ok(()),
-        Standing::Up => Err(Error::new(
+        ShieldStanding::None | ShieldStanding::Rebooted => Ok(()),
+        ShieldStanding::Up => Err(Error::new(
             ErrorKind::Busy,
             "a shield is up, so nothing here can be measured as shared; run `quietcores revert` first",
         )),
-        Standing::Leftover => Err(Error::new(
+        ShieldStanding::Leftover => Err(Error::new(
             ErrorKind::Busy,
             "an earlier apply or prove was ended before it could put the machine back; run `quietcores revert` first",
         )),

@@ -112,7 +112,7 @@ pub fn put_back_overdue(state: &Path, observer: &dyn Observer) -> Result<()> {
 mod tests {
     use super::*;
     use quiet_testing::{Why, is_root, skip};
-    use quiet_types::plan::Standing;
+    use quiet_types::plan::ShieldStanding;
 
     #[test]
     fn a_panic_under_a_shield_puts_the_machine_back() {
@@ -132,11 +132,11 @@ mod tests {
             let mut ward = Ward::new(wish, &state, &stop, &crate::Silent);
             ward.holder = None; // The running program is the test here, not quietcores.
             ward.raise().unwrap();
-            assert_eq!(standing(), Standing::Up);
+            assert_eq!(standing(), ShieldStanding::Up);
             panic!("in the middle of an arm");
         });
         assert!(panicked.is_err());
-        assert_eq!(standing(), Standing::None);
+        assert_eq!(standing(), ShieldStanding::None);
         assert_eq!(quiet_judge::changes(&before, &machine(&root).unwrap()), Vec::<String>::new());
     }
 }

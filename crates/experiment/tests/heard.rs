@@ -6,7 +6,7 @@ use quiet_experiment::{
     ErrorKind, Event, Grid, Observer, Place, buffers, campaign_status, least_buffer, read_campaign,
 };
 use quiet_store::Store;
-use quiet_types::{Nanos, campaign::Standing};
+use quiet_types::{Nanos, campaign::CellStanding};
 use std::{
     cell::RefCell,
     sync::atomic::{AtomicBool, Ordering},
@@ -133,7 +133,7 @@ fn a_campaign_stands_as_its_store_says_and_a_file_without_sense_is_refused() {
     let place = Place { dir: &at, store: &store, state: dir.path() };
     let (stands, runs) = campaign_status(&declared, place).unwrap();
     assert_eq!((stands.left, stands.waiting, runs.len()), (2, 2, 0));
-    assert!(stands.cells.iter().any(|cell| cell.state == Standing::Waiting));
+    assert!(stands.cells.iter().any(|cell| cell.state == CellStanding::Waiting));
     std::fs::write(&file, "[campaign\n").unwrap();
     let error = read_campaign(&file).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Asked);

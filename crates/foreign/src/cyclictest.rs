@@ -13,7 +13,7 @@ use super::{
 use quiet_types::{
     Finding, Histogram, Nanos, Run, Severity,
     machine::Policy,
-    run::{Idle, Measured, Thread},
+    run::{Idle, Measured, MeasuringThread},
 };
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -88,7 +88,7 @@ fn summary_line(
     at: usize,
     line: &str,
     policy: Policy,
-) -> Result<(Thread, Option<Nanos>, Nanos)> {
+) -> Result<(MeasuringThread, Option<Nanos>, Nanos)> {
     let wrong = || {
         ForeignError::at(
             at,
@@ -324,7 +324,8 @@ pub(super) fn write_histogram(run: &Run) -> String {
     };
     let add = |values: &[u64]| values.iter().sum();
     let largest = |values: &[u64]| values.iter().copied().max().unwrap_or(0);
-    let of = |take: &dyn Fn(&Thread) -> u64| run.threads.iter().map(take).collect::<Vec<u64>>();
+    let of =
+        |take: &dyn Fn(&MeasuringThread) -> u64| run.threads.iter().map(take).collect::<Vec<u64>>();
     let over: Vec<u64> = linear.iter().map(|linear| linear.over).collect();
     if own.is_none() || said("total").is_some() {
         let inside = columns.iter().map(|column| column.values().sum()).collect();

@@ -6,7 +6,7 @@ use quiet_types::{
     histogram::Linear,
     machine::{Policy, Scheduling},
     printable,
-    run::{self, Asked, Host, Measured, Origin, Thread},
+    run::{self, Asked, Host, Measured, MeasuringThread, Origin},
 };
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -73,8 +73,12 @@ pub(super) fn said<'a>(run: &'a Run, format: Format, name: &str) -> Option<&'a s
 }
 
 /// One thread with its readings, and its policy and priority where the file names them.
-pub(super) fn thread(cpu: u32, readings: Histogram, named: Option<(Policy, u8)>) -> Thread {
-    Thread {
+pub(super) fn thread(
+    cpu: u32,
+    readings: Histogram,
+    named: Option<(Policy, u8)>,
+) -> MeasuringThread {
+    MeasuringThread {
         cpu: CpuId(cpu),
         scheduling: named.map(|(policy, priority)| Scheduling { policy, priority, nice: 0 }),
         allowed: None,

@@ -10,7 +10,7 @@ use super::{
 use quiet_types::{
     Histogram, Nanos, Run,
     histogram::{layout, upper_of},
-    run::{Measured, Thread},
+    run::{Measured, MeasuringThread},
 };
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -21,7 +21,7 @@ pub(super) const GNUPLOT_HEAD: &str = "# quietcores gnuplot 1";
 const FACTS: [&str; 6] = ["min", "max", "sum", "over", "missed", "expected"];
 
 /// Those that are known; without readings min and max are 0.
-fn facts(thread: &Thread) -> impl Iterator<Item = (&'static str, u64)> {
+fn facts(thread: &MeasuringThread) -> impl Iterator<Item = (&'static str, u64)> {
     let all = &thread.readings;
     let ns = |time: Option<Nanos>| Some(time.unwrap_or_default().0);
     let facts =
@@ -277,7 +277,7 @@ pub(super) fn write_open_metrics(run: &Run) -> String {
         (
             "min",
             "The least reading.",
-            (|t| t.readings.min.unwrap_or_default().0) as fn(&Thread) -> u64,
+            (|t| t.readings.min.unwrap_or_default().0) as fn(&MeasuringThread) -> u64,
         ),
         ("max", "The largest reading.", |t| t.readings.max.unwrap_or_default().0),
     ] {

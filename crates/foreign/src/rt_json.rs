@@ -17,7 +17,7 @@ use quiet_types::{
     Histogram, Nanos, Run,
     histogram::Linear,
     machine::Policy,
-    run::{Measured, Thread},
+    run::{Measured, MeasuringThread},
 };
 use serde_json::Value;
 use std::{borrow::Cow, collections::BTreeMap, fmt::Write};
@@ -171,7 +171,7 @@ fn cyclictest_thread(
     value: &Value,
     unit: Nanos,
     named: Option<(Policy, u8)>,
-) -> Result<Thread> {
+) -> Result<MeasuringThread> {
     // The other tools of rt-tests: a sender and a receiver.
     let receiver = &value["receiver"];
     let (value, samples) = match receiver.is_object() {
@@ -218,7 +218,7 @@ fn oslat_thread(
     index: u32,
     value: &Value,
     named: Option<(Policy, u8)>,
-) -> Result<Thread> {
+) -> Result<MeasuringThread> {
     let counts = buckets(index, &value["histogram"], true)?;
     let cpu = value["cpu"].as_u64().and_then(|cpu| u32::try_from(cpu).ok());
     let average = value["avg"].as_f64().filter(|v| (0.0..=1e15).contains(v)).unwrap_or(0.0);
@@ -332,7 +332,11 @@ fn histogram_text(linear: &Linear, upper: bool) -> String {
     format!("      \"histogram\": {{{rows}      }}")
 }
 
-fn cyclictest_text(thread: &Thread, unit: Nanos, said: &dyn Fn(&str) -> Option<String>) -> String {
+fn cyclictest_text(
+    thread: &MeasuringThread,
+    unit: Nanos,
+    said: &dyn Fn(&str) -> Option<String>,
+) -> String {
     let all = &thread.readings;
     let whole = |ns: Option<Nanos>| ns.unwrap_or_default().0 / unit.0;
     let mut linear = all.to_linear(unit);
@@ -353,7 +357,11 @@ fn cyclictest_text(thread: &Thread, unit: Nanos, said: &dyn Fn(&str) -> Option<S
     text
 }
 
-fn oslat_text(run: &Run, thread: &Thread, said: &dyn Fn(&str) -> Option<String>) -> String {
+fn oslat_text(
+    run: &Run,
+    thread: &MeasuringThread,
+    said: &dyn Fn(&str) -> Option<String>,
+) -> String {
     let all = &thread.readings;
     let average = draft::average(all, 1e3);
     let seconds = said("duration").or_else(|| seconds(run)).unwrap_or_else(|| "null".to_owned());

@@ -4,7 +4,7 @@ use crate::stats::tail::most_likely_rate;
 use quiet_types::words;
 use quiet_types::{
     Finding, Nanos, Severity,
-    buffers::{Buffers, Cell, Least, Safe, Setting},
+    buffers::{Buffers, Combination, CpuSetting, Least, Safe},
     printable,
 };
 use std::collections::BTreeSet;
@@ -16,10 +16,10 @@ pub fn at_most_an_hour(seen: u64, seconds: f64) -> f64 {
 
 /// For each mode and setting the least buffer without an xrun, nor one of any longer buffer,
 /// under any stress. Of buffers of one length the one with the longer periods costs less: it wins.
-pub fn least_safe(cells: &[Cell], rate: u32) -> Vec<Least> {
-    let arms: BTreeSet<(&str, Setting)> =
+pub fn least_safe(cells: &[Combination], rate: u32) -> Vec<Least> {
+    let arms: BTreeSet<(&str, CpuSetting)> =
         cells.iter().map(|cell| (cell.mode.as_str(), cell.setting)).collect();
-    let one = |(mode, setting): (&str, Setting)| {
+    let one = |(mode, setting): (&str, CpuSetting)| {
         let tried = || {
             cells.iter().filter(move |cell| {
                 cell.mode == mode && cell.setting == setting && cell.seconds() > 0.0
@@ -31,7 +31,7 @@ pub fn least_safe(cells: &[Cell], rate: u32) -> Vec<Least> {
         let safe = size.map(|(buffer, std::cmp::Reverse(period))| {
             let held = tried()
                 .filter(|cell| (cell.buffer, cell.period) == (buffer, period))
-                .map(Cell::seconds)
+                .map(Combination::seconds)
                 .fold(f64::INFINITY, f64::min);
             Safe {
                 period,
@@ -49,7 +49,8 @@ pub fn least_safe(cells: &[Cell], rate: u32) -> Vec<Least> {
 /// What the figures say beyond themselves.
 pub fn judge_buffers(buffers: &Buffers) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let refused: Vec<&Cell> = buffers.cells.iter().filter(|c| !c.refused.is_empty()).collect();
+    let refused: Vec<&Combination> =
+        buffers.cells.iter().filter(|c| !c.refused.is_empty()).collect();
     if let Some(cell) = refused.first() {
         let title =
             format!("{} of {} cells could not be tried", refused.len(), buffers.cells.len());
@@ -95,7 +96,7 @@ pub fn judge_buffers(buffers: &Buffers) -> Vec<Finding> {
     findings
 }
 
-fn name(cell: &Cell) -> String {
+fn name(cell: &Combination) -> String {
     format!(
         "{} x {}, {}, {}, stress {}",
         cell.period,
@@ -124,12 +125,12 @@ mod tests {
         }
     }
 
-    fn cell(size: (u32, u32), mode: &str, stress: &str, trials: Vec<Trial>) -> Cell {
-        Cell {
+    fn cell(size: (u32, u32), mode: &str, stress: &str, trials: Vec<Trial>) -> Combination {
+        Combination {
             period: size.0,
             buffer: size.1,
             mode: mode.into(),
-            setting: Setting::Shared,
+            setting: CpuSetting::Shared,
             stress: stress.into(),
             refused: String::new(),
             trials,

@@ -6,7 +6,7 @@ use crate::{
 };
 use quiet_types::{
     Finding, Nanos, Run, Severity,
-    campaign::{Campaigned, CellState, SCHEMA, Standing, Versus},
+    campaign::{Campaigned, CellStanding, CellState, SCHEMA, Versus},
     compared::Method,
     printable,
 };
@@ -53,7 +53,7 @@ pub fn groups<'a>(cells: &'a [CellState], runs: &'a [Run]) -> Vec<Group<'a>> {
             groups.push(Group { probe: &cell.probe, stress: &cell.stress, settings });
             groups.len() - 1
         });
-        let run = by_key.get(cell.key.as_str()).filter(|_| state.state == Standing::Done);
+        let run = by_key.get(cell.key.as_str()).filter(|_| state.state == CellStanding::Done);
         let setting = groups[at].settings.iter_mut().find(|(name, _)| *name == cell.setting);
         if let (Some(run), Some((_, runs))) = (run, setting) {
             runs.push(run);
@@ -98,10 +98,10 @@ pub fn campaigned(name: &str, cells: Vec<CellState>, runs: &[Run], needs: Nanos)
     Campaigned {
         schema: SCHEMA.to_owned(),
         name: name.to_owned(),
-        done: count(Standing::Done),
-        left: count(Standing::Left),
-        waiting: count(Standing::Waiting),
-        failed: count(Standing::Failed),
+        done: count(CellStanding::Done),
+        left: count(CellStanding::Left),
+        waiting: count(CellStanding::Waiting),
+        failed: count(CellStanding::Failed),
         needs,
         findings,
         compared,

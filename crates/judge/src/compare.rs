@@ -434,7 +434,7 @@ mod tests {
     use crate::{example, stats::Random};
     use quiet_types::{
         Histogram,
-        campaign::{CellState, Standing},
+        campaign::{CellStanding, CellState},
         proof::{Arm, Setting},
     };
 
@@ -541,7 +541,7 @@ mod tests {
                     rank: rank as u32,
                     ..Cell::default()
                 };
-                let (state, why, line) = (Standing::Done, String::new(), None);
+                let (state, why, line) = (CellStanding::Done, String::new(), None);
                 cells.push(CellState { cell: cell.clone(), state, why, run: line });
                 runs.push(Run { cell: Some(cell), ..run.clone() });
             }

@@ -4,14 +4,14 @@
 use crate::{judge_proof, stats::Random};
 use quiet_types::{
     CpuId, CpuSet, Finding, Histogram, Machine, Nanos, Proof, Run, Severity,
-    campaign::{Cell, CellState, Standing},
+    campaign::{Cell, CellStanding, CellState},
     histogram::Linear,
     history::Line,
     lot::{self, Lot},
-    machine::{self, Cpu, Kernel, Policy, Preemption, Scheduling},
+    machine::{self, Cpu, Policy, Preemption, RunningKernel, Scheduling},
     plan::Outcome,
     proof::{self, Arm, Restored, Setting, ShieldMade, StepTaken, Verdict},
-    run::{self, Clock, Host, Probe, Reading, Spec, State, Stress, Thread, Throughput},
+    run::{self, Host, MeasuringThread, Probe, Reading, RunClock, Spec, State, Stress, Throughput},
     shield::Mechanism,
 };
 use std::{collections::BTreeMap, sync::LazyLock};
@@ -102,7 +102,7 @@ pub fn campaign() -> (Vec<CellState>, Vec<Run>) {
             let Some(setting) = setting else {
                 cells.push(CellState {
                     cell,
-                    state: Standing::Left,
+                    state: CellStanding::Left,
                     why: String::new(),
                     run: None,
                 });
@@ -127,7 +127,7 @@ pub fn campaign() -> (Vec<CellState>, Vec<Run>) {
                 ..Line::default()
             };
             let (why, run_line) = (String::new(), Some(line));
-            cells.push(CellState { cell, state: Standing::Done, why, run: run_line });
+            cells.push(CellState { cell, state: CellStanding::Done, why, run: run_line });
             runs.push(run);
         }
     }
@@ -193,7 +193,7 @@ fn finish(
     let mut worst = readings.clone();
     worst.sort_by_key(|r| std::cmp::Reverse(r.value));
     worst.truncate(64);
-    let thread = Thread {
+    let thread = MeasuringThread {
         cpu: CpuId(3),
         scheduling: Some(Scheduling { policy: Policy::Fifo, priority: 90, nice: 0 }),
         allowed: Some(cpus("3")),
@@ -239,7 +239,7 @@ fn gap(id: &str, random: &mut Random, room: f64, setting: Setting) -> Run {
     let quiet = (0..20_000).map(|_| Nanos(22 + (random.below(9) as u64)));
     let beyond: Vec<Nanos> = gaps.iter().copied().filter(|g| *g > spec.threshold).collect();
     let readings = Histogram::of(quiet.chain(gaps.iter().copied()));
-    let thread = Thread {
+    let thread = MeasuringThread {
         cpu: CpuId(3),
         scheduling: Some(Scheduling { policy: Policy::Fifo, priority: 90, nice: 0 }),
         allowed: Some(cpus("3")),
@@ -264,7 +264,7 @@ fn new_run(
     spec: Spec,
     setting: Setting,
     lasted: Nanos,
-    thread: Thread,
+    thread: MeasuringThread,
     random: &mut Random,
 ) -> Run {
     let state = State {
@@ -285,7 +285,7 @@ fn new_run(
         interrupted: Some(false),
         partial: false,
         host: host(),
-        clock: Some(Clock {
+        clock: Some(RunClock {
             source: "tsc".into(),
             hertz: 2.25e9,
             drift_ppm: 0.4,
@@ -411,7 +411,7 @@ fn machine() -> Machine {
     };
     Machine {
         schema: machine::SCHEMA.into(),
-        kernel: Kernel {
+        kernel: RunningKernel {
             release: "6.12.48".into(),
             version: "#1 SMP PREEMPT_DYNAMIC Debian 6.12.48-1".into(),
             arch: Some("x86_64".into()),

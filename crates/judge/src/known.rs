@@ -1,6 +1,6 @@
 //! How what nobody knows is said: a tool's file holds what the tool wrote, and nothing is made up for the rest.
 
-use quiet_types::{Histogram, histogram::layout, run::Thread, words};
+use quiet_types::{Histogram, histogram::layout, run::MeasuringThread, words};
 
 /// In place of what a file does not say.
 pub const NOT_KNOWN: &str = "not known";
@@ -11,7 +11,7 @@ pub fn spread(all: &Histogram) -> bool {
 }
 
 /// Policy and priority of a thread.
-pub fn policy(thread: &Thread) -> String {
+pub fn policy(thread: &MeasuringThread) -> String {
     or_not(thread.scheduling.map(|got| words::policy(got.policy, got.priority)))
 }
 

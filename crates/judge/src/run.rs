@@ -2,8 +2,8 @@
 
 use crate::known;
 use quiet_types::{
-    Finding, Nanos, Run, Severity, counters::steal_path, machine::Policy, printable, run::Thread,
-    words,
+    Finding, Nanos, Run, Severity, counters::steal_path, machine::Policy, printable,
+    run::MeasuringThread, words,
 };
 
 /// Readings beyond p99.9 that make it more than an anecdote.
@@ -106,7 +106,7 @@ fn interrupted(run: &Run) -> Option<Finding> {
 }
 
 /// What another tool's file does not say is not known, and nothing follows from it.
-fn settings(run: &Run, thread: &Thread) -> Vec<Finding> {
+fn settings(run: &Run, thread: &MeasuringThread) -> Vec<Finding> {
     let mut findings = Vec::new();
     let asked = run.spec.policy.zip(run.spec.priority).map(|(asked, priority)| {
         let real_time = matches!(asked, Policy::Fifo | Policy::Rr);

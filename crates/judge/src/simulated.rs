@@ -5,7 +5,7 @@ use super::figures::{self, Design, Taken};
 use crate::{example, stats::Random};
 use quiet_types::{
     Histogram, Nanos, Proof, Run,
-    campaign::{Cell, CellState, Standing},
+    campaign::{Cell, CellStanding, CellState},
     lot::{self, Lot},
     proof::{Arm, Setting, Verdict},
 };
@@ -204,7 +204,12 @@ fn any_verdict(
             run.started = Some(format!("2026-11-21T21:{:02}:{:02}.000Z", slot / 60, slot % 60));
             run.cell = Some(cell.clone());
             runs.push(run);
-            cells.push(CellState { cell, state: Standing::Done, why: String::new(), run: None });
+            cells.push(CellState {
+                cell,
+                state: CellStanding::Done,
+                why: String::new(),
+                run: None,
+            });
         }
     }
     let it = crate::campaigned("c", cells, &runs, Nanos(0));

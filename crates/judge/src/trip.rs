@@ -2,7 +2,7 @@
 
 use quiet_types::{
     Finding, Severity,
-    trip::{Heard, Part, RoundTrip, Source},
+    trip::{BudgetPart, BudgetSource, Heard, RoundTrip},
 };
 
 /// What is known of the way beside the measured whole.
@@ -26,9 +26,9 @@ pub struct Way {
 
 /// Shares of a measured round trip in the order of the way, ADC to DAC. What adds up is the ring,
 /// the strip and the rest; the other rows say what the rest and the ring are made of.
-pub fn budget(way: &Way, measured: Option<f64>) -> Vec<Part> {
+pub fn budget(way: &Way, measured: Option<f64>) -> Vec<BudgetPart> {
     let ms = |frames: f64| frames / f64::from(way.rate.max(1)) * 1e3;
-    let part = |name: &str, frames: Option<f64>, source, note: String, slides| Part {
+    let part = |name: &str, frames: Option<f64>, source, note: String, slides| BudgetPart {
         name: name.to_owned(),
         milliseconds: frames.map(ms),
         frames,
@@ -38,17 +38,19 @@ pub fn budget(way: &Way, measured: Option<f64>) -> Vec<Part> {
     };
     let of_bus = |slides| {
         let (milliseconds, source, note) = match &way.bus {
-            Some((name, Some(ms))) => (Some(*ms), Source::Bus, format!("{name}; within the rest")),
-            Some((name, None)) => (None, Source::Bus, format!("none: {name}")),
-            None => (None, Source::Unknown, "which bus, nobody says".to_owned()),
+            Some((name, Some(ms))) => {
+                (Some(*ms), BudgetSource::Bus, format!("{name}; within the rest"))
+            }
+            Some((name, None)) => (None, BudgetSource::Bus, format!("none: {name}")),
+            None => (None, BudgetSource::Unknown, "which bus, nobody says".to_owned()),
         };
         let frames = milliseconds.map(|ms| ms / 1e3 * f64::from(way.rate));
         let name = "bus (USB microframe)".to_owned();
-        Part { name, milliseconds, frames, source, note, slides }
+        BudgetPart { name, milliseconds, frames, source, note, slides }
     };
     let converter = |name: &str| match way.converters {
-        true => part(name, None, Source::Unknown, "within the rest".to_owned(), None),
-        false => part(name, None, Source::Set, "none".to_owned(), None),
+        true => part(name, None, BudgetSource::Unknown, "within the rest".to_owned(), None),
+        false => part(name, None, BudgetSource::Set, "none".to_owned(), None),
     };
     let period = f64::from(way.period);
     let rest = measured.map(|all| all - way.buffer - way.dsp);
@@ -56,15 +58,33 @@ pub fn budget(way: &Way, measured: Option<f64>) -> Vec<Part> {
         if way.converters { "what is left: converters, bus, cable" } else { "what is left" };
     vec![
         converter("ADC"),
-        part("period, capture", Some(period), Source::Set, "within the ring".into(), Some(0.16)),
+        part(
+            "period, capture",
+            Some(period),
+            BudgetSource::Set,
+            "within the ring".into(),
+            Some(0.16),
+        ),
         of_bus(Some(0.125)),
-        part("strip (DSP)", Some(way.dsp), Source::Set, "the probe plays a wire".into(), None),
-        part("ring", Some(way.buffer), Source::Set, way.buffer_note.clone(), Some(0.33)),
+        part(
+            "strip (DSP)",
+            Some(way.dsp),
+            BudgetSource::Set,
+            "the probe plays a wire".into(),
+            None,
+        ),
+        part("ring", Some(way.buffer), BudgetSource::Set, way.buffer_note.clone(), Some(0.33)),
         of_bus(Some(0.125)),
-        part("period, playback", Some(period), Source::Set, "within the ring".into(), Some(0.16)),
+        part(
+            "period, playback",
+            Some(period),
+            BudgetSource::Set,
+            "within the ring".into(),
+            Some(0.16),
+        ),
         converter("DAC"),
-        part("rest", rest, Source::Rest, rest_note.to_owned(), None),
-        part("round trip", measured, Source::Measured, "measured".to_owned(), Some(1.2)),
+        part("rest", rest, BudgetSource::Rest, rest_note.to_owned(), None),
+        part("round trip", measured, BudgetSource::Measured, "measured".to_owned(), Some(1.2)),
     ]
 }
 
@@ -147,7 +167,7 @@ mod tests {
     use super::*;
     use quiet_types::{
         head::Head,
-        trip::{Cycle, Spread},
+        trip::{Opening, Spread},
     };
 
     fn heard(frames: f64) -> Heard {
@@ -167,7 +187,7 @@ mod tests {
         }
     }
 
-    fn trip(cycles: Vec<Cycle>) -> RoundTrip {
+    fn trip(cycles: Vec<Opening>) -> RoundTrip {
         let spread = Spread::of(cycles.iter().filter_map(|c| c.heard).map(|h| h.frames));
         let way = Way {
             rate: 96_000,
@@ -198,8 +218,8 @@ mod tests {
         }
     }
 
-    fn good(frames: f64) -> Cycle {
-        Cycle { heard: Some(heard(frames)), wrong: String::new(), disturbed: 0 }
+    fn good(frames: f64) -> Opening {
+        Opening { heard: Some(heard(frames)), wrong: String::new(), disturbed: 0 }
     }
 
     #[test]
@@ -210,7 +230,7 @@ mod tests {
             ["strip (DSP)", "ring", "rest"].iter().filter_map(|name| of(name).frames).sum();
         assert!((sum - 115.2).abs() < 1e-9);
         assert!((of("round trip").milliseconds.unwrap() - 1.2).abs() < 1e-9);
-        assert_eq!((of("ADC").frames, of("ADC").source), (None, Source::Unknown));
+        assert_eq!((of("ADC").frames, of("ADC").source), (None, BudgetSource::Unknown));
         let microframe = of("bus (USB microframe)");
         assert_eq!((microframe.milliseconds, microframe.frames), (Some(0.125), Some(12.0)));
         assert_eq!((of("ring").slides, of("round trip").slides), (Some(0.33), Some(1.2)));
@@ -223,11 +243,11 @@ mod tests {
         };
         assert!(ids(&trip(vec![good(100.0), good(100.2)])).is_empty());
         assert_eq!(ids(&trip(vec![good(100.0), good(148.0)])), ["roundtrip.spread"]);
-        let failed = Cycle { heard: None, wrong: "no signal came back".into(), disturbed: 2 };
+        let failed = Opening { heard: None, wrong: "no signal came back".into(), disturbed: 2 };
         let both = ids(&trip(vec![good(100.0), failed]));
         assert_eq!(both, ["roundtrip.cycles", "roundtrip.disturbed"]);
         let odd = Heard { inverted: true, clipped: 9, drift_ppm: -50.0, ..heard(100.0) };
-        let odd = trip(vec![Cycle { heard: Some(odd), wrong: String::new(), disturbed: 0 }]);
+        let odd = trip(vec![Opening { heard: Some(odd), wrong: String::new(), disturbed: 0 }]);
         let expected = ["roundtrip.inverted", "roundtrip.clipped", "roundtrip.drift"];
         assert_eq!(ids(&odd), expected);
     }

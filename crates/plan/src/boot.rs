@@ -3,7 +3,7 @@
 
 use quiet_types::{
     CpuSet, Finding, Machine, Severity,
-    boot::{Asked, Mode, Parameter},
+    boot::{BootParameters, Mode, Parameter},
     machine::Preemption,
 };
 
@@ -51,10 +51,17 @@ pub struct Foreign {
 /// # Errors
 /// A wish that no machine could boot with: CPU 0, all CPUs, none, or CPUs that do not exist. The
 /// finding says which.
-pub fn parameters(machine: &Machine, wish: &Wish) -> Result<(Asked, Vec<Finding>), Box<Finding>> {
+pub fn parameters(
+    machine: &Machine,
+    wish: &Wish,
+) -> Result<(BootParameters, Vec<Finding>), Box<Finding>> {
     let housekeeping = housekeeping(machine, &wish.cpus)?;
-    let asked =
-        Asked { cpus: wish.cpus.clone(), housekeeping, mode: wish.mode, parameters: vec![] };
+    let asked = BootParameters {
+        cpus: wish.cpus.clone(),
+        housekeeping,
+        mode: wish.mode,
+        parameters: vec![],
+    };
     let mut build = Build { machine, asked, left_out: Vec::new() };
     build.isolate();
     if wish.mode == Mode::NeverSleepingCore {
@@ -113,7 +120,7 @@ fn housekeeping(machine: &Machine, cpus: &CpuSet) -> Result<CpuSet, Box<Finding>
 
 struct Build<'a> {
     machine: &'a Machine,
-    asked: Asked,
+    asked: BootParameters,
     left_out: Vec<Finding>,
 }
 
@@ -281,7 +288,7 @@ fn version(release: &str) -> Option<(u32, u32)> {
 /// others is ever edited, so a [`Severity::Problem`] here has to be cleared by their owner.
 ///
 /// `length` is that of the longest command line as it would become, in bytes.
-pub fn contradictions(asked: &Asked, others: &[Foreign], length: usize) -> Vec<Finding> {
+pub fn contradictions(asked: &BootParameters, others: &[Foreign], length: usize) -> Vec<Finding> {
     let mut findings = Vec::new();
     for other in others {
         findings.extend(against(asked, other));
@@ -300,7 +307,7 @@ pub fn contradictions(asked: &Asked, others: &[Foreign], length: usize) -> Vec<F
     findings
 }
 
-fn against(asked: &Asked, other: &Foreign) -> Option<Finding> {
+fn against(asked: &BootParameters, other: &Foreign) -> Option<Finding> {
     let (name, value) = other.word.split_once('=').unwrap_or((&other.word, ""));
     let word = quiet_types::printable(&other.word, 80);
     let place = quiet_types::printable(&other.place, 120);
@@ -358,12 +365,12 @@ pub struct Line {
 /// `running` are the words of the running kernel: they may come from a place that is in no entry
 /// (a built-in command line, the firmware), or from a boot before the entries were changed.
 pub fn reconcile(
-    asked: &Asked,
+    asked: &BootParameters,
     entries: &[Line],
     running: &[String],
     longest: usize,
-) -> (Asked, Vec<Finding>) {
-    let mut left = Asked { parameters: Vec::new(), ..asked.clone() };
+) -> (BootParameters, Vec<Finding>) {
+    let mut left = BootParameters { parameters: Vec::new(), ..asked.clone() };
     let mut findings = Vec::new();
     for parameter in &asked.parameters {
         let word = parameter.word();
@@ -407,7 +414,7 @@ pub fn reconcile(
 ///
 /// Looks at the effect where the kernel shows it (`/sys/devices/system/cpu/isolated`, `nohz_full`,
 /// the default IRQ mask), else at the command line.
-pub fn compare(asked: &Asked, machine: &Machine) -> Vec<Finding> {
+pub fn compare(asked: &BootParameters, machine: &Machine) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut missing = Vec::new();
     for parameter in &asked.parameters {
@@ -443,7 +450,7 @@ pub fn compare(asked: &Asked, machine: &Machine) -> Vec<Finding> {
     findings
 }
 
-fn effect(parameter: &Parameter, asked: &Asked, machine: &Machine) -> Option<Finding> {
+fn effect(parameter: &Parameter, asked: &BootParameters, machine: &Machine) -> Option<Finding> {
     let ignored = |file: &str, is: &CpuSet, want: &CpuSet| {
         (is != want).then(|| {
             Finding::new(
@@ -490,7 +497,7 @@ fn shown(cpus: &CpuSet) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use quiet_types::{CpuId, machine::Kernel};
+    use quiet_types::{CpuId, machine::RunningKernel};
     use std::collections::BTreeMap;
 
     fn machine(cpus: &str) -> Machine {
@@ -499,10 +506,10 @@ mod tests {
             online: cpus.parse().unwrap(),
             possible: cpus.parse().unwrap(),
             nohz_full: Some(CpuSet::default()),
-            kernel: Kernel {
+            kernel: RunningKernel {
                 release: "6.12.9-amd64".into(),
                 config: Some(config.map(|name| (name.to_owned(), "y".to_owned())).into()),
-                ..Kernel::default()
+                ..RunningKernel::default()
             },
             ..Machine::default()
         }

@@ -27,7 +27,7 @@
 use crate::file::Reader;
 use quiet_types::{
     CpuSet, FileError, Nanos,
-    campaign::{Campaign, NamedStress, Question, Setting, Shielding},
+    campaign::{Campaign, MachineSetting, NamedStress, Question, Shielding},
     machine::Policy,
     printable,
     run::{Idle, Probe, Spec},
@@ -168,7 +168,7 @@ impl Reader<'_> {
         if stresses.is_empty() {
             stresses.push(NamedStress { name: "none".into(), run: Vec::new() });
         }
-        let mut settings: Vec<Setting> = Vec::new();
+        let mut settings: Vec<MachineSetting> = Vec::new();
         for raw in &file.setting {
             let setting = self.setting(raw)?;
             let names = settings.iter().map(|s| s.name.as_str());
@@ -176,7 +176,7 @@ impl Reader<'_> {
             settings.push(setting);
         }
         if settings.is_empty() {
-            settings.push(Setting {
+            settings.push(MachineSetting {
                 name: "as it is".into(),
                 kernel: None,
                 shield: Shielding::None,
@@ -276,7 +276,7 @@ impl Reader<'_> {
         })
     }
 
-    fn setting(&self, raw: &RawSetting) -> Result<Setting, FileError> {
+    fn setting(&self, raw: &RawSetting) -> Result<MachineSetting, FileError> {
         let shield = match (&raw.shield, &raw.chain) {
             (Some(both), Some(chain)) if *both.get_ref() => {
                 return Err(self.wrong(
@@ -298,7 +298,7 @@ impl Reader<'_> {
                 &[("shallow", Idle::Shallow), ("as-is", Idle::AsIs)],
             )?,
         };
-        Ok(Setting {
+        Ok(MachineSetting {
             name: self.name(&raw.name)?,
             kernel: raw.kernel.as_ref().map(|kernel| self.name(kernel)).transpose()?,
             shield,

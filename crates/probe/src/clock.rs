@@ -102,7 +102,7 @@ impl Source {
 
     /// What it costs and how good it is, measured on the CPU of the caller; `drift_ppm` is left
     /// for the end of the run.
-    pub(crate) fn describe(&self) -> run::Clock {
+    pub(crate) fn describe(&self) -> run::RunClock {
         let (source, hertz) = match self {
             Source::Counter(c) => (sys::COUNTER, c.0.hertz),
             Source::Plain(_) => ("clock_gettime", 1e9),
@@ -115,7 +115,7 @@ impl Source {
             Source::Counter(c) => Nanos(c.nanos(median(|| Pair::take().width)).div_ceil(2)),
             Source::Plain(_) => Nanos::ZERO,
         };
-        run::Clock { source: source.to_owned(), hertz, read, placing, ..Default::default() }
+        run::RunClock { source: source.to_owned(), hertz, read, placing, ..Default::default() }
     }
 }
 

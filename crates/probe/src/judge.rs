@@ -4,7 +4,7 @@ use crate::request::name;
 use quiet_types::{
     Finding, Nanos, Severity,
     machine::Policy,
-    run::{Run, Thread},
+    run::{MeasuringThread, Run},
 };
 
 /// What only the one who ran it can know; the rest is judged from the run by whoever reads it.
@@ -46,7 +46,7 @@ fn state_changed(run: &Run) -> Option<Finding> {
 }
 
 /// The time that the kernel keeps for ordinary tasks, seen as stalls of a spinning thread.
-fn throttled(run: &Run, thread: &Thread) -> Option<Finding> {
+fn throttled(run: &Run, thread: &MeasuringThread) -> Option<Finding> {
     let policy = thread.scheduling?.policy;
     if !run.is_gap() || !matches!(policy, Policy::Fifo | Policy::Rr) {
         return None;

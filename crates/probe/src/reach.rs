@@ -15,7 +15,7 @@ use quiet_linux::{
 use quiet_types::{
     CpuId, CpuSet, Nanos,
     reach::{Act, Hit, Reach, SCHEMA},
-    trace::{Place, Trace, What},
+    trace::{Handler, Trace, What},
 };
 use std::{
     collections::BTreeMap,
@@ -358,12 +358,14 @@ fn hits(trace: &Trace, cpus: &CpuSet) -> (u64, u64, Vec<Hit>) {
                 (true, format!("IPI {what}, sent in {}", trace.name(site)))
             }
             _ if !cpus.contains(event.cpu) => continue,
-            What::Enter(Place::Irq { number, name }) => {
+            What::Enter(Handler::Irq { number, name }) => {
                 (false, format!("IRQ {number} ({})", trace.name(name)))
             }
-            What::Enter(Place::Vector(name)) => (false, format!("interrupt {}", trace.name(name))),
-            What::Enter(Place::Work(name)) => (false, format!("work item {}", trace.name(name))),
-            What::Enter(Place::Softirq(name)) => (false, format!("softirq {}", trace.name(name))),
+            What::Enter(Handler::Vector(name)) => {
+                (false, format!("interrupt {}", trace.name(name)))
+            }
+            What::Enter(Handler::Work(name)) => (false, format!("work item {}", trace.name(name))),
+            What::Enter(Handler::Softirq(name)) => (false, format!("softirq {}", trace.name(name))),
             What::Switch { to, .. } if to != 0 => (false, format!("task {}", trace.task(to))),
             _ => continue,
         };

@@ -16,7 +16,7 @@ use quiet_rt::{FACTS, SMALL};
 use quiet_types::{
     Histogram, Nanos,
     histogram::{Linear, layout},
-    run::{Probe, Spec, Thread},
+    run::{MeasuringThread, Probe, Spec},
 };
 use std::{
     collections::BTreeMap,
@@ -71,7 +71,7 @@ pub(crate) fn hertz(words: &[AtomicU64]) -> &AtomicU64 {
 }
 
 /// All threads so far; `None` before the loops began.
-pub(crate) fn threads(words: &[AtomicU64], spec: &Spec) -> Option<Vec<Thread>> {
+pub(crate) fn threads(words: &[AtomicU64], spec: &Spec) -> Option<Vec<MeasuringThread>> {
     if start(words).load(Acquire) == 0 {
         return None;
     }
@@ -84,7 +84,7 @@ pub(crate) fn threads(words: &[AtomicU64], spec: &Spec) -> Option<Vec<Thread>> {
             let (obtained, missed) =
                 (readings.count, seen.missed.iter().sum::<u64>() + seen.facts[7]);
             let gap = spec.probe == Probe::Gap;
-            Thread {
+            MeasuringThread {
                 cpu,
                 scheduling: sched::scheduling(id).ok().map(|got| got.0),
                 allowed: sched::affinity(id).ok(),

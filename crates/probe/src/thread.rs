@@ -11,7 +11,7 @@ use quiet_types::{
     CpuId, Finding, Histogram, Nanos, Severity,
     histogram::Linear,
     machine::{Policy, Scheduling},
-    run::{Clock as ClockFacts, Probe, Reading, Spec, Thread},
+    run::{MeasuringThread, Probe, Reading, RunClock, Spec},
     shield::Entry,
 };
 use std::{
@@ -59,8 +59,8 @@ pub(crate) struct Job<'a> {
 
 /// What one thread found.
 pub(crate) struct Found {
-    pub(crate) thread: Thread,
-    pub(crate) clock: ClockFacts,
+    pub(crate) thread: MeasuringThread,
+    pub(crate) clock: RunClock,
     /// When the loop ended, ns of `CLOCK_MONOTONIC`.
     pub(crate) ended: u64,
     /// Whether it ended before its time.
@@ -240,7 +240,7 @@ fn measure<T: Timer, C: Clock>(
     job: &Job<'_>,
     start: u64,
     memory: &mut Memory<'_>,
-) -> (Thread, bool, Vec<Kept>) {
+) -> (MeasuringThread, bool, Vec<Kept>) {
     let spec = job.spec;
     let (mut tally, small) = memory.tally(spec);
     // Also warms the path: the first reading is no colder than the others.
@@ -278,7 +278,7 @@ fn measure<T: Timer, C: Clock>(
         .collect();
     worst.sort_unstable_by_key(|r| (std::cmp::Reverse(r.value), r.at));
     let Holds { allowed, scheduling } = Holds::now();
-    let thread = Thread {
+    let thread = MeasuringThread {
         cpu: job.cpu,
         scheduling,
         allowed,

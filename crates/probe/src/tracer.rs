@@ -18,7 +18,7 @@ use quiet_linux::{
 use quiet_types::{
     CpuId, CpuSet, Histogram, Nanos,
     machine::{Policy, Scheduling},
-    run::{self, Origin, Probe, Reading, Run, Thread},
+    run::{self, MeasuringThread, Origin, Probe, Reading, Run},
 };
 use std::{
     collections::BTreeMap,
@@ -202,7 +202,7 @@ fn told(
     threshold: Nanos,
     scheduling: Scheduling,
     user: bool,
-) -> Thread {
+) -> MeasuringThread {
     let histogram = |list: &[u64]| Histogram::of(list.iter().map(|ns| Nanos(*ns)));
     let (last, mut stations) = if user {
         (&stamps.user, vec![("irq", &stamps.irq), ("thread", &stamps.thread)])
@@ -217,7 +217,7 @@ fn told(
     let expected = (span.0 as f64 / interval.0 as f64).round() as u64 + 1;
     let obtained = readings.count;
     let beyond = last.iter().filter(|ns| **ns > threshold.0);
-    Thread {
+    MeasuringThread {
         cpu,
         scheduling: Some(scheduling),
         allowed: Some(CpuSet::from_iter([cpu])),

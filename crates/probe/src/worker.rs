@@ -18,7 +18,7 @@ use quiet_linux::{
 };
 use quiet_types::{
     CpuId, Finding, Nanos, Severity,
-    run::{Clock, Idle, Spec, Thread},
+    run::{Idle, MeasuringThread, RunClock, Spec},
     shield::Entry,
 };
 use serde::{Deserialize, Serialize};
@@ -67,8 +67,8 @@ pub struct Part {
     pub(crate) monotonic: Nanos,
     pub(crate) lasted: Nanos,
     pub(crate) interrupted: bool,
-    pub(crate) clock: Clock,
-    pub(crate) threads: Vec<Thread>,
+    pub(crate) clock: RunClock,
+    pub(crate) threads: Vec<MeasuringThread>,
     pub(crate) findings: Vec<Finding>,
     /// Each thread's readings beyond the threshold: end, value.
     #[serde(default)]
@@ -82,7 +82,7 @@ impl Part {
             monotonic: Nanos::ZERO,
             lasted: Nanos::ZERO,
             interrupted: false,
-            clock: Clock::default(),
+            clock: RunClock::default(),
             threads: Vec::new(),
             findings: Vec::new(),
             late: Vec::new(),

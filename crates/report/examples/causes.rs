@@ -5,7 +5,7 @@
 
 use quiet_types::{
     CpuId, Nanos,
-    trace::{Event, EventKind, Left, Name, Place, Span, Trace, Victim, What},
+    trace::{EventKind, Handler, Left, Name, Span, Trace, TraceEvent, Victim, What},
 };
 use std::{error::Error, fs, hint::black_box};
 
@@ -47,21 +47,21 @@ fn story(count: u64, cpu: CpuId) -> (Trace, Victim) {
             |from, why, to| What::Switch { from, from_priority: 120, why, to, to_priority: 120 };
         let what = match at % 10 {
             0 => to(ME, Left::Preempted, other),
-            1 => What::Enter(Place::Work(work)),
-            2 => What::Enter(Place::Irq { number: 36, name: net }),
+            1 => What::Enter(Handler::Work(work)),
+            2 => What::Enter(Handler::Irq { number: 36, name: net }),
             3 => What::Exit(EventKind::Irq),
-            4 => What::Enter(Place::Softirq(rx)),
+            4 => What::Enter(Handler::Softirq(rx)),
             5 => What::Exit(EventKind::Softirq),
             6 => What::Exit(EventKind::Work),
             7 => to(other, if other == 7 { Left::Sleeps } else { Left::Ended }, ME),
-            8 => What::Enter(Place::Vector(timer)),
+            8 => What::Enter(Handler::Vector(timer)),
             _ if turn % 2 == 0 => What::Exit(EventKind::Vector),
-            _ => What::Enter(Place::Timer(tick)),
+            _ => What::Enter(Handler::Timer(tick)),
         };
         if other != 7 {
             trace.tasks.entry(other).or_insert(short);
         }
-        trace.events.push(Event { at: Nanos(at * 1000), cpu, task, what });
+        trace.events.push(TraceEvent { at: Nanos(at * 1000), cpu, task, what });
         if let What::Switch { to, .. } = what {
             task = to;
         }

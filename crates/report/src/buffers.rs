@@ -8,13 +8,13 @@ use maud::{Markup, html};
 use quiet_judge::at_most_an_hour;
 use quiet_types::words;
 use quiet_types::{
-    buffers::{Buffers, Cell, Least, Setting},
+    buffers::{Buffers, Combination, CpuSetting, Least},
     history::BySound,
     printable,
 };
 use std::{collections::BTreeSet, fmt::Write};
 
-fn milliseconds(cell: &Cell, rate: u32) -> String {
+fn milliseconds(cell: &Combination, rate: u32) -> String {
     format!("{:.2}", f64::from(cell.buffer) / f64::from(rate.max(1)) * 1e3)
 }
 
@@ -24,7 +24,7 @@ fn an_hour(rate: f64) -> String {
 }
 
 /// Of the time by which blocks were late in all: how much was waking, how much running.
-fn blame(cell: &Cell) -> Option<(f64, f64)> {
+fn blame(cell: &Combination) -> Option<(f64, f64)> {
     let (late, slow) = (cell.sum(|t| t.late.0), cell.sum(|t| t.slow.0));
     let all = (late + slow) as f64;
     (all > 0.0).then(|| (late as f64 / all, slow as f64 / all))
@@ -124,7 +124,7 @@ pub fn buffers_line(buffers: &Buffers) -> BySound {
 /// One self-contained HTML page: a row a buffer, a column for each mode, setting and stress.
 pub fn buffers_page(buffers: &Buffers) -> String {
     let title = format!("Buffers of {}", printable(&buffers.device, 120));
-    let columns: Vec<(&str, Setting, &str)> = {
+    let columns: Vec<(&str, CpuSetting, &str)> = {
         let mut seen = Vec::new();
         for cell in &buffers.cells {
             let column = (cell.mode.as_str(), cell.setting, cell.stress.as_str());
@@ -186,7 +186,7 @@ pub fn buffers_page(buffers: &Buffers) -> String {
 }
 
 /// A mark that needs no colour, and what stands behind it.
-fn cell(cell: Option<&Cell>) -> Markup {
+fn cell(cell: Option<&Combination>) -> Markup {
     let tried = cell.filter(|cell| !cell.trials.is_empty());
     html! {
         td {
@@ -242,19 +242,19 @@ mod tests {
         }
     }
 
-    fn cell(size: (u32, u32), mode: &str, stress: &str, trials: Vec<Trial>) -> Cell {
-        Cell {
+    fn cell(size: (u32, u32), mode: &str, stress: &str, trials: Vec<Trial>) -> Combination {
+        Combination {
             period: size.0,
             buffer: size.1,
             mode: mode.into(),
-            setting: Setting::Shared,
+            setting: CpuSetting::Shared,
             stress: stress.into(),
             refused: String::new(),
             trials,
         }
     }
 
-    fn buffers(cells: Vec<Cell>) -> Buffers {
+    fn buffers(cells: Vec<Combination>) -> Buffers {
         Buffers {
             head: Head { schema: SCHEMA.into(), id: "x".into(), ..Head::default() },
             device: "null <b>\x1b[2J".into(),

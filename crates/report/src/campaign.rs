@@ -5,7 +5,7 @@ use quiet_judge::{groups, stats};
 use quiet_types::words;
 use quiet_types::{
     Nanos,
-    campaign::{Campaigned, Standing},
+    campaign::{Campaigned, CellStanding},
     printable,
     proof::Role,
 };
@@ -22,7 +22,7 @@ pub fn campaign_progress(it: &Campaigned) -> String {
     for (state, why, count) in reasons(it) {
         let runs = if count == 1 { "run" } else { "runs" };
         let _ = match state {
-            Standing::Waiting => write!(text, " {count} {runs} wait {why}."),
+            CellStanding::Waiting => write!(text, " {count} {runs} wait {why}."),
             _ => write!(text, " {count} {runs} failed: {why}."),
         };
     }
@@ -30,8 +30,8 @@ pub fn campaign_progress(it: &Campaigned) -> String {
 }
 
 /// Why runs wait or failed, each reason once.
-fn reasons(it: &Campaigned) -> Vec<(Standing, String, usize)> {
-    let mut reasons: Vec<(Standing, String, usize)> = Vec::new();
+fn reasons(it: &Campaigned) -> Vec<(CellStanding, String, usize)> {
+    let mut reasons: Vec<(CellStanding, String, usize)> = Vec::new();
     for state in it.cells.iter().filter(|state| !state.why.is_empty()) {
         let why = printable(state.why.trim_end_matches('.'), 300);
         match reasons.iter_mut().find(|(s, known, _)| *s == state.state && *known == why) {

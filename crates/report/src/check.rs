@@ -3,7 +3,7 @@
 use crate::{machine::Colour, wrap};
 use quiet_types::{
     Finding, Severity,
-    check::{Checked, Outcome},
+    check::{CheckOutcome, Checked},
     finding::When,
     printable,
 };
@@ -115,9 +115,9 @@ impl Page {
 
 fn looked(page: &mut Page, checked: &Checked) {
     let groups = [
-        (Outcome::Fine, "Fine"),
-        (Outcome::Unknown, "Not told by this snapshot"),
-        (Outcome::Moot, "Does not apply here"),
+        (CheckOutcome::Fine, "Fine"),
+        (CheckOutcome::Unknown, "Not told by this snapshot"),
+        (CheckOutcome::Moot, "Does not apply here"),
     ];
     for (outcome, heading) in groups {
         let of: Vec<_> = checked.looked.iter().filter(|look| look.result == outcome).collect();
@@ -159,7 +159,7 @@ mod tests {
         let looked = Looked {
             id: "kernel.timers".into(),
             about: "high-resolution timers".into(),
-            result: Outcome::Fine,
+            result: CheckOutcome::Fine,
             because: "CONFIG_HIGH_RES_TIMERS=y".into(),
         };
         Checked { schema: SCHEMA.into(), findings: vec![finding], looked: vec![looked] }

@@ -4,7 +4,7 @@ use quiet_types::{
     Finding, Plan, Severity,
     plan::{
         Action, Applied, Awaited, EvlThread, Need, Outcome, Resident, ResidentKind, Return,
-        Reverted, Standing, Status, Step,
+        Reverted, ShieldStanding, Status, Step,
     },
     printable,
     shield::{Mechanism, Shield},
@@ -179,12 +179,12 @@ pub fn status_text(status: &Status) -> String {
     let mut out = String::new();
     let since = status.since.as_deref().unwrap_or("an unknown time");
     match (status.state, &status.shield) {
-        (Standing::None, _) => {
+        (ShieldStanding::None, _) => {
             line(&mut out, "No shield is up, and nothing is left of an earlier one.");
             beside(&mut out, status);
             return out;
         }
-        (Standing::Rebooted, _) => {
+        (ShieldStanding::Rebooted, _) => {
             line(
                 &mut out,
                 "A shield of an earlier boot: it went with the reboot. `quietcores revert` closes \
@@ -193,14 +193,14 @@ pub fn status_text(status: &Status) -> String {
             beside(&mut out, status);
             return out;
         }
-        (Standing::Leftover, _) => line(
+        (ShieldStanding::Leftover, _) => line(
             &mut out,
             &format!(
                 "An apply or revert begun at {since} did not come to its end: run `quietcores \
                  revert`, it puts the machine back."
             ),
         ),
-        (Standing::Up, Some(up)) => {
+        (ShieldStanding::Up, Some(up)) => {
             line(&mut out, &format!("{} is up since {since}.", shield(up)));
             match (status.chain.len(), status.links.len()) {
                 (_, 0) => {}
@@ -212,7 +212,7 @@ pub fn status_text(status: &Status) -> String {
                 _ => line(&mut out, "The chain is not where it should be: see below."),
             }
         }
-        (Standing::Up, None) => line(&mut out, &format!("A shield is up since {since}.")),
+        (ShieldStanding::Up, None) => line(&mut out, &format!("A shield is up since {since}.")),
     }
     match status.holder {
         Some(pid) => line(&mut out, &format!("Process {pid} holds /dev/cpu_dma_latency at 0 us.")),

@@ -8,7 +8,7 @@ use maud::html;
 use quiet_types::{
     history::BySound,
     printable,
-    trip::{Cycle, Part, RoundTrip, Source, Spread},
+    trip::{BudgetPart, BudgetSource, Opening, RoundTrip, Spread},
 };
 use std::fmt::Write;
 
@@ -99,7 +99,7 @@ fn summary(spread: &Spread, rate: u32) -> String {
     line
 }
 
-fn cycles(cycles: &[Cycle]) -> Table {
+fn cycles(cycles: &[Opening]) -> Table {
     let mut table = Table::new([
         Column::Right("cycle"),
         Column::Right("frames"),
@@ -136,7 +136,7 @@ fn cycles(cycles: &[Cycle]) -> Table {
     table
 }
 
-fn parts(budget: &[Part]) -> Table {
+fn parts(budget: &[BudgetPart]) -> Table {
     let mut table = Table::new([
         Column::Left("the way"),
         Column::Right("frames"),
@@ -147,7 +147,7 @@ fn parts(budget: &[Part]) -> Table {
     for part in budget {
         let shown = |value: Option<f64>, digits: usize| match (value, part.source) {
             (Some(value), _) => format!("{value:.digits$}"),
-            (None, Source::Unknown) => "unknown".to_owned(),
+            (None, BudgetSource::Unknown) => "unknown".to_owned(),
             (None, _) => "-".to_owned(),
         };
         let slides = match part.slides {
@@ -189,7 +189,7 @@ mod tests {
         }
     }
 
-    fn trip(cycles: Vec<Cycle>) -> RoundTrip {
+    fn trip(cycles: Vec<Opening>) -> RoundTrip {
         let spread = Spread::of(cycles.iter().filter_map(|c| c.heard).map(|h| h.frames));
         let way = Way {
             rate: 96_000,
@@ -220,8 +220,8 @@ mod tests {
         }
     }
 
-    fn good(frames: f64) -> Cycle {
-        Cycle { heard: Some(heard(frames)), wrong: String::new(), disturbed: 0 }
+    fn good(frames: f64) -> Opening {
+        Opening { heard: Some(heard(frames)), wrong: String::new(), disturbed: 0 }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use quiet_types::{
     plan::Outcome,
     printable,
-    watch::{Cause, Event, Happened},
+    watch::{Event, Happened, Trigger},
 };
 
 /// One event as one line, without its end.
@@ -59,14 +59,14 @@ pub fn event_text(event: &Event) -> String {
     format!("{}  {said}", event.at)
 }
 
-fn because(cause: Cause) -> &'static str {
+fn because(cause: Trigger) -> &'static str {
     match cause {
-        Cause::Start => "seen at the start",
-        Cause::Regular => "seen at the regular look",
-        Cause::Partition => "the partition changed",
-        Cause::Device => "a device or CPU came or went",
-        Cause::Process => "a program or thread was born",
-        Cause::Resume => "the machine slept",
+        Trigger::Start => "seen at the start",
+        Trigger::Regular => "seen at the regular look",
+        Trigger::Partition => "the partition changed",
+        Trigger::Device => "a device or CPU came or went",
+        Trigger::Process => "a program or thread was born",
+        Trigger::Resume => "the machine slept",
     }
 }
 

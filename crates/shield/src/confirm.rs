@@ -14,7 +14,7 @@ use crate::{
     standing::standing,
 };
 use quiet_linux::files::{StateDir, stamp};
-use quiet_types::plan::{Awaited, Reverted, Standing};
+use quiet_types::plan::{Awaited, Reverted, ShieldStanding};
 use rustix::fs::{FlockOperation, OFlags};
 use std::{
     path::Path,
@@ -84,7 +84,7 @@ pub fn confirm(kernel: &dyn Kernel, state: &Path) -> Result<bool> {
     let _lock = opened.lock_patiently(kernel.lock_file().as_deref())?;
     let mut reader = Reader::default();
     let past = reader.look(&opened)?.ok_or_else(none)?;
-    if standing(past, &boot_id(kernel)) != Standing::Up {
+    if standing(past, &boot_id(kernel)) != ShieldStanding::Up {
         return Err(Error::new(
             ErrorKind::Leftover,
             "no whole shield is up: `quietcores revert` puts the machine back",
@@ -111,7 +111,7 @@ pub(crate) fn awaited(state: &StateDir, past: &Past) -> Option<Awaited> {
 pub fn overdue(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
     let Some(opened) = StateDir::open(state)? else { return Ok(None) };
     let Some(past) = journal::read(&opened)? else { return Ok(None) };
-    let earlier = standing(&past, &boot_id(kernel)) == Standing::Rebooted;
+    let earlier = standing(&past, &boot_id(kernel)) == ShieldStanding::Rebooted;
     match awaited(&opened, &past) {
         _ if bond::is_orphan(kernel, &past) && opened.lock().is_ok() => {
             crate::revert(kernel, state)

@@ -13,7 +13,7 @@ use crate::{
 use quiet_linux::files::StateDir;
 use quiet_types::{
     CpuSet,
-    plan::{Action, Drift, GroupValue, Need, Outcome, STATUS_SCHEMA, Standing, Status, Step},
+    plan::{Action, Drift, GroupValue, Need, Outcome, STATUS_SCHEMA, ShieldStanding, Status, Step},
     printable,
     shield::Shield,
 };
@@ -29,7 +29,7 @@ use std::{
 pub fn current(kernel: &dyn Kernel, state: &Path) -> Result<Option<Shield>> {
     let Some(state) = StateDir::open(state)? else { return Ok(None) };
     let Some(past) = journal::read(&state)? else { return Ok(None) };
-    Ok((standing(&past, &boot_id(kernel)) == Standing::Up).then_some(past.shield).flatten())
+    Ok((standing(&past, &boot_id(kernel)) == ShieldStanding::Up).then_some(past.shield).flatten())
 }
 
 /// Compares the machine with what the journal tells.
@@ -39,7 +39,7 @@ pub fn current(kernel: &dyn Kernel, state: &Path) -> Result<Option<Shield>> {
 pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
     let mut status = Status {
         schema: STATUS_SCHEMA.into(),
-        state: Standing::None,
+        state: ShieldStanding::None,
         shield: None,
         since: None,
         drift: Vec::new(),
@@ -68,7 +68,7 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
         .map(|(step, outcome)| format!("{}: {}", step.action.what(), said(outcome)))
         .collect();
     status.refused.reverse();
-    if status.state == Standing::Rebooted {
+    if status.state == ShieldStanding::Rebooted {
         return Ok(status);
     }
     status.holder = hold::find(&state);
@@ -77,7 +77,7 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
     if let Some(shield) = &past.shield {
         status.residents = residents(kernel, shield, &past);
     }
-    if status.state == Standing::Up {
+    if status.state == ShieldStanding::Up {
         status.drift = drift(kernel, &past, status.holder);
     }
     Ok(status)

@@ -10,8 +10,8 @@ use quiet_types::{
     CpuSet, Plan,
     machine::{Policy, Scheduling},
     plan::{
-        Action, Form, GroupFile, GroupValue, Need, PLAN_SCHEMA, Return, Reverted, Standing, Step,
-        Thread, Who,
+        Action, Form, GroupFile, GroupValue, Need, PLAN_SCHEMA, Return, Reverted, ShieldStanding,
+        Step, Thread, Who,
     },
     shield::{Entry, Mechanism, Shield},
 };
@@ -381,7 +381,7 @@ fn short_threads(looks: usize) {
     println!("{} threads: the journal had {} bytes at most", looks * AT_ONCE, largest.get());
     assert!(largest.get() < 8 << 20, "{} bytes", largest.get());
     assert_eq!(identity(&state), known);
-    assert_eq!(status(&kernel, &state).unwrap().state, Standing::Up);
+    assert_eq!(status(&kernel, &state).unwrap().state, ShieldStanding::Up);
     let began = std::time::Instant::now();
     let done = revert(&kernel, &state).unwrap().unwrap();
     println!("revert: {:?}", began.elapsed());

@@ -6,7 +6,7 @@ mod fake;
 
 use fake::{Fake, World};
 use quiet_shield::{revert, status};
-use quiet_types::plan::Standing;
+use quiet_types::plan::ShieldStanding;
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
@@ -45,7 +45,7 @@ fn journals_of_every_released_version_are_reverted() {
         fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).unwrap();
         fs::copy(folder.join("journal.jsonl"), state.join("journal.jsonl")).unwrap();
         let up = status(&kernel, &state).unwrap();
-        assert_eq!(up.state, Standing::Up, "{when}");
+        assert_eq!(up.state, ShieldStanding::Up, "{when}");
         assert_eq!(up.drift, [], "{when}");
         let done = revert(&kernel, &state).unwrap().unwrap();
         assert!(done.is_exact(), "{when}: {done:#?}");

@@ -14,7 +14,7 @@ use quiet_types::{
     machine::{Policy, Scheduling},
     plan::{
         Action, Form, GroupFile, GroupValue, Narrow, Need, Outcome, PLAN_SCHEMA, PutBack, Resident,
-        Return, Reverted, Standing, Step, Thread, Who,
+        Return, Reverted, ShieldStanding, Step, Thread, Who,
     },
     shield::{Entry, Mechanism, Shield},
 };
@@ -288,7 +288,7 @@ proptest! {
         let done = until_stopped(|| apply(&bench.kernel, &bench.plan, &bench.state()));
         prop_assert!(done.is_none() || at * acts as f64 >= acts as f64);
         let seen = status(&bench.kernel, &bench.state()).unwrap();
-        prop_assert_eq!(seen.state, Standing::Leftover);
+        prop_assert_eq!(seen.state, ShieldStanding::Leftover);
         let again = apply(&bench.kernel, &bench.plan, &bench.state()).unwrap_err();
         prop_assert_eq!(again.kind(), ErrorKind::Leftover);
         bench.returns("after a stop");
@@ -538,11 +538,11 @@ fn a_journal_of_an_earlier_boot_is_closed_and_nothing_is_touched() {
     let fresh = Fake::new(before.clone());
     let boot = "/proc/sys/kernel/random/boot_id";
     fresh.world.borrow_mut().files.insert(boot.into(), "b1".into());
-    assert_eq!(status(&fresh, &bench.state()).unwrap().state, Standing::Rebooted);
+    assert_eq!(status(&fresh, &bench.state()).unwrap().state, ShieldStanding::Rebooted);
     let done = revert(&fresh, &bench.state()).unwrap().unwrap();
     assert!(done.rebooted && done.is_exact());
     assert_eq!(fresh.acts.get(), 0);
-    assert_eq!(status(&fresh, &bench.state()).unwrap().state, Standing::None);
+    assert_eq!(status(&fresh, &bench.state()).unwrap().state, ShieldStanding::None);
 }
 
 #[test]
@@ -728,7 +728,7 @@ fn used_since(use_them: impl Fn(&mut World)) -> String {
         assert!(now.cpus == group.cpus || now.cpus.is_empty(), "{path}: {group:?}, {now:?}");
         assert_eq!(now.passes_on, group.passes_on);
     }
-    assert_eq!(status(&bench.kernel, &bench.state()).unwrap().state, Standing::None);
+    assert_eq!(status(&bench.kernel, &bench.state()).unwrap().state, ShieldStanding::None);
     // And again: what was there before is no change of ours.
     let before = bench.kernel.world.borrow().clone();
     apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
@@ -842,5 +842,5 @@ fn a_kernel_that_forgets_a_cpu_that_was_off_line_before_is_told_of_and_keeps_no_
         _ => false,
     };
     assert!(done.items.iter().any(left), "{done:#?}");
-    assert_eq!(status(&bench.kernel, &bench.state()).unwrap().state, Standing::None);
+    assert_eq!(status(&bench.kernel, &bench.state()).unwrap().state, ShieldStanding::None);
 }

@@ -25,7 +25,7 @@ pub struct Bench {
     /// The instruction set that is used.
     pub simd: String,
     /// All stages together.
-    pub whole: Cost,
+    pub whole: BlockCost,
     /// Each stage, in order.
     pub stages: Vec<StageCost>,
     /// Mean block after everything has been driven out of the caches.
@@ -49,7 +49,7 @@ pub struct Bench {
 
 /// What something costs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Cost {
+pub struct BlockCost {
     /// Mean time a frame, ns.
     pub ns_per_frame: f64,
     /// Mean block.

@@ -4,7 +4,7 @@ use crate::CpuSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The schema of [`Asked`] where it stands alone in a file or in `--json`.
+/// The schema of [`BootParameters`] where it stands alone in a file or in `--json`.
 pub const SCHEMA: &str = "quietcores.boot/1";
 
 /// How the chain on the shielded CPUs spends its time.
@@ -51,7 +51,7 @@ impl Parameter {
 
 /// What was asked of the next boots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Asked {
+pub struct BootParameters {
     /// CPUs kept for the chain.
     pub cpus: CpuSet,
     /// CPUs left to everybody else.
@@ -62,7 +62,7 @@ pub struct Asked {
     pub parameters: Vec<Parameter>,
 }
 
-impl Asked {
+impl BootParameters {
     /// The words for the kernel's command line, in order.
     pub fn words(&self) -> Vec<String> {
         self.parameters.iter().map(Parameter::word).collect()

@@ -27,7 +27,7 @@ pub struct Buffers {
     /// CPUs of the stress in shielded cells.
     pub housekeeping: CpuSet,
     /// A cell for each combination that was tried, in the order of the table.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<Combination>,
     /// The least buffer that holds, for each mode and setting.
     pub least: Vec<Least>,
     /// Whether every shield that was put up was taken back to the byte; `None` where none was.
@@ -41,25 +41,25 @@ pub struct Buffers {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
-pub enum Setting {
+pub enum CpuSetting {
     /// As found; the stress may run on it too.
     Shared,
     /// A shield is up around it.
     Shielded,
 }
 
-impl fmt::Display for Setting {
+impl fmt::Display for CpuSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Setting::Shared => "shared",
-            Setting::Shielded => "shielded",
+            CpuSetting::Shared => "shared",
+            CpuSetting::Shielded => "shielded",
         })
     }
 }
 
 /// One combination.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Cell {
+pub struct Combination {
     /// Frames a period, as the device gave it.
     pub period: u32,
     /// Frames in the ring, as the device gave it.
@@ -67,7 +67,7 @@ pub struct Cell {
     /// `never-sleep` or `sleep`.
     pub mode: String,
     /// Whether its CPU was shielded.
-    pub setting: Setting,
+    pub setting: CpuSetting,
     /// Suites and stressors, or `none`.
     pub stress: String,
     /// Why it could not be tried; empty where it was.
@@ -119,7 +119,7 @@ pub struct Least {
     /// `never-sleep` or `sleep`.
     pub mode: String,
     /// Whether its CPU was shielded.
-    pub setting: Setting,
+    pub setting: CpuSetting,
     /// The buffer; `None` where every one that was tried had xruns.
     pub safe: Option<Safe>,
 }
@@ -139,7 +139,7 @@ pub struct Safe {
     pub at_most_an_hour: f64,
 }
 
-impl Cell {
+impl Combination {
     /// A sum over the trials.
     pub fn sum(&self, of: impl Fn(&Trial) -> u64) -> u64 {
         self.trials.iter().map(of).sum()

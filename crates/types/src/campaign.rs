@@ -27,7 +27,7 @@ pub struct Campaign {
     /// Under what.
     pub stresses: Vec<NamedStress>,
     /// On what.
-    pub settings: Vec<Setting>,
+    pub settings: Vec<MachineSetting>,
 }
 
 /// One probe with its specification.
@@ -52,7 +52,7 @@ pub struct NamedStress {
 
 /// One setting of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting {
+pub struct MachineSetting {
     /// Its name.
     pub name: String,
     /// Kernel releases that it is measured on, with `*` and `?`; whichever runs where there is none.
@@ -79,7 +79,7 @@ pub enum Shielding {
 
 /// One cell that is to be measured, with what it is made of.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Task<'a> {
+pub struct DueCell<'a> {
     /// Its place.
     pub cell: Cell,
     /// What is measured.
@@ -87,10 +87,10 @@ pub struct Task<'a> {
     /// Under what.
     pub stress: &'a NamedStress,
     /// On what.
-    pub setting: &'a Setting,
+    pub setting: &'a MachineSetting,
 }
 
-impl Task<'_> {
+impl DueCell<'_> {
     /// The specification of its run.
     pub fn spec(&self) -> Spec {
         Spec { idle: self.setting.idle, ..self.probe.spec.clone() }
@@ -101,7 +101,7 @@ impl Campaign {
     /// Every cell, in the order in which they are measured: round by round, so that settings stand
     /// beside each other in time, their order in each round drawn by lot from `seed`, so that what
     /// drifts within a round favours none.
-    pub fn tasks(&self, seed: u32) -> Vec<Task<'_>> {
+    pub fn tasks(&self, seed: u32) -> Vec<DueCell<'_>> {
         let mut tasks = Vec::new();
         for round in 1..=self.rounds {
             for (p, probe) in self.probes.iter().enumerate() {
@@ -113,7 +113,7 @@ impl Campaign {
                         let setting = &self.settings[setting];
                         let mut cell = self.cell(round, probe, stress, setting);
                         (cell.lot, cell.place, cell.rank) = (Some(seed), place as u32, rank);
-                        tasks.push(Task { cell, probe, stress, setting });
+                        tasks.push(DueCell { cell, probe, stress, setting });
                     }
                 }
             }
@@ -121,7 +121,13 @@ impl Campaign {
         tasks
     }
 
-    fn cell(&self, round: u32, probe: &Question, stress: &NamedStress, setting: &Setting) -> Cell {
+    fn cell(
+        &self,
+        round: u32,
+        probe: &Question,
+        stress: &NamedStress,
+        setting: &MachineSetting,
+    ) -> Cell {
         // FNV-1a over names and numbers that keep their meaning from version to version.
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
         let mut eat = |text: &str| {
@@ -239,7 +245,7 @@ pub struct CellState {
     /// Which.
     pub cell: Cell,
     /// How it stands.
-    pub state: Standing,
+    pub state: CellStanding,
     /// Why it waits or failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
@@ -251,7 +257,7 @@ pub struct CellState {
 /// How a cell stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum CellStanding {
     /// Its run is kept.
     Done,
     /// To be measured.
@@ -282,8 +288,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    fn setting(name: &str) -> Setting {
-        Setting {
+    fn setting(name: &str) -> MachineSetting {
+        MachineSetting {
             name: name.into(),
             kernel: None,
             shield: Shielding::None,

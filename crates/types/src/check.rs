@@ -27,7 +27,7 @@ pub struct Looked {
     /// What it looks at.
     pub about: String,
     /// What it came to.
-    pub result: Outcome,
+    pub result: CheckOutcome,
     /// What was seen, or why nothing could be.
     pub because: String,
 }
@@ -35,7 +35,7 @@ pub struct Looked {
 /// What a check came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum CheckOutcome {
     /// It has findings.
     Found,
     /// All is well.

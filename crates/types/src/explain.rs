@@ -74,7 +74,7 @@ pub struct Explained {
     /// Readings above it are explained.
     pub threshold: Nanos,
     /// Each CPU.
-    pub cpus: Vec<Cpu>,
+    pub cpus: Vec<ExplainedCpu>,
     /// What to know about this: events lost, causes that cannot be told here.
     pub findings: Vec<Finding>,
 }
@@ -91,7 +91,7 @@ pub enum Source {
 
 /// One CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Cpu {
+pub struct ExplainedCpu {
     /// Which.
     pub cpu: CpuId,
     /// Readings above the threshold.
@@ -162,7 +162,7 @@ pub struct Late {
 /// What one cause took of one late reading.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sum {
-    /// Place in [`Cpu::causes`].
+    /// Place in [`ExplainedCpu::causes`].
     pub cause: usize,
     /// In all.
     pub length: Nanos,
@@ -171,7 +171,7 @@ pub struct Sum {
 /// A stretch of one late reading.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Part {
-    /// Place in [`Cpu::causes`].
+    /// Place in [`ExplainedCpu::causes`].
     pub cause: usize,
     /// From the beginning of the reading.
     pub after: Nanos,

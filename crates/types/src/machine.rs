@@ -17,7 +17,7 @@ pub struct Machine {
     /// [`SCHEMA`].
     pub schema: String,
     /// The kernel that runs.
-    pub kernel: Kernel,
+    pub kernel: RunningKernel,
     /// What the machine is: maker's name of the processor and of the board, where they are told.
     pub processor: String,
     /// `/sys/class/dmi/id/{sys_vendor,product_name}` or `/proc/device-tree/model`.
@@ -71,7 +71,7 @@ pub struct Machine {
 
 /// The kernel that runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Kernel {
+pub struct RunningKernel {
     /// `6.18.44`: `/proc/sys/kernel/osrelease`.
     pub release: String,
     /// `#1 SMP PREEMPT_DYNAMIC ...`: `/proc/sys/kernel/version`.

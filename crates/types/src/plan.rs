@@ -418,7 +418,7 @@ pub struct Status {
     /// [`STATUS_SCHEMA`].
     pub schema: String,
     /// What is there.
-    pub state: Standing,
+    pub state: ShieldStanding,
     /// The shield; `None` where there is none.
     pub shield: Option<Shield>,
     /// When it was put up, UTC.
@@ -486,7 +486,7 @@ pub struct Awaited {
 /// What `status` finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum ShieldStanding {
     /// No shield, no leftovers.
     None,
     /// A shield is up.
@@ -513,9 +513,9 @@ impl Status {
     /// none is; this boot is what `persist` asked for, and no trace is left on.
     pub fn is_good(&self) -> bool {
         let as_booted = self.boot.is_empty() && self.traces.is_empty();
-        (self.state == Standing::None && as_booted)
+        (self.state == ShieldStanding::None && as_booted)
             || (as_booted
-                && self.state == Standing::Up
+                && self.state == ShieldStanding::Up
                 && self.drift.is_empty()
                 && self.chain.is_empty()
                 && self.confirm.is_none_or(|awaited| awaited.guard.is_some())

@@ -20,7 +20,7 @@ pub struct Played {
     /// How long it played.
     pub lasted: Nanos,
     /// The counters at the end.
-    pub status: Status,
+    pub status: PlayStatus,
     /// Xruns with their times, at most the last thousand.
     pub xruns: Vec<XrunAt>,
     /// What hit the playing thread.
@@ -85,7 +85,7 @@ pub struct Hits {
 
 /// A moment of a playing engine, as the terminal and the control socket show it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Status {
+pub struct PlayStatus {
     /// Frames a second.
     pub rate: u32,
     /// Frames a period.

@@ -26,7 +26,7 @@ pub struct Rendered {
     /// What was written.
     pub to: String,
     /// What came of it.
-    pub outcome: Outcome,
+    pub outcome: FileOutcome,
     /// Why it failed, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -41,7 +41,7 @@ pub struct Rendered {
 /// What came of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum FileOutcome {
     /// It is written.
     Done,
     /// It was there, and was to be kept.

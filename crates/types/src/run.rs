@@ -161,9 +161,9 @@ pub struct Run {
     /// Name of the machine, kernel and processor, enough to tell runs apart.
     pub host: Host,
     /// The clock that stamped the readings.
-    pub clock: Option<Clock>,
+    pub clock: Option<RunClock>,
     /// One measuring thread each.
-    pub threads: Vec<Thread>,
+    pub threads: Vec<MeasuringThread>,
     /// The stress that ran meanwhile. `None`: there was none; with an `origin`: nobody said.
     pub stress: Option<Stress>,
     /// The shield's door that the threads went through; `None` outside a shield, with an `origin`: nobody
@@ -219,7 +219,7 @@ pub struct Station {
 
 /// The clock that stamped a run, and what it costs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Clock {
+pub struct RunClock {
     /// `tsc`, `cntvct` or `clock_gettime`.
     pub source: String,
     /// Ticks a second of the counter; 1e9 for `clock_gettime`.
@@ -239,7 +239,7 @@ pub struct Clock {
 
 /// What one measuring thread found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Thread {
+pub struct MeasuringThread {
     /// Its CPU.
     pub cpu: CpuId,
     /// How it was scheduled, read back from the kernel.

@@ -1,6 +1,6 @@
 //! What verbs print as JSON whose result is no thing of its own: where a file went, what was taken back.
 
-use crate::{Finding, boot::Asked, run};
+use crate::{Finding, boot::BootParameters, run};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -102,7 +102,7 @@ pub struct Persisted {
     /// Of `--bless`: whether the trial was kept for good. `None`: nothing was to be blessed.
     pub blessed: Option<bool>,
     /// What is asked.
-    pub asked: Asked,
+    pub asked: BootParameters,
     /// What the owner should know.
     pub findings: Vec<Finding>,
     /// What is changed, in words.
@@ -136,13 +136,13 @@ pub struct TakenBack {
     /// A path, for people.
     pub what: String,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: Restoration,
 }
 
 /// What became of a change that was taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "is", rename_all = "snake_case")]
-pub enum Outcome {
+pub enum Restoration {
     /// It is as it was, to the byte.
     Restored,
     /// It was as before: never done, or taken back earlier.
@@ -162,10 +162,10 @@ pub enum Outcome {
     },
 }
 
-impl Outcome {
+impl Restoration {
     /// Whether it has to be tried again.
     pub fn is_refused(&self) -> bool {
-        matches!(self, Outcome::Refused { .. })
+        matches!(self, Restoration::Refused { .. })
     }
 }
 
@@ -177,7 +177,8 @@ impl Undone {
 
     /// Whether every file is as it was, or as its own program makes it.
     pub fn is_exact(&self) -> bool {
-        let others = |item: &TakenBack| matches!(item.outcome, Outcome::Cleaned | Outcome::Left);
+        let others =
+            |item: &TakenBack| matches!(item.outcome, Restoration::Cleaned | Restoration::Left);
         self.is_complete() && !self.items.iter().any(others)
     }
 }
@@ -188,12 +189,12 @@ pub struct Devices {
     /// [`DEVICES`].
     pub schema: String,
     /// Every device of every card.
-    pub devices: Vec<Device>,
+    pub devices: Vec<PcmDevice>,
 }
 
 /// A device of a card.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Device {
+pub struct PcmDevice {
     /// As `--device` takes it.
     pub name: String,
     /// The card's and the device's own words.

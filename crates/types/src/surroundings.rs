@@ -25,7 +25,7 @@ pub struct Surroundings {
     /// USB controllers and what is plugged in.
     pub usb: Vec<UsbController>,
     /// Processes with real-time threads, and those that use much CPU time.
-    pub processes: Vec<Process>,
+    pub processes: Vec<BusyProcess>,
     /// Version of the systemd that runs. `None` where none does, or it does not tell.
     pub systemd: Option<u32>,
     /// Enabled systemd timers.
@@ -102,7 +102,7 @@ pub struct UsbDevice {
 
 /// A process with real-time threads, or one that uses much CPU time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Process {
+pub struct BusyProcess {
     /// Its number.
     pub pid: u32,
     /// Name of its first thread.

@@ -14,7 +14,7 @@ pub struct Trace {
     /// CPUs whose every event was asked for; of the others only what reaches these.
     pub cpus: CpuSet,
     /// In the order of their time, CPU by CPU as they were read.
-    pub events: Vec<Event>,
+    pub events: Vec<TraceEvent>,
     /// Words: task names, functions, devices.
     pub names: Vec<String>,
     /// Task id to its name, as far as it was seen.
@@ -65,7 +65,7 @@ pub struct Span {
 
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct TraceEvent {
     /// On `CLOCK_MONOTONIC`.
     pub at: Nanos,
     /// Where it happened.
@@ -95,7 +95,7 @@ pub enum What {
     /// A task is being woken; also one on another CPU.
     Waking(u32),
     /// Something that runs on top of the task begins.
-    Enter(Place),
+    Enter(Handler),
     /// The innermost of this kind ends.
     Exit(EventKind),
     /// A non-maskable interrupt ended that lasted so long.
@@ -132,7 +132,7 @@ pub enum Left {
 
 /// What runs on top of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum Handler {
     /// Handler of a device's interrupt.
     Irq {
         /// Its number.
@@ -152,33 +152,33 @@ pub enum Place {
     Work(Name),
 }
 
-/// A [`Place`] without its name.
+/// A [`Handler`] without its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// [`Place::Irq`]
+    /// [`Handler::Irq`]
     Irq,
-    /// [`Place::Vector`]
+    /// [`Handler::Vector`]
     Vector,
-    /// [`Place::Softirq`]
+    /// [`Handler::Softirq`]
     Softirq,
-    /// [`Place::Timer`]
+    /// [`Handler::Timer`]
     Timer,
-    /// [`Place::Call`]
+    /// [`Handler::Call`]
     Call,
-    /// [`Place::Work`]
+    /// [`Handler::Work`]
     Work,
 }
 
-impl Place {
+impl Handler {
     /// Its kind.
     pub fn kind(self) -> EventKind {
         match self {
-            Place::Irq { .. } => EventKind::Irq,
-            Place::Vector(_) => EventKind::Vector,
-            Place::Softirq(_) => EventKind::Softirq,
-            Place::Timer(_) => EventKind::Timer,
-            Place::Call(_) => EventKind::Call,
-            Place::Work(_) => EventKind::Work,
+            Handler::Irq { .. } => EventKind::Irq,
+            Handler::Vector(_) => EventKind::Vector,
+            Handler::Softirq(_) => EventKind::Softirq,
+            Handler::Timer(_) => EventKind::Timer,
+            Handler::Call(_) => EventKind::Call,
+            Handler::Work(_) => EventKind::Work,
         }
     }
 }

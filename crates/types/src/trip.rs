@@ -30,18 +30,18 @@ pub struct RoundTrip {
     /// Whether it ran inside a shield.
     pub shielded: bool,
     /// One for each time the device was opened.
-    pub cycles: Vec<Cycle>,
+    pub cycles: Vec<Opening>,
     /// Over the cycles in which a round trip was heard; `None` where there was none.
     pub spread: Option<Spread>,
     /// Where the time goes, in the order of the way.
-    pub budget: Vec<Part>,
+    pub budget: Vec<BudgetPart>,
     /// What to know beside the figures.
     pub findings: Vec<Finding>,
 }
 
 /// One opening of the device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Cycle {
+pub struct Opening {
     /// What was heard.
     pub heard: Option<Heard>,
     /// Why nothing can be said, in a sentence; empty where something was heard.
@@ -98,7 +98,7 @@ pub struct Spread {
 
 /// A part of the way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Part {
+pub struct BudgetPart {
     /// In words.
     pub name: String,
     /// Milliseconds; `None` where nobody knows.
@@ -106,7 +106,7 @@ pub struct Part {
     /// The same in frames.
     pub frames: Option<f64>,
     /// Where the figure comes from.
-    pub source: Source,
+    pub source: BudgetSource,
     /// What to know about it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
@@ -118,7 +118,7 @@ pub struct Part {
 /// Where a figure of the budget comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub enum BudgetSource {
     /// Follows from the settings of the device.
     Set,
     /// Follows from the kind of bus.

@@ -39,7 +39,7 @@ pub enum Happened {
     /// Something is not as the plan has it: somebody has changed it, or it is new.
     Drift {
         /// What made the watch look.
-        cause: Cause,
+        cause: Trigger,
         /// The step that puts it right.
         step: Step,
         /// What became of it; `None` where the watch only reports.
@@ -81,7 +81,7 @@ pub enum Happened {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Cause {
+pub enum Trigger {
     /// It began.
     Start,
     /// The regular look.

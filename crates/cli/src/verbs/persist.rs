@@ -14,7 +14,7 @@ use quiet_plan::boot::{self, Extra, Line};
 use quiet_shield::DEFAULT_STATE;
 use quiet_types::{
     Finding, Machine, Severity,
-    boot::Asked,
+    boot::BootParameters,
     printable,
     said::{PERSISTED, Persisted},
 };
@@ -222,7 +222,7 @@ fn ask() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn asked(args: &Args, machine: &Machine) -> anyhow::Result<(Asked, Vec<Finding>)> {
+fn asked(args: &Args, machine: &Machine) -> anyhow::Result<(BootParameters, Vec<Finding>)> {
     let plan = quiet_experiment::plan(&args.wish.wish(), machine)?;
     let mode = plan.mode;
     let extras = args.extras.iter().map(|named| match named {
@@ -236,7 +236,11 @@ fn asked(args: &Args, machine: &Machine) -> anyhow::Result<(Asked, Vec<Finding>)
         .map_err(|finding| anyhow::anyhow!("{}; {}", finding.title, finding.remedy))
 }
 
-fn the_loader(place: &Tree, named: Option<LoaderKind>, asked: &Asked) -> anyhow::Result<Loader> {
+fn the_loader(
+    place: &Tree,
+    named: Option<LoaderKind>,
+    asked: &BootParameters,
+) -> anyhow::Result<Loader> {
     let mut found = quiet_boot::loaders(place);
     if let Some(kind) = named {
         found.retain(|loader| loader.kind == kind);
@@ -266,9 +270,9 @@ fn the_loader(place: &Tree, named: Option<LoaderKind>, asked: &Asked) -> anyhow:
 fn reconciled(
     place: &Tree,
     loader: &Loader,
-    asked: &Asked,
+    asked: &BootParameters,
     machine: &Machine,
-) -> anyhow::Result<(Asked, Vec<Finding>)> {
+) -> anyhow::Result<(BootParameters, Vec<Finding>)> {
     let (entries, longest) = quiet_boot::entries_of(place, loader).map_err(anyhow::Error::msg)?;
     let lines: Vec<Line> =
         entries.into_iter().map(|entry| Line { place: entry.place, words: entry.words }).collect();
@@ -278,7 +282,7 @@ fn reconciled(
 fn service(
     args: &Args,
     site: &Site,
-    asked: &Asked,
+    asked: &BootParameters,
     findings: &mut Vec<Finding>,
 ) -> anyhow::Result<Option<Service>> {
     let systemd = ["/usr/lib/systemd/systemd", "/lib/systemd/systemd"];

@@ -19,7 +19,7 @@ use quiet_linux::{
 };
 use quiet_types::{
     CpuId, Nanos,
-    play::{Played, SCHEMA, Status, TIGHT},
+    play::{PlayStatus, Played, SCHEMA, TIGHT},
 };
 use std::{
     io::{BufRead, IsTerminal},
@@ -599,7 +599,7 @@ fn typed() -> mpsc::Receiver<String> {
     hear
 }
 
-fn line(status: &Status, session: &Session, began: Instant) -> String {
+fn line(status: &PlayStatus, session: &Session, began: Instant) -> String {
     let levels: Vec<String> =
         status.levels.iter().map(|l| format!("{:>6.1} > {:>6.1} dB", l.input, l.output)).collect();
     let last = session
@@ -718,7 +718,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
             periods: a.periods,
             buffers: a.buffers,
         };
-        let devices = found.into_iter().map(|device| said::Device {
+        let devices = found.into_iter().map(|device| said::PcmDevice {
             name: device.name,
             about: device.about,
             playback: device.playback.map(abilities),

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quiet_engine::render::{self, Format, Job, Order, Progress};
 use quiet_types::{
     Frames, Nanos,
-    render::{Outcome, Rendering, SCHEMA},
+    render::{FileOutcome, Rendering, SCHEMA},
 };
 use std::{
     fmt::Write,
@@ -152,7 +152,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         face::print(&text(&rendering))?;
     }
     let failed: Vec<_> =
-        rendering.files.iter().filter(|file| file.outcome == Outcome::Failed).collect();
+        rendering.files.iter().filter(|file| file.outcome == FileOutcome::Failed).collect();
     match failed.as_slice() {
         [] => Ok(ExitCode::SUCCESS),
         // One file alone: its error is the call's.
@@ -211,7 +211,7 @@ fn text(rendering: &Rendering) -> String {
     let mut text = String::new();
     for file in &rendering.files {
         let line = match (file.outcome, &file.sound) {
-            (Outcome::Done, Some(sound)) => {
+            (FileOutcome::Done, Some(sound)) => {
                 let peak =
                     sound.peak.map_or("silent".to_owned(), |db| format!("peak {db:.1} dBFS"));
                 format!(
@@ -228,7 +228,7 @@ fn text(rendering: &Rendering) -> String {
                     sound.speed
                 )
             }
-            (Outcome::Skipped, _) => format!("{}  is there already: skipped", file.to),
+            (FileOutcome::Skipped, _) => format!("{}  is there already: skipped", file.to),
             // A single file's error ends the program and is said there.
             _ if rendering.files.len() == 1 => continue,
             _ => format!("{}  failed: {}", file.from, file.error.as_deref().unwrap_or("")),

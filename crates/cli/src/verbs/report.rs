@@ -5,7 +5,7 @@ use anyhow::bail;
 use quiet_store::{Filter, Kept, Store};
 use quiet_types::{
     Nanos, Proof, Run,
-    campaign::{CellState, Standing},
+    campaign::{CellStanding, CellState},
     history::History,
     said::{REPORTED, Reported},
 };
@@ -158,7 +158,7 @@ fn of_runs(runs: &[Run], markdown: bool) -> anyhow::Result<Shown> {
 
 fn done(run: &Run) -> Option<CellState> {
     let (cell, line) = (run.cell.clone()?, quiet_store::line(run));
-    Some(CellState { cell, state: Standing::Done, why: String::new(), run: Some(line) })
+    Some(CellState { cell, state: CellStanding::Done, why: String::new(), run: Some(line) })
 }
 
 fn history(store: &Store, conditions: &[String]) -> anyhow::Result<Shown> {

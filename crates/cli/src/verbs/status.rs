@@ -6,7 +6,7 @@ use quiet_experiment::machine;
 use quiet_linux::{CommandLines, Options, Root, System, glance};
 use quiet_report::{findings_text, plan::status_text};
 use quiet_shield::DEFAULT_STATE;
-use quiet_types::{Finding, chain::Link, plan::Standing, shield::Shield};
+use quiet_types::{Finding, chain::Link, plan::ShieldStanding, shield::Shield};
 use std::{path::PathBuf, process::ExitCode};
 
 /// Show the shield as it is
@@ -39,7 +39,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(record) = quiet_boot::record(&args.state)? {
         status.boot = quiet_plan::boot::compare(&record.asked, &machine(&Root::system()?)?);
     }
-    if let (Standing::Up, Some(shield)) = (status.state, &status.shield)
+    if let (ShieldStanding::Up, Some(shield)) = (status.state, &status.shield)
         && !status.links.is_empty()
     {
         status.chain = chain(&status.links, shield)?;

@@ -2,7 +2,7 @@
 
 use super::persist::{Site, need_root};
 use crate::face;
-use quiet_boot::{Outcome, Undone};
+use quiet_boot::{Restoration, Undone};
 use quiet_types::{printable, said::UNPERSISTED};
 use std::{path::PathBuf, process::ExitCode};
 
@@ -71,13 +71,15 @@ fn text(undone: &Undone) -> String {
     }
     for item in &undone.items {
         let outcome = match &item.outcome {
-            Outcome::Restored => "as it was".to_owned(),
-            Outcome::Untouched => "had not been changed".into(),
-            Outcome::Cleaned => "ours is out; what others have changed since stays".into(),
-            Outcome::Left => "others have changed it since: left as it is".into(),
-            Outcome::Gone => "is not there any more".into(),
-            Outcome::Regenerated => "made anew by its own program".into(),
-            Outcome::Refused { reason } => format!("NOT TAKEN BACK: {}", printable(reason, 400)),
+            Restoration::Restored => "as it was".to_owned(),
+            Restoration::Untouched => "had not been changed".into(),
+            Restoration::Cleaned => "ours is out; what others have changed since stays".into(),
+            Restoration::Left => "others have changed it since: left as it is".into(),
+            Restoration::Gone => "is not there any more".into(),
+            Restoration::Regenerated => "made anew by its own program".into(),
+            Restoration::Refused { reason } => {
+                format!("NOT TAKEN BACK: {}", printable(reason, 400))
+            }
         };
         text += &format!("  {}: {outcome}\n", printable(&item.what, 300));
     }

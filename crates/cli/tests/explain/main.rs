@@ -21,7 +21,7 @@ use quiet_types::{
     CpuId, CpuSet, Nanos, Run,
     explain::{Cause, Explained, Share, Source},
     machine::{Policy, Scheduling},
-    trace::{EventKind, Place, Span, Victim, What},
+    trace::{EventKind, Handler, Span, Victim, What},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -474,7 +474,7 @@ fn timer_interrupts_begin_and_end_as_the_kernel_itself_tells() {
     let mut open = None;
     for event in seen.events.iter().filter(|event| event.cpu == cpu) {
         match event.what {
-            What::Enter(Place::Vector(name)) => {
+            What::Enter(Handler::Vector(name)) => {
                 open = (seen.name(name) == "local_timer").then_some(event.at.0);
             }
             What::Exit(EventKind::Vector) => {

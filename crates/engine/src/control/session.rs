@@ -9,7 +9,7 @@ use quiet_linux::files::{self, Replace};
 use quiet_rt::Cure;
 use quiet_types::{
     Nanos,
-    play::{Admission, Hits, Status, XrunAt},
+    play::{Admission, Hits, PlayStatus, XrunAt},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -127,7 +127,7 @@ impl Session {
     }
 
     /// How it goes.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> PlayStatus {
         crate::status(&self.engine, self.setting.channels)
     }
 

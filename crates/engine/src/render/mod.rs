@@ -17,7 +17,7 @@ use quiet_dsp::{
 };
 use quiet_types::{
     Finding, Frames, SampleRate, Severity,
-    render::{Outcome, Rendered, Sound},
+    render::{FileOutcome, Rendered, Sound},
 };
 use read::Reader;
 #[cfg(fuzzing)]
@@ -121,7 +121,7 @@ fn one(job: &Job, order: &Order, progress: &Progress) -> Rendered {
     let mut rendered = Rendered {
         from: shown(&job.from),
         to: shown(&job.to),
-        outcome: Outcome::Done,
+        outcome: FileOutcome::Done,
         error: None,
         sound: None,
         findings: Vec::new(),
@@ -129,7 +129,7 @@ fn one(job: &Job, order: &Order, progress: &Progress) -> Rendered {
     // A link that leads nowhere is there, too.
     let there = std::fs::symlink_metadata(&job.to).is_ok();
     if there && order.skip {
-        rendered.outcome = Outcome::Skipped;
+        rendered.outcome = FileOutcome::Skipped;
         return rendered;
     }
     let made = if there && !order.force {
@@ -141,7 +141,7 @@ fn one(job: &Job, order: &Order, progress: &Progress) -> Rendered {
     match made {
         Ok(sound) => rendered.sound = Some(sound),
         Err(error) => {
-            rendered.outcome = Outcome::Failed;
+            rendered.outcome = FileOutcome::Failed;
             rendered.error = Some(error.to_string());
         }
     }

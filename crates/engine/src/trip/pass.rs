@@ -3,7 +3,7 @@
 use super::{hear::hear, sound::Sound};
 use crate::{Error, ErrorKind, Placed, Result, Setup, Sizes, open};
 use quiet_dsp::{Block, Stage};
-use quiet_types::trip::Cycle;
+use quiet_types::trip::Opening;
 use std::{
     sync::{
         Arc,
@@ -84,7 +84,7 @@ pub struct Measured {
     /// Where the thread ran.
     pub placed: Placed,
     /// Every cycle that was begun and not interrupted.
-    pub cycles: Vec<Cycle>,
+    pub cycles: Vec<Opening>,
 }
 
 /// Passes that may be disturbed before a cycle is given up.
@@ -169,7 +169,7 @@ pub fn measure(
                 if disturbed < TRIES {
                     continue;
                 }
-                break Cycle {
+                break Opening {
                     heard: None,
                     wrong: format!(
                         "the device ran over or under in each of {TRIES} passes ({lost} times in the \
@@ -181,8 +181,8 @@ pub fn measure(
             let came: Vec<f32> =
                 kept.came.iter().map(|word| f32::from_bits(word.load(Relaxed))).collect();
             break match hear(&sound, &came) {
-                Ok(heard) => Cycle { heard: Some(heard), wrong: String::new(), disturbed },
-                Err(wrong) => Cycle { heard: None, wrong: wrong.to_string(), disturbed },
+                Ok(heard) => Opening { heard: Some(heard), wrong: String::new(), disturbed },
+                Err(wrong) => Opening { heard: None, wrong: wrong.to_string(), disturbed },
             };
         };
         if let Some(done) = &mut done {

@@ -4,11 +4,11 @@ use super::{knob, title};
 use quiet_types::{
     Nanos, Run,
     counters::Interrupt,
-    explain::{Cause, Cpu, Share},
-    run::Thread,
+    explain::{Cause, ExplainedCpu, Share},
+    run::MeasuringThread,
 };
 
-pub(super) fn cpu(run: &Run, thread: &Thread) -> Cpu {
+pub(super) fn cpu(run: &Run, thread: &MeasuringThread) -> ExplainedCpu {
     let since = run.after.counters.since(&run.before.counters, thread.cpu);
     let softirqs = since.softirqs.into_iter().map(|(name, n)| (Cause::Softirq { name }, n));
     let mut causes: Vec<(Cause, u64)> =
@@ -19,7 +19,7 @@ pub(super) fn cpu(run: &Run, thread: &Thread) -> Cpu {
     causes.push((Cause::Blocked, counted("major_faults")));
     causes.retain(|(_, times)| *times > 0);
     causes.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
-    Cpu {
+    ExplainedCpu {
         cpu: thread.cpu,
         readings: thread.beyond.unwrap_or_default(),
         explained: 0,

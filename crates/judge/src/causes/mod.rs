@@ -8,7 +8,7 @@ pub use knob::{knob, title};
 
 use quiet_types::{
     Finding, Histogram, Nanos, Run, Severity,
-    explain::{self, Cause, Cpu, Explained, Late, Part, Share, Source, Sum},
+    explain::{self, Cause, Explained, ExplainedCpu, Late, Part, Share, Source, Sum},
     trace::{Trace, Victim},
 };
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ fn steal(run: &Run, victim: &Victim) -> Option<Nanos> {
     Some(Nanos::from_millis(ticks.saturating_mul(10)))
 }
 
-fn cpu(victim: &Victim, found: &Found, start: Nanos) -> Cpu {
+fn cpu(victim: &Victim, found: &Found, start: Nanos) -> ExplainedCpu {
     let mut shares: Vec<Share> = found.causes.iter().map(share).collect();
     let mut largest: Vec<usize> = (0..found.readings.len()).collect();
     largest.sort_by_key(|at| std::cmp::Reverse(length(victim, *at)));
@@ -112,7 +112,7 @@ fn cpu(victim: &Victim, found: &Found, start: Nanos) -> Cpu {
     let total = of(|_| true);
     let host = of(|cause| *cause == Cause::Host);
     let unexplained = of(|cause| matches!(cause, Cause::Unexplained | Cause::Unrecorded));
-    Cpu {
+    ExplainedCpu {
         cpu: victim.cpu,
         readings: victim.beyond,
         explained: victim.late.len() as u64,

@@ -7,7 +7,7 @@
 
 use quiet_types::{
     explain::Cause,
-    trace::{Event, EventKind, Left, Name, Place, Span, Trace, Victim, What},
+    trace::{EventKind, Handler, Left, Name, Span, Trace, TraceEvent, Victim, What},
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -67,7 +67,7 @@ pub(super) fn sweep(trace: &Trace, victim: &Victim, facts: Facts) -> Found {
     sweep.found
 }
 
-fn concerns(event: &Event, victim: &Victim) -> bool {
+fn concerns(event: &TraceEvent, victim: &Victim) -> bool {
     match event.what {
         What::Sent { to, .. } => to == victim.cpu,
         What::Waking(task) => task == victim.task,
@@ -155,7 +155,7 @@ impl<'a> Sweep<'a> {
         at
     }
 
-    fn next(&mut self, event: &Event) {
+    fn next(&mut self, event: &TraceEvent) {
         let at = event.at.0;
         match event.what {
             What::Sent { site, function, .. } => {
@@ -222,8 +222,8 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    fn enter(&mut self, place: Place) {
-        if matches!(place, Place::Timer(_)) {
+    fn enter(&mut self, place: Handler) {
+        if matches!(place, Handler::Timer(_)) {
             // Timers' functions do not nest: the one before is over, told or not.
             let within = if self.irqs.is_empty() {
                 self.deferred.get_mut(&self.task)
@@ -235,15 +235,15 @@ impl<'a> Sweep<'a> {
         let mark = self.stretches.len();
         let name = |sweep: &Self, name: Name| sweep.trace.name(name).to_owned();
         let (cause, vague) = match place {
-            Place::Irq { number, name: n } => (Cause::Irq { number, name: name(self, n) }, false),
-            Place::Softirq(n) => (Cause::Softirq { name: name(self, n) }, false),
-            Place::Work(n) => (Cause::Work { function: name(self, n) }, false),
-            Place::Timer(n) => (timer(self.trace.name(n)), false),
-            Place::Call(n) => {
+            Handler::Irq { number, name: n } => (Cause::Irq { number, name: name(self, n) }, false),
+            Handler::Softirq(n) => (Cause::Softirq { name: name(self, n) }, false),
+            Handler::Work(n) => (Cause::Work { function: name(self, n) }, false),
+            Handler::Timer(n) => (timer(self.trace.name(n)), false),
+            Handler::Call(n) => {
                 let (sender, site) = self.sender(Some(n));
                 (Cause::Call { function: name(self, n), sender, site }, false)
             }
-            Place::Vector(n) => match self.trace.name(n) {
+            Handler::Vector(n) => match self.trace.name(n) {
                 "local_timer" => (Cause::Timer { function: "?".to_owned() }, true),
                 "reschedule" => {
                     let (sender, site) = self.sender(None);
@@ -259,7 +259,7 @@ impl<'a> Sweep<'a> {
             },
         };
         let cause = self.cause(cause);
-        if matches!(place, Place::Timer(_) | Place::Call(_))
+        if matches!(place, Handler::Timer(_) | Handler::Call(_))
             && let Some(outer) = self.irqs.last_mut().filter(|on| on.vague)
         {
             // Now it is known what the interrupt is for.
@@ -272,7 +272,7 @@ impl<'a> Sweep<'a> {
             }
         }
         let on = On { kind: place.kind(), cause, mark, vague };
-        let hard = matches!(place, Place::Irq { .. } | Place::Vector(_));
+        let hard = matches!(place, Handler::Irq { .. } | Handler::Vector(_));
         if hard || !self.irqs.is_empty() {
             self.irqs.push(on);
         } else {
@@ -530,7 +530,7 @@ mod tests {
         }
 
         fn on(&mut self, time: u64, cpu: CpuId, task: u32, what: What) -> &mut Story {
-            self.trace.events.push(Event { at: us(time), cpu, task, what });
+            self.trace.events.push(TraceEvent { at: us(time), cpu, task, what });
             self
         }
 
@@ -573,8 +573,8 @@ mod tests {
         let mut story = Story::new();
         let timer = story.name("local_timer");
         let tick = story.name("tick_nohz_handler");
-        story.at(190, What::Enter(Place::Vector(timer)));
-        story.at(191, What::Enter(Place::Timer(tick)));
+        story.at(190, What::Enter(Handler::Vector(timer)));
+        story.at(191, What::Enter(Handler::Timer(tick)));
         story.at(195, What::Exit(EventKind::Timer));
         story.at(196, What::Exit(EventKind::Vector));
         assert_eq!(story.told(100, 197, FACTS), [(Cause::Host, 88), (Cause::Tick, 9)]);
@@ -589,8 +589,8 @@ mod tests {
         let (ask, site) = (story.name("ipi_mb"), story.name("membarrier_private_expedited"));
         let sent = What::Sent { to: CPU, site, function: Some(ask) };
         story.on(99, CpuId(0), 7, sent);
-        story.at(101, What::Enter(Place::Vector(vector)));
-        story.at(103, What::Enter(Place::Call(ask)));
+        story.at(101, What::Enter(Handler::Vector(vector)));
+        story.at(103, What::Enter(Handler::Call(ask)));
         story.at(104, What::Exit(EventKind::Call));
         story.at(105, What::Exit(EventKind::Vector));
         let call = Cause::Call {
@@ -606,10 +606,10 @@ mod tests {
         let mut story = Story::new();
         let (net, rx, work) = (story.name("eth0"), story.name("NET_RX"), story.name("flush"));
         story.switch(100, 7, 120, Left::Preempted);
-        story.at(110, What::Enter(Place::Work(work)));
-        story.at(120, What::Enter(Place::Irq { number: 36, name: net }));
+        story.at(110, What::Enter(Handler::Work(work)));
+        story.at(120, What::Enter(Handler::Irq { number: 36, name: net }));
         story.at(130, What::Exit(EventKind::Irq));
-        story.at(130, What::Enter(Place::Softirq(rx)));
+        story.at(130, What::Enter(Handler::Softirq(rx)));
         story.at(150, What::Exit(EventKind::Softirq));
         story.at(160, What::Exit(EventKind::Work));
         story.switch(170, ME, 120, Left::Sleeps);
@@ -638,9 +638,9 @@ mod tests {
         let mut story = Story::new();
         let vector = story.name("local_timer");
         let (tick, watch) = (story.name("tick_nohz_handler"), story.name("watchdog_timer_fn"));
-        story.at(101, What::Enter(Place::Vector(vector)));
-        story.at(102, What::Enter(Place::Timer(tick)));
-        story.at(110, What::Enter(Place::Timer(watch)));
+        story.at(101, What::Enter(Handler::Vector(vector)));
+        story.at(102, What::Enter(Handler::Timer(tick)));
+        story.at(110, What::Enter(Handler::Timer(watch)));
         story.at(117, What::Exit(EventKind::Vector));
         story.switch(117, 7, 4, Left::Preempted).switch(120, ME, 9, Left::Sleeps);
         let watch = Cause::Timer { function: "watchdog_timer_fn".to_owned() };
@@ -674,8 +674,8 @@ mod tests {
         let mut story = Story::new();
         let (vector, wake) = (story.name("local_timer"), story.name("hrtimer_wakeup"));
         story.switch(50, 7, 120, Left::Sleeps);
-        story.at(130, What::Enter(Place::Vector(vector)));
-        story.at(131, What::Enter(Place::Timer(wake)));
+        story.at(130, What::Enter(Handler::Vector(vector)));
+        story.at(131, What::Enter(Handler::Timer(wake)));
         story.at(132, What::Waking(ME));
         story.at(133, What::Exit(EventKind::Timer));
         story.at(134, What::Exit(EventKind::Vector));

@@ -90,7 +90,7 @@ mod tests {
     use quiet_types::Nanos;
     use quiet_types::{
         CpuId,
-        explain::{self, Cpu, Explained, Share},
+        explain::{self, Explained, ExplainedCpu, Share},
         run::Host,
     };
 
@@ -110,7 +110,7 @@ mod tests {
 
     fn run(causes: Vec<Share>) -> Run {
         let readings = causes.iter().map(|share| share.lengths.count).sum();
-        let cpu = Cpu {
+        let cpu = ExplainedCpu {
             cpu: CpuId(3),
             readings,
             explained: readings,

@@ -4,7 +4,7 @@ use super::Reader;
 use crate::parse::{self, Wrong};
 use quiet_types::{
     Machine,
-    machine::{Kernel, Preemption},
+    machine::{Preemption, RunningKernel},
 };
 use std::{collections::BTreeMap, io::Read};
 
@@ -21,7 +21,7 @@ pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine) {
     };
     let info = parse::cpu_info(&cpu_info.unwrap_or_default());
     let config = config(reader, &release);
-    machine.kernel = Kernel {
+    machine.kernel = RunningKernel {
         preemption: preemption(reader, &version, config.as_ref()),
         arch: text("/proc/sys/kernel/arch").or_else(|| info.x86.then(|| "x86_64".to_owned())),
         boot_parameters: boot_parameters(reader),

@@ -6,7 +6,9 @@ use crate::parse;
 use quiet_types::{
     Machine,
     machine::{Policy, Task},
-    surroundings::{AudioGroup, Caller, Mount, Process, Surroundings, UsbController, UsbDevice},
+    surroundings::{
+        AudioGroup, BusyProcess, Caller, Mount, Surroundings, UsbController, UsbDevice,
+    },
 };
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -315,7 +317,7 @@ fn systemd(reader: &Reader<'_>) -> Option<u32> {
     })
 }
 
-fn processes(reader: &Reader<'_>, machine: &Machine, uptime_s: Option<f64>) -> Vec<Process> {
+fn processes(reader: &Reader<'_>, machine: &Machine, uptime_s: Option<f64>) -> Vec<BusyProcess> {
     let is_real_time = |task: &&Task| {
         task.kernel.is_none()
             && matches!(task.scheduling.policy, Policy::Fifo | Policy::Rr | Policy::Deadline)
@@ -334,12 +336,12 @@ fn processes(reader: &Reader<'_>, machine: &Machine, uptime_s: Option<f64>) -> V
         if !is_real_time && permille.is_none_or(|share| share < BUSY) {
             continue;
         }
-        let mut process = Process {
+        let mut process = BusyProcess {
             pid,
             comm: first.comm.clone(),
             permille,
             major_faults: Some(used.major_faults),
-            ..Process::default()
+            ..BusyProcess::default()
         };
         if is_real_time {
             let status = reader.text_if_allowed(&format!("/proc/{pid}/status")).unwrap_or_default();

@@ -6,7 +6,7 @@ use super::{
 };
 use quiet_types::{
     CpuId, CpuSet, Nanos,
-    trace::{Event, EventKind, Left, Name, Place, What},
+    trace::{EventKind, Handler, Left, Name, TraceEvent, What},
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -149,14 +149,14 @@ impl Decoder {
     }
 
     /// The events that a record stands for; records of unknown events stand for none.
-    pub fn decode(&mut self, cpu: CpuId, at: u64, record: &[u8], tell: &mut dyn FnMut(Event)) {
+    pub fn decode(&mut self, cpu: CpuId, at: u64, record: &[u8], tell: &mut dyn FnMut(TraceEvent)) {
         let Some(id) = record.first_chunk().map(|b| u16::from_ne_bytes(*b)) else { return };
         let Some(shape) = self.shapes.get(&id).copied() else { return };
         let task = self.task.map_or(0, |field| field.number(record)) as u32;
         if let Some((at, name)) = self.unrecorded(shape, cpu, at, record) {
-            tell(Event { at: Nanos(at), cpu, task, what: What::Enter(Place::Vector(name)) });
+            tell(TraceEvent { at: Nanos(at), cpu, task, what: What::Enter(Handler::Vector(name)) });
         }
-        let mut say = |what| tell(Event { at: Nanos(at), cpu, task, what });
+        let mut say = |what| tell(TraceEvent { at: Nanos(at), cpu, task, what });
         match shape {
             Shape::Switch { comms, pids, prios, state } => {
                 let [from, to] = pids.map(|pid| pid.number(record) as u32);
@@ -176,22 +176,22 @@ impl Decoder {
             }
             Shape::Irq { number, name } => {
                 let name = self.words.put(&name.text(record));
-                say(What::Enter(Place::Irq { number: number.number(record) as u32, name }));
+                say(What::Enter(Handler::Irq { number: number.number(record) as u32, name }));
             }
-            Shape::Vector(name) => say(What::Enter(Place::Vector(name))),
+            Shape::Vector(name) => say(What::Enter(Handler::Vector(name))),
             Shape::Softirq { number } => {
                 let number = number.number(record) as usize;
                 let name = self.words.put(SOFTIRQS.get(number).copied().unwrap_or("?"));
-                say(What::Enter(Place::Softirq(name)));
+                say(What::Enter(Handler::Softirq(name)));
             }
             Shape::Timer { function, .. } => {
-                say(What::Enter(Place::Timer(self.function(function.number(record)))));
+                say(What::Enter(Handler::Timer(self.function(function.number(record)))));
             }
             Shape::Call { function } => {
-                say(What::Enter(Place::Call(self.function(function.number(record)))));
+                say(What::Enter(Handler::Call(self.function(function.number(record)))));
             }
             Shape::Work { function } => {
-                say(What::Enter(Place::Work(self.function(function.number(record)))));
+                say(What::Enter(Handler::Work(self.function(function.number(record)))));
             }
             Shape::Exit(kind) => say(What::Exit(kind)),
             Shape::LocalTimerExit => say(What::Exit(EventKind::Vector)),
@@ -370,7 +370,7 @@ mod tests {
         decoder
     }
 
-    fn all(decoder: &mut Decoder, record: &[u8]) -> Vec<Event> {
+    fn all(decoder: &mut Decoder, record: &[u8]) -> Vec<TraceEvent> {
         let mut all = Vec::new();
         decoder.decode(CpuId(3), 77, record, &mut |event| all.push(event));
         all

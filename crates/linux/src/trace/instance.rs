@@ -8,7 +8,7 @@ use super::{
 use crate::{Error, Result, sys::clock};
 use quiet_types::{
     CpuId, CpuSet, Nanos,
-    trace::{Event, Trace, What},
+    trace::{Trace, TraceEvent, What},
 };
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use std::{
@@ -238,7 +238,7 @@ impl Tracer {
                         Entry::Record(at, record) => {
                             if std::mem::take(&mut lost) {
                                 let what = What::Lost;
-                                keep(trace, Event { at: Nanos(at), cpu: *cpu, task: 0, what });
+                                keep(trace, TraceEvent { at: Nanos(at), cpu: *cpu, task: 0, what });
                             }
                             decoder.decode(*cpu, at, record, &mut |event| {
                                 if matches!(event.what, What::Sent { .. }) {
@@ -311,7 +311,7 @@ pub fn instances() -> Result<Vec<String>> {
     Ok(names.filter(|name| name.starts_with(PREFIX)).collect())
 }
 
-fn keep(trace: &mut Trace, event: Event) {
+fn keep(trace: &mut Trace, event: TraceEvent) {
     if trace.events.len() < MOST {
         trace.events.push(event);
     } else {

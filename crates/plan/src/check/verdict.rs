@@ -1,6 +1,6 @@
 //! What a check comes to.
 
-use quiet_types::{Finding, Severity, check::Outcome};
+use quiet_types::{Finding, Severity, check::CheckOutcome};
 
 /// What one check came to.
 pub(super) enum Verdict {
@@ -27,14 +27,14 @@ impl Verdict {
         if findings.is_empty() { Fine(fine.into()) } else { Found(findings) }
     }
 
-    pub fn outcome(&self) -> (Outcome, String) {
+    pub fn outcome(&self) -> (CheckOutcome, String) {
         match self {
-            Fine(seen) => (Outcome::Fine, seen.clone()),
-            Moot(why) => (Outcome::Moot, why.clone()),
-            Unknown(what) => (Outcome::Unknown, what.clone()),
+            Fine(seen) => (CheckOutcome::Fine, seen.clone()),
+            Moot(why) => (CheckOutcome::Moot, why.clone()),
+            Unknown(what) => (CheckOutcome::Unknown, what.clone()),
             Found(findings) => {
                 let titles: Vec<&str> = findings.iter().map(|f| f.title.as_str()).collect();
-                (Outcome::Found, titles.join("; "))
+                (CheckOutcome::Found, titles.join("; "))
             }
         }
     }

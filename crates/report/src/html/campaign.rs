@@ -187,7 +187,7 @@ fn order(measured: &[&(&str, Vec<&Run>)], gap: bool) -> Markup {
 mod tests {
     use super::*;
     use quiet_judge::{campaigned, example};
-    use quiet_types::campaign::{Cell, CellState, Standing};
+    use quiet_types::campaign::{Cell, CellStanding, CellState};
 
     #[test]
     fn a_campaign_shows_each_setting_its_verdict_and_what_is_left() {
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn a_campaign_of_nothing_is_a_page_too() {
         let cell = Cell { campaign: "x".into(), ..Cell::default() };
-        let state = CellState { cell, state: Standing::Left, why: String::new(), run: None };
+        let state = CellState { cell, state: CellStanding::Left, why: String::new(), run: None };
         let it = campaigned("x", vec![state], &[], Nanos::from_secs(1));
         assert!(campaign_page(&it, &[]).contains("0 of 1 runs are done"));
     }

@@ -4,7 +4,7 @@ use crate::text::part;
 use maud::{Markup, html};
 use quiet_types::{
     Nanos, Run,
-    explain::{Cpu, Explained, Late, Source},
+    explain::{Explained, ExplainedCpu, Late, Source},
 };
 
 /// Rows of the table; the rest is one.
@@ -44,7 +44,7 @@ pub(super) fn side_by_side(sets: &[(String, Vec<&Run>)]) -> Markup {
     }
 }
 
-fn traced(explained: &Explained, cpu: &Cpu) -> Markup {
+fn traced(explained: &Explained, cpu: &ExplainedCpu) -> Markup {
     html! {
         p.why {
             (cpu.readings) " readings above " (explained.threshold) ", " (cpu.total) " in all: "
@@ -90,7 +90,7 @@ fn traced(explained: &Explained, cpu: &Cpu) -> Markup {
     }
 }
 
-fn counted(cpu: &Cpu) -> Markup {
+fn counted(cpu: &ExplainedCpu) -> Markup {
     html! {
         p.why { "From counters: how often, not how long." }
         div.box tabindex="0" {
@@ -105,7 +105,7 @@ fn counted(cpu: &Cpu) -> Markup {
 }
 
 /// Each remedy once, in the order of what it removes.
-fn knobs(cpu: &Cpu) -> Vec<&str> {
+fn knobs(cpu: &ExplainedCpu) -> Vec<&str> {
     let mut knobs: Vec<&str> = Vec::new();
     for share in cpu.causes.iter().take(ROWS) {
         if !knobs.contains(&share.knob.as_str()) {
@@ -120,7 +120,7 @@ fn letter(cause: usize) -> String {
 }
 
 /// One reading as a bar: parts in their order, told by letter and pattern of shade, not by colour.
-fn bar(cpu: &Cpu, late: &Late) -> Markup {
+fn bar(cpu: &ExplainedCpu, late: &Late) -> Markup {
     let whole = late.value.0.max(1) as f64;
     let title = |cause: usize| cpu.causes.get(cause).map_or("?", |share| share.title.as_str());
     let most = late.sums.iter().take(4).map(|sum| format!("{} {}", sum.length, title(sum.cause)));
@@ -194,7 +194,7 @@ mod tests {
             host: Host::default(),
             source: Source::Trace,
             threshold: Nanos(500),
-            cpus: vec![Cpu {
+            cpus: vec![ExplainedCpu {
                 cpu: CpuId(3),
                 readings: 1,
                 explained: 1,

@@ -19,7 +19,9 @@ pub use history::history_page;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 pub(crate) use parts::{data, findings, host};
 use quiet_judge::{known, throughput};
-use quiet_types::{Histogram, Proof, Run, proof::Setting, proof::Verdict, run::Thread, words};
+use quiet_types::{
+    Histogram, Proof, Run, proof::Setting, proof::Verdict, run::MeasuringThread, words,
+};
 
 /// Stands near the beginning of every page: how an earlier page is told from a foreign file.
 pub const PAGE_MARK: &str = r#"<meta name="generator" content="quietcores">"#;
@@ -219,7 +221,7 @@ fn columns<'a>(runs: &[&'a Run], names: &[String]) -> Vec<(String, Vec<&'a Run>)
 
 /// A line a run; of a single run, a line a CPU.
 fn series(runs: &[&Run], names: &[String]) -> Vec<Series> {
-    let lines: Vec<(String, Vec<&Thread>)> = match runs {
+    let lines: Vec<(String, Vec<&MeasuringThread>)> = match runs {
         [run] if (2..=CLASSES.len()).contains(&run.threads.len()) => {
             run.threads.iter().map(|t| (format!("CPU {}", t.cpu), vec![t])).collect()
         }
@@ -230,7 +232,7 @@ fn series(runs: &[&Run], names: &[String]) -> Vec<Series> {
             .map(|(run, name)| (name.clone(), run.threads.iter().collect()))
             .collect(),
     };
-    let line = |((name, threads), class): ((String, Vec<&Thread>), &&'static str)| {
+    let line = |((name, threads), class): ((String, Vec<&MeasuringThread>), &&'static str)| {
         let each: Vec<Histogram> =
             threads.iter().map(|t| t.corrected.as_ref().unwrap_or(&t.readings).clone()).collect();
         Series {

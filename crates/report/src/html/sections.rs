@@ -11,7 +11,7 @@ use quiet_types::words;
 use quiet_types::{
     Nanos, Proof, Run,
     proof::{Figure, Role, Verdict},
-    run::Thread,
+    run::MeasuringThread,
 };
 
 /// The primary figures, large.
@@ -206,7 +206,7 @@ pub(super) fn threads(runs: &[&Run], names: &[String]) -> Markup {
     }
 }
 
-fn thread_row(run: &Run, thread: &Thread, name: Option<&String>) -> Markup {
+fn thread_row(run: &Run, thread: &MeasuringThread, name: Option<&String>) -> Markup {
     let all = thread.corrected.as_ref().unwrap_or(&thread.readings);
     let shown = |value: Option<Nanos>| value.map_or("–".to_owned(), |v| v.to_string());
     let gap = run.is_gap();

@@ -3,7 +3,7 @@
 use super::{Column, Table, findings_text, wrap};
 use quiet_types::{
     Nanos,
-    explain::{Cpu, Explained, Source},
+    explain::{Explained, ExplainedCpu, Source},
 };
 use std::fmt::Write;
 
@@ -29,7 +29,7 @@ pub fn explained_text(explained: &Explained, width: usize) -> String {
     text
 }
 
-fn traced(text: &mut String, explained: &Explained, cpu: &Cpu, width: usize) {
+fn traced(text: &mut String, explained: &Explained, cpu: &ExplainedCpu, width: usize) {
     let line = format!(
         "CPU {}: {} readings above {} in {}, {} in all: {} named, {} host, {} unexplained{}",
         cpu.cpu,
@@ -107,7 +107,7 @@ fn traced(text: &mut String, explained: &Explained, cpu: &Cpu, width: usize) {
     text.push('\n');
 }
 
-fn counted(text: &mut String, explained: &Explained, cpu: &Cpu, width: usize) {
+fn counted(text: &mut String, explained: &Explained, cpu: &ExplainedCpu, width: usize) {
     let line = format!(
         "CPU {}: {} readings above {} in {}. From counters: how often, not how long",
         cpu.cpu, cpu.readings, explained.threshold, explained.lasted

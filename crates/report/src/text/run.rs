@@ -2,7 +2,7 @@
 
 use super::{Column, Table, findings_text, wrap};
 use quiet_judge::{judge_run, known};
-use quiet_types::{Histogram, Nanos, Run, printable, run::Thread, words};
+use quiet_types::{Histogram, Nanos, Run, printable, run::MeasuringThread, words};
 use std::fmt::Write;
 
 /// A run for a terminal `width` characters wide: what was asked, a row a thread, the distribution
@@ -115,7 +115,7 @@ fn threads(run: &Run) -> Table {
     table
 }
 
-fn row(run: &Run, thread: &Thread) -> Vec<String> {
+fn row(run: &Run, thread: &MeasuringThread) -> Vec<String> {
     let all = thread.corrected.as_ref().unwrap_or(&thread.readings);
     let shown = |value: Option<Nanos>| value.map_or("-".to_owned(), |v| v.to_string());
     let mut row = vec![thread.cpu.to_string(), known::policy(thread), shown(thread.readings.min)];

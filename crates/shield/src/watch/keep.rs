@@ -11,7 +11,7 @@ use crate::{
 use quiet_linux::files::StateDir;
 use quiet_types::{
     Plan,
-    plan::{Action, Outcome, Standing, Step},
+    plan::{Action, Outcome, ShieldStanding, Step},
 };
 use std::{mem::take, path::Path, sync::atomic::AtomicBool};
 
@@ -46,7 +46,7 @@ impl Look<'_> {
             Some(state.lock_machine(self.kernel.lock_file().as_deref())?)
         };
         let Some(past) = self.reader.look(&state)? else { return Ok(Seen::Down) };
-        if standing(past, &boot_id(self.kernel)) != Standing::Up {
+        if standing(past, &boot_id(self.kernel)) != ShieldStanding::Up {
             return Ok(Seen::Down);
         }
         let reader = take(self.reader);

@@ -24,9 +24,9 @@ use netlink::{Message, Socket};
 use quiet_linux::files::{StateDir, stamp};
 use quiet_types::{
     Finding, Plan,
-    plan::{Action, Outcome, Standing, Step},
+    plan::{Action, Outcome, ShieldStanding, Step},
     shield::{Mechanism, Shield},
-    watch::{Cause, Event, Happened, WATCH_SCHEMA},
+    watch::{Event, Happened, Trigger, WATCH_SCHEMA},
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -230,7 +230,7 @@ struct Sentry<'a> {
 impl Sentry<'_> {
     /// Looks until there is a reason to end, which is returned.
     fn run(&mut self, mut ears: Ears) -> Result<String> {
-        let mut cause = Cause::Start;
+        let mut cause = Trigger::Start;
         loop {
             let busy = match self.look(cause) {
                 Ok(Some(why)) => return Ok(why),
@@ -249,9 +249,9 @@ impl Sentry<'_> {
     }
 
     /// Waits for something that is worth a look, at most `pause`; `None` when it is to end.
-    fn wait(&mut self, ears: &mut Ears, pause: Duration) -> Option<Cause> {
+    fn wait(&mut self, ears: &mut Ears, pause: Duration) -> Option<Trigger> {
         let regular = Instant::now() + pause;
-        let mut found: Option<(Cause, Instant, Instant)> = None;
+        let mut found: Option<(Trigger, Instant, Instant)> = None;
         loop {
             if self.watch.interrupt.load(Ordering::Relaxed) {
                 return None;
@@ -260,7 +260,7 @@ impl Sentry<'_> {
             let until = match found {
                 Some((cause, settled, latest)) if now >= settled.min(latest) => return Some(cause),
                 Some((_, settled, latest)) => settled.min(latest),
-                None if now >= regular => return Some(Cause::Regular),
+                None if now >= regular => return Some(Trigger::Regular),
                 None => regular,
             };
             if let Some(cause) = self.listen(ears, until - now) {
@@ -272,7 +272,7 @@ impl Sentry<'_> {
         }
     }
 
-    fn listen(&mut self, ears: &mut Ears, pause: Duration) -> Option<Cause> {
+    fn listen(&mut self, ears: &mut Ears, pause: Duration) -> Option<Trigger> {
         let mut fds = Vec::with_capacity(4);
         let sockets = [&ears.devices, &ears.processes];
         for socket in sockets.into_iter().flatten() {
@@ -302,12 +302,12 @@ impl Sentry<'_> {
         });
         let slept = asleep();
         if jumped && slept.abs_diff(self.slept) > Duration::from_secs(1) {
-            cause = Some(Cause::Resume);
+            cause = Some(Trigger::Resume);
         }
         self.slept = slept;
         if changed {
             ears.read_partition();
-            cause = cause.or(Some(Cause::Partition));
+            cause = cause.or(Some(Trigger::Partition));
         }
         for socket in [&ears.devices, &ears.processes].into_iter().flatten() {
             while let Some(message) = socket.next() {
@@ -318,29 +318,29 @@ impl Sentry<'_> {
     }
 
     /// Whether a message is worth a look.
-    fn weigh(&self, message: &Message) -> Option<Cause> {
+    fn weigh(&self, message: &Message) -> Option<Trigger> {
         match message {
             Message::Device { action, subsystem } => {
                 // Interrupts come and go with drivers; the others are what chains consist of.
                 let matters = ["sound", "net", "cpu", "usb", "pci"].contains(&subsystem.as_str())
                     || matches!(action.as_str(), "bind" | "unbind");
-                matters.then_some(Cause::Device)
+                matters.then_some(Trigger::Device)
             }
             Message::Fork { parent, process } => {
                 let ours = self.processes.contains(parent) || self.processes.contains(process);
-                ours.then_some(Cause::Process)
+                ours.then_some(Trigger::Process)
             }
             // A daemon may take its user after its name.
             Message::Exec { process } | Message::User { process } => {
-                self.may_be_ours(*process).then_some(Cause::Process)
+                self.may_be_ours(*process).then_some(Trigger::Process)
             }
             Message::Name { process, comm } => {
                 let ours = self.processes.contains(process)
                     || (self.names.iter().any(|(name, _)| name == comm)
                         && self.may_be_ours(*process));
-                ours.then_some(Cause::Process)
+                ours.then_some(Trigger::Process)
             }
-            Message::Lost => Some(Cause::Regular),
+            Message::Lost => Some(Trigger::Regular),
         }
     }
 
@@ -362,7 +362,7 @@ impl Sentry<'_> {
     }
 
     /// One look; the reason to end, where there is one.
-    fn look(&mut self, cause: Cause) -> std::result::Result<Option<String>, Failure> {
+    fn look(&mut self, cause: Trigger) -> std::result::Result<Option<String>, Failure> {
         let Some(shield) = self.current()? else {
             return Ok(Some("the shield was taken down".into()));
         };
@@ -414,7 +414,7 @@ impl Sentry<'_> {
         let Some(state) = StateDir::open(self.watch.state)? else { return Ok(None) };
         let boot = boot_id(self.watch.kernel);
         let past = self.reader.look(&state)?;
-        let up = past.filter(|past| standing(past, &boot) == Standing::Up);
+        let up = past.filter(|past| standing(past, &boot) == ShieldStanding::Up);
         Ok(up.and_then(|past| past.shield.clone()))
     }
 
@@ -429,7 +429,7 @@ impl Sentry<'_> {
     }
 
     /// Tells of drift once, for as long as it lasts.
-    fn report(&mut self, cause: Cause, found: Vec<(Step, Outcome)>) -> io::Result<()> {
+    fn report(&mut self, cause: Trigger, found: Vec<(Step, Outcome)>) -> io::Result<()> {
         let mut now = BTreeSet::new();
         for (step, _) in found {
             let key = format!("{} {}", step.action.what(), step.action.new_value());
@@ -442,7 +442,7 @@ impl Sentry<'_> {
         Ok(())
     }
 
-    fn put_right(&mut self, cause: Cause, step: Step, outcome: Outcome) -> io::Result<()> {
+    fn put_right(&mut self, cause: Trigger, step: Step, outcome: Outcome) -> io::Result<()> {
         let what = step.action.what();
         let holds = outcome.holds();
         self.tell(Happened::Drift { cause, step, outcome: Some(outcome) })?;

@@ -6,7 +6,7 @@ use quiet_types::{
     Severity::{self, Note, Problem, Warning},
     chain::{IrqSource, Target},
     machine::{CoreKind, Node, Policy, Preemption},
-    surroundings::{Mount, Process, Surroundings, UsbDevice},
+    surroundings::{BusyProcess, Mount, Surroundings, UsbDevice},
 };
 
 /// A machine that differs from the good one in one thing.
@@ -480,7 +480,8 @@ pub const CASES: &[Case] = &[
     }),
     case("noise.hogs", Note, "1 program", |m, _| {
         let permille = Some(700);
-        let hog = Process { pid: 903, comm: "miner".into(), permille, ..Process::default() };
+        let hog =
+            BusyProcess { pid: 903, comm: "miner".into(), permille, ..BusyProcess::default() };
         around(m).processes.push(hog);
     }),
     case("noise.background", Note, "packagekitd", |m, _| {

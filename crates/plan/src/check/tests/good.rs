@@ -4,10 +4,12 @@ use quiet_types::{
     Chain, CpuId, CpuSet, Machine,
     chain::{Choice, IrqSource, Link, Owner, Target, User},
     machine::{
-        Cgroups, Cpu, Device, Group, IdleState, Irq, Kernel, KernelThread, Node, Policy,
-        Preemption, Scheduling, Task, Vector, Workqueues,
+        Cgroups, Cpu, Device, Group, IdleState, Irq, KernelThread, Node, Policy, Preemption,
+        RunningKernel, Scheduling, Task, Vector, Workqueues,
     },
-    surroundings::{AudioGroup, Caller, Mount, Process, Surroundings, UsbController, UsbDevice},
+    surroundings::{
+        AudioGroup, BusyProcess, Caller, Mount, Surroundings, UsbController, UsbDevice,
+    },
 };
 
 pub fn set(list: &str) -> CpuSet {
@@ -146,7 +148,7 @@ fn settings() -> Vec<(&'static str, &'static str)> {
 }
 
 fn surroundings() -> Surroundings {
-    let process = |pid, comm: &str| Process {
+    let process = |pid, comm: &str| BusyProcess {
         pid,
         comm: comm.into(),
         permille: Some(80),
@@ -196,7 +198,7 @@ fn surroundings() -> Surroundings {
 }
 
 pub fn machine() -> Machine {
-    let kernel = Kernel {
+    let kernel = RunningKernel {
         release: "6.12.9-rt5".into(),
         version: "#1 SMP PREEMPT_RT".into(),
         arch: Some("x86_64".into()),

@@ -7,7 +7,7 @@ mod growth;
 use super::{CHECKS, audit, check};
 use cases::{CASES, Case};
 use proptest::prelude::*;
-use quiet_types::{CpuId, CpuSet, Machine, Severity, chain::Choice, check::Outcome};
+use quiet_types::{CpuId, CpuSet, Machine, Severity, chain::Choice, check::CheckOutcome};
 use std::collections::BTreeSet;
 
 fn run(case: &Case) -> Vec<quiet_types::Finding> {
@@ -145,7 +145,7 @@ fn a_partition_is_seen_on_kernels_that_do_not_list_isolated_cpus() {
     machine.cgroups.v2_isolated = None;
     let checked = audit(&machine, None);
     let looked = checked.looked.iter().find(|look| look.id == "shield.none").unwrap();
-    assert_eq!(looked.result, Outcome::Fine, "{}", looked.because);
+    assert_eq!(looked.result, CheckOutcome::Fine, "{}", looked.because);
     machine.cgroups.groups[0].partition = Some("isolated invalid (cpuset.cpus is empty)".into());
     let found = check(&machine, None);
     assert!(found.iter().any(|f| f.id == "shield.none"), "{found:#?}");
@@ -159,7 +159,7 @@ fn what_the_snapshot_does_not_tell_is_said_to_be_unknown() {
     let checked = audit(&machine, Some(&good::chain()));
     for id in ["limits.rtprio", "kernel.timers", "noise.smi", "memory.access_times"] {
         let looked = checked.looked.iter().find(|look| look.id == id).unwrap();
-        assert_eq!(looked.result, Outcome::Unknown, "{id}: {}", looked.because);
+        assert_eq!(looked.result, CheckOutcome::Unknown, "{id}: {}", looked.because);
     }
 }
 
