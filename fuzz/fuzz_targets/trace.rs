@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use quiet_linux::trace::{
     decode::Decoder,
-    page::{Entry, Layout, entries},
+    page::{Layout, PageEntry, entries},
     symbols::Symbols,
 };
 use quiet_types::CpuId;
@@ -47,7 +47,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let mut told = 0;
     for entry in entries(layout, bytes) {
-        if let Entry::Record(at, record) = entry {
+        if let PageEntry::Record(at, record) = entry {
             assert!(record.len() <= bytes.len());
             decoder.decode(CpuId(0), at, record, &mut |event| {
                 assert_eq!(event.at.0, at);

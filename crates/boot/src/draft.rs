@@ -8,7 +8,7 @@ use super::{
     record::{Change, Ours, missing_dirs},
     unit::{self, Service},
 };
-use quiet_linux::files::{FoundFile, Owner, Tree, split};
+use quiet_linux::files::{FileOwner, FoundFile, Tree, split};
 use quiet_types::{Finding, Severity};
 
 /// For how long.
@@ -99,7 +99,7 @@ impl Draft<'_> {
             )));
         }
         self.dirs(path);
-        let owner = Owner {
+        let owner = FileOwner {
             mode: 0o644,
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),

@@ -9,7 +9,7 @@ use super::{
     error::{Error, Result},
     form::Form,
 };
-use quiet_linux::files::{Owner, StateDir, Tree, split};
+use quiet_linux::files::{FileOwner, StateDir, Tree, split};
 use quiet_types::boot::BootParameters;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -74,9 +74,9 @@ pub enum Change {
         /// What it holds of ours.
         ours: Ours,
         /// Whose it was; `None` where there was none.
-        old: Option<Owner>,
+        old: Option<FileOwner>,
         /// Whose it is.
-        new: Owner,
+        new: FileOwner,
     },
     /// A link made.
     Link {
@@ -93,7 +93,7 @@ pub enum Change {
         /// `persist/new`.
         path: String,
         /// Whose it was.
-        old: Owner,
+        old: FileOwner,
     },
     /// One boot of an entry asked of the firmware.
     OneShot {

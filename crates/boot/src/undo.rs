@@ -9,7 +9,7 @@ use super::{
     runner::{Runner, generate},
 };
 use quiet_linux::fault;
-use quiet_linux::files::{Owner, StateDir, Tree};
+use quiet_linux::files::{FileOwner, StateDir, Tree};
 use quiet_types::said::UNPERSISTED;
 pub use quiet_types::said::{Restoration, TakenBack, Undone};
 use std::path::Path;
@@ -107,7 +107,7 @@ impl Hand<'_> {
         }
     }
 
-    fn file(&self, path: &str, ours: &Ours, old: Option<Owner>) -> Result<Restoration> {
+    fn file(&self, path: &str, ours: &Ours, old: Option<FileOwner>) -> Result<Restoration> {
         self.place.sweep(path);
         let now = self.place.read(path)?.map(|found| found.bytes);
         let before = self.shelf.text(Side::Old, path)?;
@@ -137,14 +137,14 @@ impl Hand<'_> {
         }
     }
 
-    fn put(&self, path: &str, text: Option<&[u8]>, owner: Option<Owner>) -> Result<()> {
+    fn put(&self, path: &str, text: Option<&[u8]>, owner: Option<FileOwner>) -> Result<()> {
         match (text, owner) {
             (Some(text), Some(owner)) => Ok(self.place.write(path, text, owner)?),
             _ => Ok(self.place.remove(path)?),
         }
     }
 
-    fn generated(&self, command: &[String], path: &str, owner: Owner) -> Result<Restoration> {
+    fn generated(&self, command: &[String], path: &str, owner: FileOwner) -> Result<Restoration> {
         self.place.sweep(path);
         let now = self.place.read(path)?.map(|found| found.bytes);
         let before = self.shelf.text(Side::Old, path)?;

@@ -7,7 +7,7 @@ use crate::{
 use anyhow::Context;
 use clap::ValueEnum;
 use indicatif::ProgressBar;
-use quiet_probe::{Progress, Request, Strictness};
+use quiet_probe::{RunProgress, RunRequest, Strictness};
 use quiet_store::Store;
 use quiet_types::{
     CpuSet, Nanos, Run,
@@ -122,7 +122,7 @@ pub fn keep_run(
     Ok(losses.end(ExitCode::SUCCESS))
 }
 
-pub fn request(probe: Probe, common: &Common) -> anyhow::Result<Request> {
+pub fn request(probe: Probe, common: &Common) -> anyhow::Result<RunRequest> {
     let cpus = match &common.cpus {
         Some(cpus) => cpus.clone(),
         None => quiet_experiment::last_online()?,
@@ -133,7 +133,7 @@ pub fn request(probe: Probe, common: &Common) -> anyhow::Result<Request> {
         Probe::Gap => Nanos::from_micros(5),
     };
     let entry = quiet_experiment::door(&cpus, &common.state)?;
-    Ok(Request {
+    Ok(RunRequest {
         spec: Spec {
             probe,
             cpus,
@@ -164,11 +164,11 @@ fn write(run: &Run, target: &Target) -> anyhow::Result<()> {
 }
 
 /// A bar over the length of a request.
-pub fn bar(request: &Request) -> ProgressBar {
+pub fn bar(request: &RunRequest) -> ProgressBar {
     face::bar(request.spec.length.0 / 1_000_000)
 }
 
-pub fn show(bar: &ProgressBar, now: &Progress) {
+pub fn show(bar: &ProgressBar, now: &RunProgress) {
     bar.set_position(now.elapsed.0.min(now.length.0) / 1_000_000);
     bar.set_message(format!("{} readings, {} missed, max {}", now.obtained, now.missed, now.max));
 }

@@ -9,7 +9,7 @@
 //! - `ours`: `quiet_rt::duplex` with the player of `play` and a wire: timed, metered, counted.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark")]
 
-use quiet_engine::{Board, Mode, Wire, host::format::Format, player};
+use quiet_engine::{Board, LoopMode, Wire, host::format::Format, player};
 use quiet_rt::{Clock, Cycle, Duplex, Look, duplex};
 use std::{
     cell::Cell,
@@ -176,7 +176,7 @@ fn main() {
                 player(Box::new(Wire), CHANNELS, frames as usize, 96_000);
             let mut cycle =
                 Cycle::new(Count(Cell::new(0)), board.clone(), CHANNELS, frames * 10_417);
-            let mode = Mode::NeverSleep;
+            let mode = LoopMode::NeverSleep;
             duplex(&mut cycle, &mut card, &mut player, &mut told, &mut samples, mode);
         }
         Some("kernels") => {

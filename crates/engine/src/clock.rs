@@ -2,7 +2,7 @@
 
 use quiet_linux::{
     Root,
-    clock::{Scale, calibrate, distrust},
+    clock::{TickScale, calibrate, distrust},
     sys::clock as sys,
 };
 use quiet_rt::Clock;
@@ -10,7 +10,7 @@ use quiet_types::{Finding, Severity};
 
 /// Read without a system call.
 #[derive(Clone, Copy, Debug)]
-pub struct Ticks(Option<Scale>);
+pub struct Ticks(Option<TickScale>);
 
 impl Ticks {
     /// Calibrates the counter: takes 20 ms.

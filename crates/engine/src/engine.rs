@@ -18,7 +18,7 @@ use quiet_linux::{
     sys::{memory, sched},
     walls::Walls,
 };
-use quiet_rt::{Board, Cycle, End, Mode, duplex};
+use quiet_rt::{Board, Cycle, End, LoopMode, duplex};
 use quiet_types::{Frames, SampleRate, play::Hits};
 use std::{
     sync::{
@@ -431,9 +431,9 @@ impl Drop for Engine {
 }
 
 /// The mode as it is printed.
-pub fn mode_name(mode: Mode) -> &'static str {
+pub fn mode_name(mode: LoopMode) -> &'static str {
     match mode {
-        Mode::NeverSleep => "never-sleep",
-        Mode::Sleep => "sleep",
+        LoopMode::NeverSleep => "never-sleep",
+        LoopMode::Sleep => "sleep",
     }
 }

@@ -10,7 +10,7 @@ use quiet_linux::{
     state,
     sys::sched,
 };
-use quiet_rt::Mode;
+use quiet_rt::LoopMode;
 use quiet_types::{
     CpuId, CpuSet, Finding, Severity,
     counters::Interrupt,
@@ -84,7 +84,7 @@ impl Facts {
 /// What will be done.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Decision {
-    pub mode: Mode,
+    pub mode: LoopMode,
     pub cpu: Option<CpuId>,
     /// None: as it is. Round robin is what rtkit gives.
     pub policy: Option<Policy>,
@@ -99,7 +99,7 @@ pub(crate) struct Decision {
 #[derive(Clone, Debug)]
 pub struct Placed {
     /// How it waits.
-    pub mode: Mode,
+    pub mode: LoopMode,
     /// Where it may run, read back.
     pub allowed: CpuSet,
     /// How it is scheduled, read back.
@@ -158,26 +158,26 @@ pub(crate) fn choose(facts: &Facts, wish: &Wish) -> Result<Decision> {
         None
     };
     let mode = match wish.mode {
-        Some(Wait::Sleep) => Mode::Sleep,
+        Some(Wait::Sleep) => LoopMode::Sleep,
         Some(Wait::NeverSleep) => match against {
             Some(why) => {
                 return Err(Error::new(format!(
                     "cannot play without sleep: {why}; use --mode sleep"
                 )));
             }
-            None => Mode::NeverSleep,
+            None => LoopMode::NeverSleep,
         },
         None if !inside => {
             findings.push(asleep("there is no shield around its CPU"));
-            Mode::Sleep
+            LoopMode::Sleep
         }
         None if against.is_some() => {
             findings.push(asleep(against.unwrap_or_default()));
-            Mode::Sleep
+            LoopMode::Sleep
         }
-        None => Mode::NeverSleep,
+        None => LoopMode::NeverSleep,
     };
-    let policy = if mode == Mode::NeverSleep {
+    let policy = if mode == LoopMode::NeverSleep {
         spinning_policy(facts, inside, &mut findings)
     } else if facts.fifo {
         Policy::Fifo
@@ -188,13 +188,13 @@ pub(crate) fn choose(facts: &Facts, wish: &Wish) -> Result<Decision> {
         findings.push(no_right());
         Policy::Other
     };
-    if mode == Mode::NeverSleep && cpu.is_none() {
+    if mode == LoopMode::NeverSleep && cpu.is_none() {
         return Err(Error::new(
             "a thread that never sleeps needs a CPU of its own; give --cpu N or shield one with \
              `quietcores apply --cpus N`",
         ));
     }
-    if mode == Mode::NeverSleep && !inside {
+    if mode == LoopMode::NeverSleep && !inside {
         findings.push(
             Finding::new(Severity::Warning, "play.unshielded", "The CPU is not shielded")
                 .evidence(format!("CPU {} is in no shield", cpu.unwrap_or(CpuId(0))))
@@ -390,18 +390,18 @@ mod tests {
     #[test]
     fn it_never_sleeps_inside_a_shield_and_sleeps_elsewhere_unless_told() {
         let inside = choose(&facts("0-3"), &wish(None, None, shield("2-3", false))).unwrap();
-        assert_eq!((inside.mode, inside.cpu), (Mode::NeverSleep, Some(CpuId(2))));
+        assert_eq!((inside.mode, inside.cpu), (LoopMode::NeverSleep, Some(CpuId(2))));
         assert_eq!((inside.policy, inside.findings), (Some(Policy::Fifo), vec![]));
 
         let outside = choose(&facts("0-3"), &wish(None, None, None)).unwrap();
-        assert_eq!((outside.mode, outside.cpu), (Mode::Sleep, None));
+        assert_eq!((outside.mode, outside.cpu), (LoopMode::Sleep, None));
         assert_eq!(outside.findings[0].id, "play.asleep");
 
         let other = choose(&facts("0-3"), &wish(None, Some(1), shield("2-3", false))).unwrap();
-        assert_eq!((other.mode, other.shielded), (Mode::Sleep, false));
+        assert_eq!((other.mode, other.shielded), (LoopMode::Sleep, false));
 
         let told = choose(&facts("0-3"), &wish(Some(Wait::NeverSleep), Some(1), None)).unwrap();
-        assert_eq!(told.mode, Mode::NeverSleep);
+        assert_eq!(told.mode, LoopMode::NeverSleep);
         assert_eq!(told.findings[0].id, "play.unshielded");
     }
 
@@ -410,14 +410,14 @@ mod tests {
         let no = choose(&facts("0"), &wish(Some(Wait::NeverSleep), Some(0), None)).unwrap_err();
         assert!(no.to_string().contains("one CPU"), "{no}");
         let sleeps = choose(&facts("0"), &wish(None, None, None)).unwrap();
-        assert_eq!(sleeps.mode, Mode::Sleep);
+        assert_eq!(sleeps.mode, LoopMode::Sleep);
         // A partition of one CPU that swallows whole processes is as bad.
         let crowded = wish(Some(Wait::NeverSleep), None, shield("1", true));
         assert!(choose(&facts("0-1"), &crowded).is_err());
         let auto = choose(&facts("0-1"), &wish(None, None, shield("1", true))).unwrap();
-        assert_eq!(auto.mode, Mode::Sleep);
+        assert_eq!(auto.mode, LoopMode::Sleep);
         let roomy = choose(&facts("0-3"), &wish(None, None, shield("2-3", true))).unwrap();
-        assert_eq!(roomy.mode, Mode::NeverSleep);
+        assert_eq!(roomy.mode, LoopMode::NeverSleep);
     }
 
     #[test]
@@ -428,8 +428,8 @@ mod tests {
             let done = choose(&facts, &wish(None, None, shield("2", false))).unwrap();
             (done.mode, done.policy.unwrap(), done.findings.len())
         };
-        assert_eq!(ask(&|_| ()), (Mode::NeverSleep, Policy::Fifo, 0));
-        let other = (Mode::NeverSleep, Policy::Other, 1);
+        assert_eq!(ask(&|_| ()), (LoopMode::NeverSleep, Policy::Fifo, 0));
+        let other = (LoopMode::NeverSleep, Policy::Other, 1);
         assert_eq!(ask(&|f| f.rttime = Some(200_000)), other);
         assert_eq!(ask(&|f| f.fifo = false), other);
         assert_eq!(ask(&|f| f.rt_runtime = Some(950_000)), other, "throttled");

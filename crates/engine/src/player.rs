@@ -5,7 +5,7 @@
 //! has room for what the order frees, so nothing is ever dropped there.
 
 use quiet_dsp::{Block, Stage};
-use quiet_rt::{Cure, Event, Process, Tell};
+use quiet_rt::{Cure, LoopEvent, Process, Tell};
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::{
     Arc,
@@ -87,7 +87,7 @@ pub struct Player {
 pub struct Remote {
     orders: Producer<Order>,
     spent: Consumer<Strip>,
-    told: Consumer<Event>,
+    told: Consumer<LoopEvent>,
     dropped: Arc<AtomicU64>,
     number: u64,
 }
@@ -95,12 +95,12 @@ pub struct Remote {
 /// The ring for events, as the loop sees it. It counts itself what it has no room for, whoever told it.
 #[derive(Debug)]
 pub struct Told {
-    ring: Producer<Event>,
+    ring: Producer<LoopEvent>,
     dropped: Arc<AtomicU64>,
 }
 
 impl Tell for Told {
-    fn tell(&mut self, event: Event) {
+    fn tell(&mut self, event: LoopEvent) {
         if self.ring.push(event).is_err() {
             self.dropped.fetch_add(1, Relaxed);
         }
@@ -148,7 +148,7 @@ impl std::fmt::Debug for Player {
 
 impl Remote {
     /// Sends a strip in the place of the one that sounds. Its number comes back as
-    /// [`Event::Done`] when it alone sounds.
+    /// [`LoopEvent::Done`] when it alone sounds.
     ///
     /// # Errors
     /// The strip itself, when too many orders wait.
@@ -198,7 +198,7 @@ impl Remote {
     }
 
     /// The next event, if any.
-    pub fn hear(&mut self) -> Option<Event> {
+    pub fn hear(&mut self) -> Option<LoopEvent> {
         self.told.pop().ok()
     }
 }
@@ -216,11 +216,15 @@ impl Player {
                 }
                 Ok(Order::Set { number, param, value }) => {
                     let done = self.strip.set(param, value);
-                    told.tell(if done { Event::Done(number) } else { Event::Refused(number) });
+                    told.tell(if done {
+                        LoopEvent::Done(number)
+                    } else {
+                        LoopEvent::Refused(number)
+                    });
                 }
                 Ok(Order::Bypass { number, on }) => {
                     self.bypassed = on;
-                    told.tell(Event::Done(number));
+                    told.tell(LoopEvent::Done(number));
                 }
                 Err(_) => return,
             }
@@ -281,7 +285,7 @@ impl Player {
                 std::mem::swap(&mut self.strip, &mut done.other);
                 (self.out, self.cures) = (false, (0, 0));
             }
-            told.tell(Event::Done(done.number));
+            told.tell(LoopEvent::Done(done.number));
             // There is room: it was there when the order was taken, and nobody else pushes.
             if let Err(rtrb::PushError::Full(strip)) = self.spent.push(done.other) {
                 debug_assert!(false, "a spent strip finds no room");

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use quiet_dsp::{Block, Stage};
-use quiet_engine::{Event, Fade, Host, Setup, Strip, Wait, Wire, Wish, host::null::Cable, open};
+use quiet_engine::{
+    Fade, Host, LoopEvent, Setup, Strip, Wait, Wire, Wish, host::null::Cable, open,
+};
 use std::{
     sync::{
         Arc,
@@ -134,8 +136,8 @@ fn orders_are_carried_out_while_it_plays_and_what_is_spent_comes_home() {
         until("an answer", || {
             while let Some(event) = engine.remote.hear() {
                 match event {
-                    Event::Done(n) => done.push((n, true)),
-                    Event::Refused(n) => done.push((n, false)),
+                    LoopEvent::Done(n) => done.push((n, true)),
+                    LoopEvent::Refused(n) => done.push((n, false)),
                     _ => {}
                 }
             }

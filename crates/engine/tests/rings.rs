@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use quiet_dsp::{Block, Stage};
-use quiet_engine::{Event, Fade, Remote, player};
+use quiet_engine::{Fade, LoopEvent, Remote, player};
 use quiet_rt::Process;
 use std::{
     sync::{
@@ -54,8 +54,8 @@ fn hear(remote: &mut Remote, heard: &mut u64, newest: u64) -> u64 {
     let mut newest = newest;
     while let Some(event) = remote.hear() {
         let (number, done) = match event {
-            Event::Done(number) => (number, true),
-            Event::Refused(number) => (number, false),
+            LoopEvent::Done(number) => (number, true),
+            LoopEvent::Refused(number) => (number, false),
             other => panic!("{other:?}"),
         };
         assert!(number > newest, "{number} after {newest}");
@@ -185,7 +185,7 @@ fn a_strip_that_breaks_is_reset_and_at_last_taken_out_until_another_comes() {
         assert_eq!(play(&mut player, 0.5), 0.5);
     }
     let cures = std::iter::from_fn(|| remote.hear())
-        .filter(|event| matches!(event, Event::Cured { .. }))
+        .filter(|event| matches!(event, LoopEvent::Cured { .. }))
         .count();
     assert_eq!((cures, remote.dropped()), (5, 0));
 }

@@ -3,7 +3,7 @@
 
 use assert_no_alloc::{AllocDisabler, assert_no_alloc, reset_violation_count, violation_count};
 use quiet_dsp::{Block, Stage};
-use quiet_engine::{Event, Fade, player};
+use quiet_engine::{Fade, LoopEvent, player};
 use quiet_rt::{Process, Tell};
 use std::sync::{
     Arc,
@@ -53,8 +53,8 @@ const FADE: usize = 960;
 struct Told(u64);
 
 impl Tell for Told {
-    fn tell(&mut self, event: Event) {
-        self.0 += u64::from(matches!(event, Event::Done(_)));
+    fn tell(&mut self, event: LoopEvent) {
+        self.0 += u64::from(matches!(event, LoopEvent::Done(_)));
     }
 }
 

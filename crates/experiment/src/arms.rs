@@ -1,7 +1,7 @@
 //! The arms: pair by pair, the order within each drawn by lot; each measured whole, each void where its ground moved.
 
 use crate::{Because, ErrorKind, Event, Observer, Result, Ward, explained, raised};
-use quiet_probe::{Request, Stress};
+use quiet_probe::{RunRequest, RunningStress};
 use quiet_types::{
     CpuSet, Finding, Nanos, Run,
     lot::Lot,
@@ -97,11 +97,11 @@ impl Turns<'_> {
             Setting::Shared => self.online.clone(),
             _ => self.housekeeping.clone(),
         };
-        let request = Request {
+        let request = RunRequest {
             label: setting.to_string(),
             entry,
             explain: self.explain,
-            ..Request::new(self.spec.clone())
+            ..RunRequest::new(self.spec.clone())
         };
         let measured = self.under_stress(&request, &stress_cpus);
         // Put back first; what failed is told after.
@@ -117,8 +117,8 @@ impl Turns<'_> {
     }
 
     /// Both probes under one stress.
-    fn under_stress(&self, request: &Request, cpus: &CpuSet) -> Result<(Run, Option<Run>)> {
-        let stress = Stress::start(&self.stress, cpus)?;
+    fn under_stress(&self, request: &RunRequest, cpus: &CpuSet) -> Result<(Run, Option<Run>)> {
+        let stress = RunningStress::start(&self.stress, cpus)?;
         let mut wakeup = self.probe(request)?;
         let mut gap = None;
         if self.gap > Nanos::ZERO && !wakeup.cut_short() {
@@ -128,7 +128,7 @@ impl Turns<'_> {
                 threshold: STOLEN,
                 ..self.spec.clone()
             };
-            gap = Some(self.probe(&Request { spec, ..request.clone() })?);
+            gap = Some(self.probe(&RunRequest { spec, ..request.clone() })?);
         }
         let stress = stress.stop()?;
         for run in std::iter::once(&mut wakeup).chain(&mut gap) {
@@ -137,7 +137,7 @@ impl Turns<'_> {
         Ok((wakeup, gap))
     }
 
-    fn probe(&self, request: &Request) -> Result<Run> {
+    fn probe(&self, request: &RunRequest) -> Result<Run> {
         let start = self.done.get();
         let (mut run, seen) = quiet_probe::watched(request, self.stop, &mut |progress| {
             self.observer.at(Nanos(start.0 + progress.elapsed.min(progress.length).0));

@@ -9,7 +9,7 @@ use quiet_engine::{
     trial::{Calibrated, Wanted, calibrate, trial},
 };
 use quiet_linux::Root;
-use quiet_probe::Stress;
+use quiet_probe::RunningStress;
 use quiet_types::{
     CpuId, CpuSet, Finding, Nanos,
     buffers::{Buffers, Combination, CpuSetting, SCHEMA},
@@ -240,7 +240,7 @@ impl Played<'_> {
                 name.split('+').filter(|p| *p != "none").map(str::to_owned).collect();
             let stress = match parts.is_empty() {
                 true => None,
-                false => Some(Stress::start(&parts, cpus)?),
+                false => Some(RunningStress::start(&parts, cpus)?),
             };
             let done = self.sizes(setting, name);
             // Ended by hand: what goes wrong with it is to be told.

@@ -5,7 +5,7 @@ use crate::{
     is_root, judged, machine, online, plan, put_back_overdue, raised,
 };
 use quiet_linux::{Root, System, files};
-use quiet_probe::{Request, Stress};
+use quiet_probe::{RunRequest, RunningStress};
 use quiet_store::{Filter, Owner, Store};
 use quiet_types::{
     CpuSet, Nanos, Run,
@@ -265,13 +265,13 @@ impl Work<'_> {
         }
         let root = Root::system()?;
         for probe in &campaign.probes {
-            let request = Request::new(probe.spec.clone());
+            let request = RunRequest::new(probe.spec.clone());
             request
                 .check(&root)
                 .because(ErrorKind::Asked, || format!("cannot measure probe {}", probe.name))?;
         }
         for stress in campaign.stresses.iter().filter(|stress| !stress.run.is_empty()) {
-            Stress::check(&stress.run)
+            RunningStress::check(&stress.run)
                 .because(ErrorKind::Asked, || format!("cannot run stress {}", stress.name))?;
         }
         let shielded =
@@ -372,7 +372,7 @@ impl Work<'_> {
 
     /// The run of one cell; `None` where it was interrupted before anything was measured.
     fn cell(&mut self, task: &DueCell<'_>, start: u64) -> Result<Option<Run>> {
-        let mut request = Request::new(task.spec());
+        let mut request = RunRequest::new(task.spec());
         request.stress.clone_from(&task.stress.run);
         request.explain = task.probe.explain;
         request.label = task.setting.name.clone();

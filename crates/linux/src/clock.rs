@@ -39,23 +39,26 @@ impl Pair {
 
 /// Turns ticks into ns by one multiplication.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Scale {
+pub struct TickScale {
     /// ns a tick, times 2^32.
     multiplier: u64,
     /// Ticks a second.
     pub hertz: f64,
 }
 
-impl Scale {
+impl TickScale {
     /// From the ticks that passed in so many ns.
-    pub fn from_span(ticks: u64, ns: u64) -> Scale {
+    pub fn from_span(ticks: u64, ns: u64) -> TickScale {
         let hertz = ticks.max(1) as f64 * 1e9 / ns.max(1) as f64;
-        Scale { multiplier: (1e9 / hertz * 4_294_967_296.0).round() as u64, hertz }
+        TickScale { multiplier: (1e9 / hertz * 4_294_967_296.0).round() as u64, hertz }
     }
 
     /// From two moments.
-    pub fn between(first: Pair, last: Pair) -> Scale {
-        Scale::from_span(last.ticks.saturating_sub(first.ticks), last.ns.saturating_sub(first.ns))
+    pub fn between(first: Pair, last: Pair) -> TickScale {
+        TickScale::from_span(
+            last.ticks.saturating_sub(first.ticks),
+            last.ns.saturating_sub(first.ns),
+        )
     }
 
     /// A span of ticks in ns.
@@ -67,14 +70,14 @@ impl Scale {
 
 /// The counter's rate and a moment on both clocks; `None` where the kernel does not trust the counter ([`distrust`] says
 /// why). Takes 20 ms.
-pub fn calibrate(root: &Root) -> (Option<Scale>, Pair) {
+pub fn calibrate(root: &Root) -> (Option<TickScale>, Pair) {
     let first = Pair::best();
     if distrust(root).is_some() {
         return (None, first);
     }
     std::thread::sleep(std::time::Duration::from_millis(20));
     let last = Pair::best();
-    (Some(Scale::between(first, last)), last)
+    (Some(TickScale::between(first, last)), last)
 }
 
 /// Why the processor's counter is not to be read in the place of a clock; `None` where it may be.
@@ -160,7 +163,7 @@ mod tests {
     fn a_scale_is_exact_to_a_few_parts_in_a_thousand_million() {
         for (hertz, span) in [(24e6, 3600u64), (2.25e9, 3600), (5.7e9, 86_400)] {
             let ticks = (hertz as u64) * span;
-            let scale = Scale::from_span(ticks, span * 1_000_000_000);
+            let scale = TickScale::from_span(ticks, span * 1_000_000_000);
             let error = scale.nanos(ticks).abs_diff(span * 1_000_000_000);
             assert!(error <= span * 5, "{hertz}: {error} ns in {span} s");
         }

@@ -1,7 +1,7 @@
 //! What changes things: the few acts that a shield is made of.
 
 use crate::{
-    files::{self, Aside, Owner},
+    files::{self, FileOwner, Replacement},
     sys,
 };
 use quiet_types::{CpuSet, Nanos, machine::Scheduling};
@@ -160,8 +160,8 @@ impl Kernel for System {
             return Err(io::Error::other("it is a link or no ordinary file"));
         }
         let (dir, name) = parted(path)?;
-        let owner = Owner { mode: meta.mode() & 0o7777, uid: meta.uid(), gid: meta.gid() };
-        Aside::write(dir, name, text.as_bytes(), owner)?.rename()
+        let owner = FileOwner { mode: meta.mode() & 0o7777, uid: meta.uid(), gid: meta.gid() };
+        Replacement::write(dir, name, text.as_bytes(), owner)?.rename()
     }
 
     fn sweep(&self, path: &str) {

@@ -9,7 +9,7 @@ use std::{io, os::unix::fs::MetadataExt, path::Path};
 
 /// As whom to go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User {
+pub struct RunAs {
     /// His number.
     pub uid: u32,
     /// His own group.
@@ -26,7 +26,7 @@ pub enum Less {
     /// Every capability (but that to lock memory, where its limit cannot be lifted); the user stays.
     Capabilities,
     /// The user as well.
-    User(User),
+    User(RunAs),
 }
 
 /// Takes from this process, and from all that it starts, the way to more rights than it has: a set-user-ID file gives it none
@@ -45,7 +45,7 @@ pub fn no_new() -> io::Result<()> {
 ///
 /// # Errors
 /// A sentence, where there is no such user.
-pub fn user(root: &Root, name: &str) -> Result<User, String> {
+pub fn user(root: &Root, name: &str) -> Result<RunAs, String> {
     let passwd = root.read_if_there("/etc/passwd").ok().flatten().unwrap_or_default();
     let group = root.read_if_there("/etc/group").ok().flatten().unwrap_or_default();
     let mut user = find(&passwd, &group, name)?;
@@ -56,7 +56,7 @@ pub fn user(root: &Root, name: &str) -> Result<User, String> {
 }
 
 /// Pure: from the texts of /etc/passwd and /etc/group.
-fn find(passwd: &str, group: &str, name: &str) -> Result<User, String> {
+fn find(passwd: &str, group: &str, name: &str) -> Result<RunAs, String> {
     let number: Option<u32> = name.parse().ok();
     let entry = passwd.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -81,7 +81,7 @@ fn find(passwd: &str, group: &str, name: &str) -> Result<User, String> {
         members.split(',').any(|member| member == name).then(|| gid.parse().ok())?
     });
     let groups = groups.chain([gid]).collect();
-    Ok(User { uid, gid, groups, name })
+    Ok(RunAs { uid, gid, groups, name })
 }
 
 /// The groups to which sound cards belong: a card that is put in again is opened as that user.
@@ -178,7 +178,7 @@ mod tests {
             assert_eq!(without.join().unwrap(), (false, false, true));
             let other = scope.spawn(|| {
                 let groups = vec![65_534];
-                let user = User { uid: 65_534, gid: 65_534, groups, name: "nobody".to_owned() };
+                let user = RunAs { uid: 65_534, gid: 65_534, groups, name: "nobody".to_owned() };
                 Less::User(user).give_up().unwrap();
                 let back = thread::set_thread_uid(Uid::ROOT).is_ok();
                 (reads(), back, rustix::process::geteuid().as_raw())

@@ -1,6 +1,6 @@
 //! The calibrated counter, and the timers made of it.
 
-pub(crate) use quiet_linux::clock::{Pair, Scale};
+pub(crate) use quiet_linux::clock::{Pair, TickScale};
 use quiet_linux::{Root, clock::calibrate, sys::clock as sys};
 use quiet_rt::{Clock, Timer};
 use quiet_types::{Nanos, run};
@@ -15,7 +15,7 @@ pub(crate) enum Source {
 
 /// The processor's counter.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Counter(pub(crate) Scale);
+pub(crate) struct Counter(pub(crate) TickScale);
 
 /// `CLOCK_MONOTONIC` itself.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! What watching costs the watched: one run, during which the events are switched on and off in turn.
 
 use crate::{
-    Error, Progress, Request, Result, Stress,
+    Error, Result, RunProgress, RunRequest, RunningStress,
     request::{self},
     run::{Elsewhere, measure, victims},
 };
@@ -25,7 +25,7 @@ const MOST: u64 = 10_000_000;
 
 /// A stretch of the run during which the events were on or off.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct RunBlock {
     /// Whether the CPU was watched.
     pub on: bool,
     /// Its readings, ns, in the order of time.
@@ -36,7 +36,7 @@ pub struct Block {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blocks {
     /// In turn: two that follow each other are a pair, the first of each pair drawn by lot.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<RunBlock>,
     /// Events that were recorded.
     pub events: u64,
     /// Events that the kernel overwrote before they were read.
@@ -51,11 +51,11 @@ pub struct Blocks {
 /// # Errors
 /// As [`crate::run()`], and when the kernel's trace may not be used.
 pub fn cost(
-    request: &Request,
+    request: &RunRequest,
     block: Duration,
     lot: &mut (dyn FnMut() -> bool + Send),
     stop: &AtomicBool,
-    progress: &mut dyn FnMut(&Progress),
+    progress: &mut dyn FnMut(&RunProgress),
 ) -> Result<Blocks> {
     let root = Root::system()?;
     request.check(&root)?;
@@ -73,7 +73,7 @@ pub fn cost(
     (request.spec.threshold, request.explain) = (Nanos(1), true);
     let stress = match request.stress.as_slice() {
         [] => None,
-        names => Some(Stress::start(names, &request.stress_cpus)?),
+        names => Some(RunningStress::start(names, &request.stress_cpus)?),
     };
     let _elsewhere = Elsewhere::than(&request.spec.cpus);
     let tracer = Tracer::start(&request.spec.cpus, &request::online(&root)?)?;
@@ -89,13 +89,13 @@ pub fn cost(
         done.store(true, Release);
         (measured, switching.join())
     });
-    let stress = stress.map(Stress::stop).transpose();
+    let stress = stress.map(RunningStress::stop).transpose();
     let (part, ids) = measured?;
     stress?;
     let Switched { spans, events, lost } =
         switched.map_err(|_| Error::new("the thread that watches ended without a result"))??;
-    let mut blocks: Vec<Block> =
-        spans.iter().map(|(_, on)| Block { on: *on, readings: Vec::new() }).collect();
+    let mut blocks: Vec<RunBlock> =
+        spans.iter().map(|(_, on)| RunBlock { on: *on, readings: Vec::new() }).collect();
     for victim in victims(&part, &ids) {
         for Span { from, to } in victim.late {
             let at = spans.partition_point(|(span, _)| span.to < to);

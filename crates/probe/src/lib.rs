@@ -25,13 +25,13 @@ mod tracer;
 mod watch;
 pub mod worker;
 
-pub use cost::{Block, Blocks, cost};
+pub use cost::{Blocks, RunBlock, cost};
 pub use error::{Error, Result};
 pub use host::{host, stamp};
 pub use quiet_linux::state::read as state;
 pub use reach::{Reaching, Special, reach};
-pub use request::{Request, Strictness};
-pub use run::{Checkpoints, Progress, run, saved, watched};
-pub use stress::Stress;
+pub use request::{RunRequest, Strictness};
+pub use run::{Checkpoints, RunProgress, run, saved, watched};
+pub use stress::RunningStress;
 pub use tracer::tracer;
-pub use watch::{Seen, Watch};
+pub use watch::{CpuWatch, Seen};

@@ -1,7 +1,7 @@
 //! Does ordinary acts on some CPUs and watches whether others notice.
 
 use crate::{
-    Error, Result, Watch,
+    CpuWatch, Error, Result,
     host::host,
     host::stamp,
     keeper::{Keeper, Old, switch},
@@ -289,7 +289,7 @@ fn one(
         "hotplug" => spare(from).and_then(|cpu| Keeper::start(&Old::On(cpu))).map(Some),
         _ => Ok(None),
     };
-    let watch = Watch::start(cpus, online)?;
+    let watch = CpuWatch::start(cpus, online)?;
     let began = Instant::now();
     let (mut times, mut refused) = (0, String::new());
     let goes_on = || began.elapsed() < length && !stop.load(Relaxed);

@@ -15,7 +15,7 @@ const LONGEST: Nanos = Nanos::from_secs(24 * 3600);
 
 /// A run to be made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Request {
+pub struct RunRequest {
     /// What to measure.
     pub spec: Spec,
     /// Free words, kept with the run.
@@ -44,10 +44,10 @@ pub enum Strictness {
     Strict,
 }
 
-impl Request {
+impl RunRequest {
     /// A request with defaults for all but the measurement.
-    pub fn new(spec: Spec) -> Request {
-        Request {
+    pub fn new(spec: Spec) -> RunRequest {
+        RunRequest {
             spec,
             label: String::new(),
             entry: None,

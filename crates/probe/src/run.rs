@@ -1,11 +1,11 @@
 //! Makes a run: starts the measuring process, follows it, and writes down what surrounds it.
 
 use crate::{
-    Error, Request, Result, Stress,
+    Error, Result, RunRequest, RunningStress,
     host::{host, kind, stamp},
     judge, request, so_far, state,
-    watch::{Seen, Watch},
-    worker::{Order, Part},
+    watch::{CpuWatch, Seen},
+    worker::{Order, RawRun},
 };
 use quiet_linux::{
     Root, seat,
@@ -33,7 +33,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct RunProgress {
     /// Since the measuring process was started.
     pub elapsed: Nanos,
     /// Of so much.
@@ -61,12 +61,12 @@ pub struct Checkpoints<'a> {
 /// thread keeps off the measured CPUs.
 ///
 /// # Errors
-/// A sentence, when the request cannot be met on this machine (see [`Request::check`]), the
+/// A sentence, when the request cannot be met on this machine (see [`RunRequest::check`]), the
 /// stress cannot be started, or the measuring process fails.
 pub fn run(
-    request: &Request,
+    request: &RunRequest,
     stop: &AtomicBool,
-    progress: &mut dyn FnMut(&Progress),
+    progress: &mut dyn FnMut(&RunProgress),
 ) -> Result<Run> {
     watched(request, stop, progress).map(|(run, _)| run)
 }
@@ -76,9 +76,9 @@ pub fn run(
 /// # Errors
 /// As [`run()`]. That the kernel does not let anybody watch is none: it is said in [`Seen::refused`].
 pub fn watched(
-    request: &Request,
+    request: &RunRequest,
     stop: &AtomicBool,
-    progress: &mut dyn FnMut(&Progress),
+    progress: &mut dyn FnMut(&RunProgress),
 ) -> Result<(Run, Seen)> {
     saved(request, stop, progress, None)
 }
@@ -88,9 +88,9 @@ pub fn watched(
 /// # Errors
 /// As [`watched()`]; a checkpoint that was saved stays.
 pub fn saved(
-    request: &Request,
+    request: &RunRequest,
     stop: &AtomicBool,
-    progress: &mut dyn FnMut(&Progress),
+    progress: &mut dyn FnMut(&RunProgress),
     checkpoints: Option<Checkpoints<'_>>,
 ) -> Result<(Run, Seen)> {
     let root = Root::system()?;
@@ -98,14 +98,14 @@ pub fn saved(
     // First: where the stress may run is where this thread may, unless it is told.
     let stress = match request.stress.as_slice() {
         [] => None,
-        names => Some(Stress::start(names, &request.stress_cpus)?),
+        names => Some(RunningStress::start(names, &request.stress_cpus)?),
     };
     let _elsewhere = Elsewhere::than(&request.spec.cpus);
     let before = state(&root, &request.spec.cpus);
     let (started, id) = stamp(&root, kind(request.spec.probe));
     let mut seen = Seen::default();
     let watch = if request.explain {
-        Watch::start(&request.spec.cpus, &request::online(&root)?)
+        CpuWatch::start(&request.spec.cpus, &request::online(&root)?)
             .map_err(|error| seen.refused = Some(error.to_string()))
             .ok()
     } else {
@@ -114,20 +114,20 @@ pub fn saved(
     let mut save: Option<Saving<'_>> = checkpoints
         .map(|them| -> Result<Saving<'_>> {
             let host = host(&root)?;
-            let part = Part::empty();
+            let part = RawRun::empty();
             let draft = draft(request, (&id, &started), host, before.clone(), part);
             Ok(Saving { every: them.every, draft, save: them.save })
         })
         .transpose()?;
     let measured = measure(request, stop, progress, save.as_mut());
-    match watch.map(Watch::stop) {
+    match watch.map(CpuWatch::stop) {
         Some(Ok(trace)) => seen.trace = Some(trace),
         Some(Err(error)) => seen.refused = Some(error.to_string()),
         None => {}
     }
     let after = state(&root, &request.spec.cpus);
     // Ended before a failure is passed on.
-    let stress = stress.map(Stress::stop).transpose();
+    let stress = stress.map(RunningStress::stop).transpose();
     let (part, ids) = measured?;
     if request.explain {
         seen.victims = victims(&part, &ids);
@@ -141,11 +141,11 @@ pub fn saved(
 
 /// A run without stress and the state afterwards.
 fn draft(
-    request: &Request,
+    request: &RunRequest,
     (id, started): (&str, &str),
     host: run::Host,
     before: run::State,
-    part: Part,
+    part: RawRun,
 ) -> Run {
     Run {
         schema: run::SCHEMA.to_owned(),
@@ -180,7 +180,7 @@ pub(crate) struct Saving<'a> {
 
 impl Saving<'_> {
     /// Saves what there is by now, once the loops have begun.
-    fn now(&mut self, words: &[AtomicU64], request: &Request) {
+    fn now(&mut self, words: &[AtomicU64], request: &RunRequest) {
         let Some(threads) = so_far::threads(words, &request.spec) else { return };
         let start = so_far::start(words).load(Relaxed);
         let lasted = clock::monotonic().saturating_sub(start);
@@ -204,7 +204,7 @@ impl Saving<'_> {
 }
 
 /// The measuring threads' late readings on `CLOCK_MONOTONIC`.
-pub(crate) fn victims(part: &Part, ids: &[u32]) -> Vec<Victim> {
+pub(crate) fn victims(part: &RawRun, ids: &[u32]) -> Vec<Victim> {
     let threads = part.threads.iter().zip(&part.late).zip(ids);
     threads
         .map(|((thread, late), task)| Victim {
@@ -230,11 +230,11 @@ struct Worker {
 }
 
 pub(crate) fn measure(
-    request: &Request,
+    request: &RunRequest,
     stop: &AtomicBool,
-    progress: &mut dyn FnMut(&Progress),
+    progress: &mut dyn FnMut(&RunProgress),
     mut saving: Option<&mut Saving<'_>>,
-) -> Result<(Part, Vec<u32>)> {
+) -> Result<(RawRun, Vec<u32>)> {
     let threads = request.spec.cpus.len();
     let cannot = |e: std::io::Error| Error::new(format!("cannot start the measuring process: {e}"));
     let (shared, mut file) = SharedWords::create(so_far::words(&request.spec)).map_err(cannot)?;
@@ -276,8 +276,8 @@ pub(crate) fn measure(
     Ok((part, (0..threads).map(id).collect()))
 }
 
-fn tell(words: &[AtomicU64], request: &Request, threads: usize, began: Instant) -> Progress {
-    let mut all = Progress {
+fn tell(words: &[AtomicU64], request: &RunRequest, threads: usize, began: Instant) -> RunProgress {
+    let mut all = RunProgress {
         elapsed: Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)),
         length: request.spec.length,
         ..Default::default()
@@ -307,7 +307,7 @@ impl Worker {
         Ok(Worker { child, output, errors })
     }
 
-    fn end(mut self) -> Result<Part> {
+    fn end(mut self) -> Result<RawRun> {
         let status = self.child.wait();
         let output = self.output.join().unwrap_or_default();
         let errors = self.errors.join().unwrap_or_default();

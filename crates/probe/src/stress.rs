@@ -9,7 +9,7 @@ pub(crate) mod temp;
 mod veth;
 mod walk;
 
-pub use suite::{Suite, suites};
+pub use suite::{StressSuite, suites};
 
 use crate::{Error, Result, request};
 use draw::Draw;
@@ -39,9 +39,9 @@ const GRACE: Duration = Duration::from_secs(10);
 /// What stress-ng complains about.
 const SAID: &str = "errors.txt";
 
-/// Stress that runs until [`Stress::stop`]; ends with the calling thread also when that is killed.
+/// Stress that runs until [`RunningStress::stop`]; ends with the calling thread also when that is killed.
 #[derive(Debug)]
-pub struct Stress {
+pub struct RunningStress {
     /// stress-ng, where it is needed.
     child: Option<Child>,
     walks: Vec<Walk>,
@@ -53,31 +53,35 @@ pub struct Stress {
     dir: TempDir,
 }
 
-impl Stress {
+impl RunningStress {
     /// Starts suites (`kernel`) and stressors (`fork`, `fork=4`) on `cpus`, or wherever the
     /// calling thread may run when `cpus` is empty. Returns when they are at work.
     ///
     /// # Errors
     /// A sentence, when stress-ng is not installed, a name is unknown or forbidden, or stress-ng
     /// ends at once.
-    pub fn start(names: &[String], cpus: &CpuSet) -> Result<Stress> {
-        Stress::start_in(names, cpus, &std::env::temp_dir())
+    pub fn start(names: &[String], cpus: &CpuSet) -> Result<RunningStress> {
+        RunningStress::start_in(names, cpus, &std::env::temp_dir())
     }
 
     /// Whether these names mean something that can be started here.
     ///
     /// # Errors
-    /// A sentence, as [`Stress::start`] gives it.
+    /// A sentence, as [`RunningStress::start`] gives it.
     pub fn check(names: &[String]) -> Result<()> {
         let online = request::online(&Root::system()?)?;
         possible(&suite::orders(names, online.len(), &known_stressors()?)?)
     }
 
-    /// As [`Stress::start`], with its files below `dir`: a disk that is to be stressed.
+    /// As [`RunningStress::start`], with its files below `dir`: a disk that is to be stressed.
     ///
     /// # Errors
-    /// As [`Stress::start`], and when `dir` cannot be written.
-    pub fn start_in(names: &[String], cpus: &CpuSet, dir: &std::path::Path) -> Result<Stress> {
+    /// As [`RunningStress::start`], and when `dir` cannot be written.
+    pub fn start_in(
+        names: &[String],
+        cpus: &CpuSet,
+        dir: &std::path::Path,
+    ) -> Result<RunningStress> {
         let root = Root::system()?;
         let online = request::online(&root)?;
         let known = known_stressors()?;
@@ -89,7 +93,7 @@ impl Stress {
         let before = sched::affinity(0)
             .map_err(|e| Error::new(format!("cannot read where this thread may run: {e}")))?;
         let cpus = if cpus.is_empty() { before.clone() } else { cpus.clone() };
-        let mut stress = Stress {
+        let mut stress = RunningStress {
             child: None,
             walks: Vec::new(),
             floods: Vec::new(),
@@ -252,7 +256,7 @@ impl Stress {
     }
 }
 
-impl Drop for Stress {
+impl Drop for RunningStress {
     fn drop(&mut self) {
         let _ = self.end();
     }

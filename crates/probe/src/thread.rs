@@ -6,7 +6,7 @@ use quiet_linux::{
     seat::{Holds, Need, Refused, Schedule, Seat, Seated, tid},
     sys::{clock, sched},
 };
-use quiet_rt::{Clock, Counts, FACTS, Gap, Kept, Live, Periods, Tally, Timer, Wakeup};
+use quiet_rt::{Clock, Counts, FACTS, Gap, KeptReading, Live, Periods, Tally, Timer, Wakeup};
 use quiet_types::{
     CpuId, Finding, Histogram, Nanos, Severity,
     histogram::Linear,
@@ -66,7 +66,7 @@ pub(crate) struct Found {
     /// Whether it ended before its time.
     pub(crate) cut_short: bool,
     /// The readings beyond the threshold, in order, where they are to be explained.
-    pub(crate) late: Vec<Kept>,
+    pub(crate) late: Vec<KeptReading>,
 }
 
 /// Runs on a thread of its own; `None` when the run was called off at the gate.
@@ -174,14 +174,17 @@ fn schedule(spec: &Spec) -> Schedule {
 struct Memory<'a> {
     /// Shared: see [`crate::so_far`].
     area: Area<'a>,
-    worst: Vec<Kept>,
-    late: Vec<Kept>,
+    worst: Vec<KeptReading>,
+    late: Vec<KeptReading>,
 }
 
 impl<'a> Memory<'a> {
     fn new(area: Area<'a>, keep: usize) -> Memory<'a> {
-        let mut memory =
-            Memory { area, worst: vec![Kept::default(); WORST], late: vec![Kept::default(); keep] };
+        let mut memory = Memory {
+            area,
+            worst: vec![KeptReading::default(); WORST],
+            late: vec![KeptReading::default(); keep],
+        };
         memory.clear();
         memory
     }
@@ -192,8 +195,8 @@ impl<'a> Memory<'a> {
         for word in [log, linear, missed_log, missed_linear, small].into_iter().flatten() {
             word.store(0, Relaxed);
         }
-        self.worst.fill(Kept::default());
-        std::hint::black_box(&mut self.late).fill(Kept::default());
+        self.worst.fill(KeptReading::default());
+        std::hint::black_box(&mut self.late).fill(KeptReading::default());
     }
 
     fn tally(&mut self, spec: &Spec) -> (Tally<'_>, &'a [AtomicU64]) {
@@ -240,7 +243,7 @@ fn measure<T: Timer, C: Clock>(
     job: &Job<'_>,
     start: u64,
     memory: &mut Memory<'_>,
-) -> (MeasuringThread, bool, Vec<Kept>) {
+) -> (MeasuringThread, bool, Vec<KeptReading>) {
     let spec = job.spec;
     let (mut tally, small) = memory.tally(spec);
     // Also warms the path: the first reading is no colder than the others.
@@ -295,7 +298,7 @@ fn measure<T: Timer, C: Clock>(
         counters: BTreeMap::new(),
         stations: Vec::new(),
     };
-    let late = tally.late().iter().map(|k| Kept { at: place.of(k.at), ..*k }).collect();
+    let late = tally.late().iter().map(|k| KeptReading { at: place.of(k.at), ..*k }).collect();
     (thread, cut_short, late)
 }
 

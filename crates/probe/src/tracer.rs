@@ -1,7 +1,7 @@
 //! A second opinion: the kernel's own tracer measures, and its stamps become a run.
 
 use crate::{
-    Error, Progress, Request, Result, Stress,
+    Error, Result, RunProgress, RunRequest, RunningStress,
     host::host,
     host::stamp,
     keeper::{Keeper, Old},
@@ -12,7 +12,7 @@ use quiet_linux::{
     seat::{Schedule, Seat},
     trace::{
         Timerlat,
-        timerlat::{Stamp, Station},
+        timerlat::{Stamp, TimerlatContext},
     },
 };
 use quiet_types::{
@@ -58,10 +58,10 @@ struct Stamps {
 /// # Errors
 /// As [`crate::run()`], and where the kernel has no such tracer or does not let us use it.
 pub fn tracer(
-    request: &Request,
+    request: &RunRequest,
     user: bool,
     stop: &AtomicBool,
-    progress: &mut dyn FnMut(&Progress),
+    progress: &mut dyn FnMut(&RunProgress),
 ) -> Result<Run> {
     let root = Root::system()?;
     request.check(&root)?;
@@ -85,7 +85,7 @@ pub fn tracer(
     let mut timerlat = Timerlat::start(&spec.cpus, interval, user)?;
     let stress = match request.stress.as_slice() {
         [] => None,
-        names => Some(Stress::start(names, &request.stress_cpus)?),
+        names => Some(RunningStress::start(names, &request.stress_cpus)?),
     };
     let before = state(&root, &spec.cpus);
     let (started, id) = stamp(&root, "timerlat");
@@ -93,7 +93,7 @@ pub fn tracer(
     let mut all: BTreeMap<CpuId, Stamps> =
         spec.cpus.iter().map(|cpu| (cpu, Stamps::default())).collect();
     let began = Instant::now();
-    let mut now = Progress { length: spec.length, ..Progress::default() };
+    let mut now = RunProgress { length: spec.length, ..RunProgress::default() };
     let mut monotonic = Nanos::ZERO;
     while now.elapsed < spec.length && !stop.load(Relaxed) {
         let rest = Duration::from_nanos(spec.length.0 - now.elapsed.0);
@@ -108,7 +108,7 @@ pub fn tracer(
     drop(timerlat);
     drop(keeper);
     let after = state(&root, &spec.cpus);
-    let stress = stress.map(Stress::stop).transpose()?;
+    let stress = stress.map(RunningStress::stop).transpose()?;
     let host = host(&root)?;
     let scheduling = if user {
         Scheduling { policy: spec.policy, priority: spec.priority, nice: 0 }
@@ -165,7 +165,7 @@ pub fn tracer(
 fn keep(
     all: &mut BTreeMap<CpuId, Stamps>,
     stamp: Stamp,
-    now: &mut Progress,
+    now: &mut RunProgress,
     monotonic: &mut Nanos,
 ) {
     let Some(stamps) = all.get_mut(&stamp.cpu) else { return };
@@ -173,18 +173,18 @@ fn keep(
         *monotonic = stamp.at;
     }
     let list = match stamp.station {
-        Station::Irq => {
+        TimerlatContext::Irq => {
             stamps.first.get_or_insert(stamp.at.saturating_sub(stamp.latency));
             stamps.last = stamp.at.saturating_sub(stamp.latency);
             &mut stamps.irq
         }
-        Station::Thread => &mut stamps.thread,
-        Station::User => &mut stamps.user,
+        TimerlatContext::Thread => &mut stamps.thread,
+        TimerlatContext::User => &mut stamps.user,
     };
     if list.len() < MOST {
         list.push(stamp.latency.0);
     }
-    now.obtained += u64::from(stamp.station == Station::Thread);
+    now.obtained += u64::from(stamp.station == TimerlatContext::Thread);
     now.max = now.max.max(stamp.latency);
     let least = stamps.worst.last().map_or(Nanos::ZERO, |reading| reading.value);
     if stamps.worst.len() < WORST || stamp.latency > least {
@@ -251,7 +251,7 @@ impl Followers {
         Followers { stop: Arc::default(), threads: Vec::new() }
     }
 
-    fn start(timerlat: &Timerlat, request: &Request) -> Result<Followers> {
+    fn start(timerlat: &Timerlat, request: &RunRequest) -> Result<Followers> {
         let mut all = Followers::none();
         for cpu in request.spec.cpus.iter() {
             let (stop, spec) = (all.stop.clone(), request.spec.clone());

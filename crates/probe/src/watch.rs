@@ -31,7 +31,7 @@ pub struct Seen {
 
 /// Watches until it is stopped.
 #[derive(Debug)]
-pub struct Watch {
+pub struct CpuWatch {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<quiet_linux::Result<Trace>>>,
     /// Removes the trace's instances should this process be killed. `None` where it could not be started: then `revert`, or the next
@@ -39,12 +39,12 @@ pub struct Watch {
     _keeper: Option<Keeper>,
 }
 
-impl Watch {
+impl CpuWatch {
     /// Begins to watch `cpus`; its thread runs on other ones where there are some.
     ///
     /// # Errors
     /// When tracefs is not there or may not be used.
-    pub fn start(cpus: &CpuSet, online: &CpuSet) -> Result<Watch> {
+    pub fn start(cpus: &CpuSet, online: &CpuSet) -> Result<CpuWatch> {
         let keeper = Keeper::start(&Old::Traces).ok();
         let mut tracer = Tracer::start(cpus, online)?;
         let (stop, stopped) = channel();
@@ -62,7 +62,7 @@ impl Watch {
                 }
             })
             .map_err(|e| Error::new(format!("cannot start the thread that watches: {e}")))?;
-        Ok(Watch { stop: Some(stop), thread: Some(thread), _keeper: keeper })
+        Ok(CpuWatch { stop: Some(stop), thread: Some(thread), _keeper: keeper })
     }
 
     /// Stops and hands over what was seen.
@@ -78,7 +78,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for CpuWatch {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {

@@ -5,8 +5,8 @@
 
 use crate::{
     Error, Result, Strictness,
-    clock::{Pair, Scale, Source},
-    request::Request,
+    clock::{Pair, Source, TickScale},
+    request::RunRequest,
     so_far,
     thread::{self, Found, Gate, Job},
 };
@@ -46,7 +46,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    pub(crate) fn of(request: &Request) -> Order {
+    pub(crate) fn of(request: &RunRequest) -> Order {
         Order {
             spec: request.spec.clone(),
             entry: request.entry.clone(),
@@ -63,7 +63,7 @@ fn keep(length: Nanos) -> usize {
 
 /// What the measuring process found; the program makes a run of it.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Part {
+pub struct RawRun {
     pub(crate) monotonic: Nanos,
     pub(crate) lasted: Nanos,
     pub(crate) interrupted: bool,
@@ -75,10 +75,10 @@ pub struct Part {
     pub(crate) late: Vec<Vec<(u64, u64)>>,
 }
 
-impl Part {
+impl RawRun {
     /// Nothing yet.
-    pub(crate) fn empty() -> Part {
-        Part {
+    pub(crate) fn empty() -> RawRun {
+        RawRun {
             monotonic: Nanos::ZERO,
             lasted: Nanos::ZERO,
             interrupted: false,
@@ -96,7 +96,7 @@ impl Part {
 ///
 /// # Errors
 /// When standard input is no order, and when a setting is refused and the order is strict.
-pub fn run() -> Result<Part> {
+pub fn run() -> Result<RawRun> {
     let say = |what: &'static str| {
         move |e: std::io::Error| Error::new(format!("the measuring process cannot {what}: {e}"))
     };
@@ -117,7 +117,7 @@ pub fn run() -> Result<Part> {
     measure(&order, shared.words())
 }
 
-fn measure(order: &Order, words: &[AtomicU64]) -> Result<Part> {
+fn measure(order: &Order, words: &[AtomicU64]) -> Result<RawRun> {
     let root = Root::system()?;
     let mut findings = Vec::new();
     if let Some(entry) = order.entry.as_ref().filter(|entry| entry.whole_process)
@@ -218,10 +218,10 @@ fn part(
     source: Source,
     first: Pair,
     start: u64,
-) -> Part {
+) -> RawRun {
     let mut clock = found[0].clock.clone();
     if let Source::Counter(counter) = source {
-        let over_all = Scale::between(first, Pair::best()).hertz;
+        let over_all = TickScale::between(first, Pair::best()).hertz;
         clock.drift_ppm = ((over_all - counter.0.hertz) / over_all * 1e6).abs();
     }
     let ended = found.iter().map(|f| f.ended).max().unwrap_or(start);
@@ -235,7 +235,7 @@ fn part(
         threads.push(one.thread);
     }
     let lasted = Nanos(ended.saturating_sub(start));
-    Part { monotonic: Nanos(start), lasted, interrupted, clock, threads, findings, late }
+    RawRun { monotonic: Nanos(start), lasted, interrupted, clock, threads, findings, late }
 }
 
 /// Locks memory when every thread has its own and waits.

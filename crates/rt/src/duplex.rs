@@ -89,7 +89,7 @@ pub enum Cure {
 
 /// What happened, with its time: ns since the loop began. At most 32 bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Event {
+pub enum LoopEvent {
     /// The device ran over or under, and was put in order.
     Xrun {
         /// When it was seen.
@@ -117,7 +117,7 @@ pub enum Event {
     },
 }
 
-const _: () = assert!(size_of::<Event>() <= 32, "an event is a small thing");
+const _: () = assert!(size_of::<LoopEvent>() <= 32, "an event is a small thing");
 
 /// The way out for events: a ring, usually.
 pub trait Tell {
@@ -126,12 +126,12 @@ pub trait Tell {
     ///
     /// # Real time
     /// Yes: wait-free.
-    fn tell(&mut self, event: Event);
+    fn tell(&mut self, event: LoopEvent);
 }
 
 /// What the loop does when there is nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum LoopMode {
     /// Looks again: the thread never sleeps.
     NeverSleep,
     /// Waits to be woken by the device.
@@ -188,7 +188,7 @@ impl<C: Clock, B: Deref<Target = Board>> Cycle<C, B> {
     pub fn xrun(&mut self, xrun: Xrun, told: &mut dyn Tell) {
         add(&self.board.xruns, 1);
         add(&self.board.missed, xrun.missed.into());
-        told.tell(Event::Xrun { at: self.now(), xrun });
+        told.tell(LoopEvent::Xrun { at: self.now(), xrun });
     }
 
     /// Processes one block.
@@ -229,12 +229,12 @@ impl<C: Clock, B: Deref<Target = Board>> Cycle<C, B> {
         let samples = came_broken + broken;
         if samples > 0 {
             add(&self.board.broken, samples.into());
-            told.tell(Event::Broken { at, samples });
+            told.tell(LoopEvent::Broken { at, samples });
         }
         if let Some(cure) = cure {
             add(&self.board.cured, 1);
             self.board.bypassed.store((cure == Cure::Bypass).into(), Relaxed);
-            told.tell(Event::Cured { at, cure });
+            told.tell(LoopEvent::Cured { at, cure });
         }
         self.count(begin, end);
         end
@@ -329,21 +329,21 @@ fn silence(samples: &mut [f32]) -> u32 {
 ///
 /// # Real time
 /// One turn without a period is a look at the device, one load and a pause of the processor. It
-/// never sleeps in [`Mode::NeverSleep`].
+/// never sleeps in [`LoopMode::NeverSleep`].
 pub fn duplex<C: Clock, B: Deref<Target = Board>>(
     cycle: &mut Cycle<C, B>,
     device: &mut impl Duplex,
     process: &mut impl Process,
     told: &mut dyn Tell,
     samples: &mut [f32],
-    mode: Mode,
+    mode: LoopMode,
 ) -> End {
     // Each mode has a loop of its own: a look in vain asks nothing but the device and the stop word.
     match mode {
-        Mode::NeverSleep => {
+        LoopMode::NeverSleep => {
             turn(cycle, device, process, told, samples, |_| core::hint::spin_loop())
         }
-        Mode::Sleep => turn(cycle, device, process, told, samples, Duplex::wait),
+        LoopMode::Sleep => turn(cycle, device, process, told, samples, Duplex::wait),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Time between neighbouring clock reads of a spinning thread.
 
-use crate::{Clock, Kept, Live, Tally, tally::count};
+use crate::{Clock, KeptReading, Live, Tally, tally::count};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Gaps of fewer ticks than this have a count each at most; larger ones take the slower way.
@@ -71,6 +71,10 @@ pub fn gap<C: Clock>(
 #[cold]
 #[inline(never)]
 fn long<C: Clock>(clock: &C, ticks: u64, since_start: u64, tally: &mut Tally<'_>, live: &Live<'_>) {
-    tally.record(Kept { at: clock.nanos(since_start), value: clock.nanos(ticks), missed: 0 });
+    tally.record(KeptReading {
+        at: clock.nanos(since_start),
+        value: clock.nanos(ticks),
+        missed: 0,
+    });
     live.say(tally.readings.count, 0, tally);
 }

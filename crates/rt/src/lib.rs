@@ -23,10 +23,12 @@ mod tally;
 mod wakeup;
 
 pub use board::{Board, LOADS, METERS};
-pub use duplex::{Cure, Cycle, Duplex, End, Event, Look, Mode, Process, Tell, Xrun, duplex};
+pub use duplex::{
+    Cure, Cycle, Duplex, End, Look, LoopEvent, LoopMode, Process, Tell, Xrun, duplex,
+};
 pub use gap::{Gap, SMALL, gap};
 pub use live::{FACTS, Live};
-pub use tally::{Counts, Kept, Tally};
+pub use tally::{Counts, KeptReading, Tally};
 pub use wakeup::{Periods, Wakeup, wakeup};
 
 /// A clock that is read without a system call.

@@ -135,7 +135,7 @@ fn fits(value: u64, end: u64, step: u64) -> u64 {
 
 /// One reading that is kept by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptReading {
     /// When it ended, ns since the start of the loop.
     pub at: u64,
     /// The measured time, ns.
@@ -152,12 +152,12 @@ pub struct Tally<'a> {
     /// A reading for every missed period: from its expiry until the thread ran at last.
     pub missed: Counts<'a>,
     /// The largest readings, in no order; unused places are zero.
-    worst: &'a mut [Kept],
+    worst: &'a mut [KeptReading],
     /// Smallest value in `worst`: what a reading must exceed to be kept.
     bar: u64,
     threshold: u64,
     /// Every reading beyond the threshold, in order, as far as there is room.
-    late: &'a mut [Kept],
+    late: &'a mut [KeptReading],
     /// Used places of `late`.
     late_used: usize,
     /// Time of the largest reading, ns since the start.
@@ -173,7 +173,7 @@ impl<'a> Tally<'a> {
     pub fn new(
         readings: Counts<'a>,
         missed: Counts<'a>,
-        worst: &'a mut [Kept],
+        worst: &'a mut [KeptReading],
         threshold: u64,
     ) -> Tally<'a> {
         Tally {
@@ -211,18 +211,18 @@ impl<'a> Tally<'a> {
     }
 
     /// Keeps every reading beyond the threshold in `late` too, until it is full.
-    pub fn keep_late(&mut self, late: &'a mut [Kept]) {
+    pub fn keep_late(&mut self, late: &'a mut [KeptReading]) {
         (self.late, self.late_used) = (late, 0);
     }
 
     /// The readings beyond the threshold, in order; fewer than `beyond` where there was no room.
-    pub fn late(&self) -> &[Kept] {
+    pub fn late(&self) -> &[KeptReading] {
         self.late.get(..self.late_used).unwrap_or_default()
     }
 
     /// The largest readings, in no order.
-    pub fn worst(&self) -> impl Iterator<Item = &Kept> {
-        self.worst.iter().filter(|kept| **kept != Kept::default())
+    pub fn worst(&self) -> impl Iterator<Item = &KeptReading> {
+        self.worst.iter().filter(|kept| **kept != KeptReading::default())
     }
 
     /// Counts one reading and keeps it if it is among the worst.
@@ -230,7 +230,7 @@ impl<'a> Tally<'a> {
     /// # Real time
     /// Bounded: one pass over `worst` when the reading is among them.
     #[inline]
-    pub fn record(&mut self, reading: Kept) {
+    pub fn record(&mut self, reading: KeptReading) {
         if reading.value > self.readings.max || self.readings.count == 0 {
             self.max_at = reading.at;
         }
@@ -261,7 +261,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    fn keep(&mut self, reading: Kept) {
+    fn keep(&mut self, reading: KeptReading) {
         if reading.value <= self.bar {
             return;
         }

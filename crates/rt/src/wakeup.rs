@@ -1,6 +1,6 @@
 //! Timer expiry to thread running.
 
-use crate::{Kept, Live, Tally, Timer};
+use crate::{KeptReading, Live, Tally, Timer};
 
 /// The expiries of one run: `start + interval`, `start + 2 interval` ... `periods` of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub fn wakeup<T: Timer>(
             (late / interval).min(plan.periods - done.expected - 1)
         };
         let at = now.saturating_sub(plan.start);
-        tally.record(Kept { at, value: late, missed });
+        tally.record(KeptReading { at, value: late, missed });
         if missed > 0 {
             due += missed * interval;
             // From the newest back: the youngest expiry waited least.

@@ -4,7 +4,7 @@
 mod scripted;
 
 use assert_no_alloc::{AllocDisabler, assert_no_alloc, reset_violation_count, violation_count};
-use quiet_rt::{Clock, Kept, SMALL, Timer, Wakeup, gap, wakeup};
+use quiet_rt::{Clock, KeptReading, SMALL, Timer, Wakeup, gap, wakeup};
 use scripted::{Owned, Words};
 use std::{
     thread,
@@ -53,7 +53,7 @@ fn no_loop_allocates_and_an_allocation_would_be_seen() {
         assert!(done.missed > 0, "the late wakes took the path of missed periods");
         gap(&real, 50_000_000, &small, &mut tally, &words.live());
         for value in 0..1000 {
-            tally.record(Kept { at: value, value: value << 20, missed: 0 });
+            tally.record(KeptReading { at: value, value: value << 20, missed: 0 });
         }
     });
     assert_eq!(violation_count(), 0);

@@ -1,7 +1,7 @@
 //! The board between the thread that plays and one that reads.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_rt::{Board, Clock, Cycle, Event, Process, Tell};
+use quiet_rt::{Board, Clock, Cycle, LoopEvent, Process, Tell};
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
     thread,
@@ -30,7 +30,7 @@ impl Process for Half {
 struct Nobody;
 
 impl Tell for Nobody {
-    fn tell(&mut self, _: Event) {}
+    fn tell(&mut self, _: LoopEvent) {}
 }
 
 /// Blocks; fewer where each step is interpreted.

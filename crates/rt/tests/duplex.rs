@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use quiet_rt::{
-    Board, Clock, Cure, Cycle, Duplex, End, Event, Look, Mode, Process, Tell, Xrun, duplex,
+    Board, Clock, Cure, Cycle, Duplex, End, Look, LoopEvent, LoopMode, Process, Tell, Xrun, duplex,
 };
 use std::{cell::Cell, collections::VecDeque, sync::atomic::Ordering::Relaxed};
 
@@ -174,10 +174,10 @@ impl Process for Pinger<'_> {
 }
 
 #[derive(Default)]
-struct Told(Vec<Event>, usize, u64);
+struct Told(Vec<LoopEvent>, usize, u64);
 
 impl Tell for Told {
-    fn tell(&mut self, event: Event) {
+    fn tell(&mut self, event: LoopEvent) {
         if self.0.len() < self.1 {
             self.0.push(event);
         } else {
@@ -192,7 +192,7 @@ struct Played {
     missed: u64,
     starts: usize,
     recovered_within: u64,
-    events: Vec<Event>,
+    events: Vec<LoopEvent>,
     dropped: u64,
     waits: u64,
     end: End,
@@ -201,7 +201,7 @@ struct Played {
 fn play(
     (period, periods, cable): (u64, u64, u64),
     stalls: &[(u64, u64)],
-    mode: Mode,
+    mode: LoopMode,
     room: usize,
 ) -> Played {
     let (time, board) = (Time(Cell::new(0)), Board::new());
@@ -251,7 +251,7 @@ proptest! {
         let mut stalls = stalls;
         stalls.sort_unstable();
         stalls.dedup_by_key(|stall| stall.0);
-        let mode = if asleep { Mode::Sleep } else { Mode::NeverSleep };
+        let mode = if asleep { LoopMode::Sleep } else { LoopMode::NeverSleep };
         let done = play((period, periods, cable), &stalls, mode, 100);
         let buffer = period * periods;
         prop_assert!(done.round_trips.len() >= 5, "too few came back to say anything");
@@ -280,9 +280,9 @@ proptest! {
 #[test]
 fn xruns_are_told_with_their_time_and_what_finds_no_room_is_counted() {
     let stalls = [(100, 900_000), (200, 900_000), (300, 900_000)];
-    let done = play((16, 2, 0), &stalls, Mode::NeverSleep, 2);
+    let done = play((16, 2, 0), &stalls, LoopMode::NeverSleep, 2);
     assert_eq!((done.xruns, done.events.len(), done.dropped), (3, 2, 1));
-    let Event::Xrun { at, xrun } = done.events[0] else { panic!("{:?}", done.events) };
+    let LoopEvent::Xrun { at, xrun } = done.events[0] else { panic!("{:?}", done.events) };
     // Block 100 is processed when frame 101 * 16 was captured; the stall begins there.
     assert!(at.abs_diff(101 * 16 * FRAME + 900_000) < 5_000, "{at}");
     assert!(xrun.playback && xrun.capture);
@@ -303,7 +303,7 @@ fn a_device_that_is_gone_ends_the_loop() {
     let mut samples = [0.0; 16];
     let mut told = Told(Vec::new(), 1, 0);
     let end =
-        duplex(&mut cycle, &mut card, &mut Nothing, &mut told, &mut samples, Mode::NeverSleep);
+        duplex(&mut cycle, &mut card, &mut Nothing, &mut told, &mut samples, LoopMode::NeverSleep);
     assert_eq!(end, End::Gone);
     let blocks = board.blocks.load(Relaxed);
     assert!((61..=63).contains(&blocks), "1 ms of 16 us: {blocks}");
@@ -347,7 +347,7 @@ fn a_block_is_timed_and_its_levels_are_taken() {
         assert_eq!((samples[2], samples[22]), (0.5, 0.0), "silenced, and nothing else");
     }
     assert_eq!(board.broken.load(Relaxed), 3);
-    assert!(matches!(told.0[..], [Event::Broken { samples: 1, .. }, _, _]), "{:?}", told.0);
+    assert!(matches!(told.0[..], [LoopEvent::Broken { samples: 1, .. }, _, _]), "{:?}", told.0);
 }
 
 /// A filter whose history holds whatever it is given, until it is reset; what it holds as `sick` cannot be reset.
@@ -385,14 +385,18 @@ fn what_is_no_number_does_not_stay_in_a_strip() {
     cycle.run(&mut filter, &mut samples, &mut told);
     assert_eq!((board.broken.load(Relaxed), filter.asked.len()), (2, 0));
     assert!(samples.iter().all(|sample| sample.is_finite()) && samples[3] > 0.5, "{samples:?}");
-    assert!(matches!(told.0[..], [Event::Broken { samples: 2, .. }]), "{:?}", told.0);
+    assert!(matches!(told.0[..], [LoopEvent::Broken { samples: 2, .. }]), "{:?}", told.0);
     // Born within: the strip is told how many blocks in a row, and forgets.
     filter.history = f32::NAN;
     for _ in 0..3 {
         cycle.run(&mut filter, &mut [0.5; 4], &mut told);
     }
     assert_eq!(filter.asked, [1, 2, 3]);
-    assert!(matches!(told.0.last(), Some(Event::Cured { cure: Cure::Reset, .. })), "{:?}", told.0);
+    assert!(
+        matches!(told.0.last(), Some(LoopEvent::Cured { cure: Cure::Reset, .. })),
+        "{:?}",
+        told.0
+    );
     let mut samples = [0.5; 4];
     cycle.run(&mut filter, &mut samples, &mut told);
     assert_eq!((samples[0], board.cured.load(Relaxed)), (0.5, 1), "it sounds again");

@@ -4,7 +4,7 @@
 mod scripted;
 
 use proptest::prelude::*;
-use quiet_rt::{Counts, Kept};
+use quiet_rt::{Counts, KeptReading};
 use quiet_types::{Histogram, Nanos, histogram::layout};
 use scripted::{Owned, histogram, values, zeros};
 
@@ -17,7 +17,7 @@ proptest! {
         let mut owned = Owned::new(1000);
         let mut tally = owned.tally(1_000_000, threshold);
         for (at, value) in readings.iter().enumerate() {
-            tally.record(Kept { at: at as u64 + 1, value: *value, missed: 0 });
+            tally.record(KeptReading { at: at as u64 + 1, value: *value, missed: 0 });
         }
         let expected = Histogram::of(readings.iter().copied().map(Nanos));
         prop_assert_eq!(histogram(&tally.readings), expected);

@@ -39,7 +39,7 @@ struct Outcome {
     done: quiet_rt::Periods,
     corrected: Histogram,
     readings: Histogram,
-    worst: Vec<quiet_rt::Kept>,
+    worst: Vec<quiet_rt::KeptReading>,
     wakes: Vec<(u64, u64)>,
 }
 

@@ -4,7 +4,7 @@ use crate::face;
 use crate::probing::{self, Scheduled};
 use clap::ValueEnum;
 use indicatif::ProgressBar;
-use quiet_probe::{Request, Strictness};
+use quiet_probe::{RunRequest, Strictness};
 use quiet_types::{
     CpuSet, Nanos,
     explain::{COST_SCHEMA, Cost},
@@ -84,7 +84,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Kind::Wakeup => (Probe::Wakeup { interval: args.interval }, Nanos::from_micros(20)),
     };
     let (policy, usual) = args.policy.policy();
-    let mut request = Request::new(Spec {
+    let mut request = RunRequest::new(Spec {
         probe,
         policy,
         priority: args.priority.unwrap_or(usual),
@@ -121,7 +121,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// What watching costs, by blocks of one run.
 fn cost(
-    request: &Request,
+    request: &RunRequest,
     block: Nanos,
     json: bool,
     stop: &AtomicBool,

@@ -6,7 +6,7 @@ use crate::{
     keep::{self, Target},
 };
 use clap::{Subcommand, ValueEnum};
-use quiet_probe::{Checkpoints, Progress};
+use quiet_probe::{Checkpoints, RunProgress};
 use quiet_store::Store;
 use quiet_types::{Nanos, Run, run::Probe};
 use std::{path::PathBuf, process::ExitCode};
@@ -104,7 +104,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let output = common.output.as_deref().map(Target::data).transpose()?;
     let stop = face::interrupt()?;
     let bar = bar(&request);
-    let mut told = |progress: &Progress| show(&bar, progress);
+    let mut told = |progress: &RunProgress| show(&bar, progress);
     let mut kept = None;
     let done = match tracer {
         Some(user) => quiet_probe::tracer(&request, user, &stop, &mut told)

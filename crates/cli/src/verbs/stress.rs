@@ -1,7 +1,7 @@
 //! `stress`
 
 use crate::face;
-use quiet_probe::{Stress, stress};
+use quiet_probe::{RunningStress, stress};
 use quiet_types::{
     CpuSet, Nanos,
     said::{STRESSED, SUITES, Stressed, Suite, Suites},
@@ -44,7 +44,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         anyhow::bail!("a stress of no length stresses nothing; give --for a length such as 30s");
     }
     let stop = face::interrupt()?;
-    let mut stress = Stress::start(&args.names, &args.cpus.unwrap_or_default())?;
+    let mut stress = RunningStress::start(&args.names, &args.cpus.unwrap_or_default())?;
     face::say(&format!("stress on CPU {}; Ctrl-C ends it", stress.cpus()));
     let began = Instant::now();
     let over = |length: Nanos| began.elapsed() >= Duration::from_nanos(length.0);
@@ -71,7 +71,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let suites = stress::suites();
     if json {
-        let one = |suite: &stress::Suite| Suite {
+        let one = |suite: &stress::StressSuite| Suite {
             name: suite.name.to_owned(),
             about: suite.about.to_owned(),
             stressors: suite

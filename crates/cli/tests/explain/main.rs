@@ -15,7 +15,7 @@ use quiet_linux::{
     sys::{clock::monotonic, process, sched},
     trace,
 };
-use quiet_probe::Watch;
+use quiet_probe::CpuWatch;
 use quiet_testing::{Why, in_lab, is_root, skip};
 use quiet_types::{
     CpuId, CpuSet, Nanos, Run,
@@ -456,7 +456,7 @@ fn timer_interrupts_begin_and_end_as_the_kernel_itself_tells() {
     let [entry, exit] = ["local_timer_entry", "local_timer_exit"];
     let both = [entry, exit].map(|event| format!("irq_vectors/{event}"));
     let Some(witness) = Witness::start(&both.each_ref().map(String::as_str)) else { return };
-    let watch = Watch::start(&only(cpu), &online()).unwrap();
+    let watch = CpuWatch::start(&only(cpu), &online()).unwrap();
     let began = monotonic();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -541,7 +541,7 @@ fn a_storm_of_memory_barriers_is_told_with_its_sender_and_place() {
         return skip(Why::Machine(format!("no membarrier: {why}")));
     }
     let mut run = any_run(cpu);
-    let watch = Watch::start(&only(cpu), &online()).unwrap();
+    let watch = CpuWatch::start(&only(cpu), &online()).unwrap();
     let (stop, task) = (AtomicBool::new(false), AtomicU32::new(0));
     let threshold = 1_000;
     const CALLS: u64 = 2_000;
@@ -669,7 +669,7 @@ fn the_kernels_own_noise_tracer_tells_the_same() {
         })
     });
     let mut run = any_run(cpu);
-    let watch = Watch::start(&only(cpu), &online()).unwrap();
+    let watch = CpuWatch::start(&only(cpu), &online()).unwrap();
     let began = monotonic();
     let hog = hog("qc-hog", cpu, 10, Duration::from_millis(3), Duration::from_millis(50));
     thread::sleep(Duration::from_secs(3));

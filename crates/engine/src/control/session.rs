@@ -2,7 +2,7 @@
 
 use super::request::{Request, Swap, parse, typed};
 use crate::{
-    Engine, Event, Fade, Loaded, Result, Shelf, Strip, Ticks, Wanted, admit, shelf::Param,
+    Engine, Fade, Loaded, LoopEvent, Result, Shelf, Strip, Ticks, Wanted, admit, shelf::Param,
 };
 use quiet_dsp::Setting;
 use quiet_linux::files::{self, Replace};
@@ -136,13 +136,13 @@ impl Session {
         self.collected += self.engine.remote.collect() as u64;
         while let Some(event) = self.engine.remote.hear() {
             match event {
-                Event::Xrun { at, xrun } => {
+                LoopEvent::Xrun { at, xrun } => {
                     if self.xruns.len() == XRUNS {
                         self.xruns.pop_front();
                     }
                     self.xruns.push_back(XrunAt { at: Nanos(at), missed: xrun.missed });
                 }
-                Event::Cured { at, cure } if self.news.len() < NEWS => {
+                LoopEvent::Cured { at, cure } if self.news.len() < NEWS => {
                     let what = match cure {
                         Cure::Reset => "its history was forgotten",
                         Cure::Bypass => {

@@ -30,7 +30,7 @@ const XFS: rustix::fs::FsWord = 0x5846_5342;
 
 /// Whose a file is and who may use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owner {
+pub struct FileOwner {
     /// Permission bits.
     pub mode: u32,
     /// User.
@@ -75,7 +75,7 @@ fn digest(name: &str) -> u32 {
 
 /// A text that stands beside the file it will replace. Dropped, it is removed.
 #[derive(Debug)]
-pub struct Aside {
+pub struct Replacement {
     dir: OwnedFd,
     /// The new text.
     file: File,
@@ -87,14 +87,19 @@ pub struct Aside {
     stands: bool,
 }
 
-impl Aside {
+impl Replacement {
     /// Writes `bytes` beside the file `name` of the directory `dir` and brings them to the disk. A file of that
     /// name gives them its extended attributes, but for signatures of its content; what a killed run has left
     /// aside is removed before.
     ///
     /// # Errors
     /// The kernel's; or when `name` is a link or no ordinary file, or has an attribute that the new file cannot get.
-    pub fn write(dir: OwnedFd, name: &str, bytes: &[u8], owner: Owner) -> io::Result<Aside> {
+    pub fn write(
+        dir: OwnedFd,
+        name: &str,
+        bytes: &[u8],
+        owner: FileOwner,
+    ) -> io::Result<Replacement> {
         let old = open_old(dir.as_fd(), name)?;
         let aside = name_beside(dir.as_fd(), name);
         sweep(dir.as_fd(), name)?;
@@ -102,7 +107,7 @@ impl Aside {
         let fd =
             rustix::fs::openat(&dir, &aside, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?;
         let file = File::from(fd);
-        let this = Aside { dir, file, old, name: name.to_owned(), aside, stands: true };
+        let this = Replacement { dir, file, old, name: name.to_owned(), aside, stands: true };
         (&this.file).write_all(bytes)?;
         dress(&this.file, owner)?;
         if let Some(old) = &this.old {
@@ -165,7 +170,7 @@ impl Aside {
     /// Puts the new text in place, for readers that have the journal.
     ///
     /// # Errors
-    /// As of [`Aside::swap`].
+    /// As of [`Replacement::swap`].
     pub fn rename(mut self) -> io::Result<()> {
         self.swap()?;
         self.finish()
@@ -189,7 +194,7 @@ impl Aside {
     }
 }
 
-impl Drop for Aside {
+impl Drop for Replacement {
     fn drop(&mut self) {
         if self.stands {
             let _ = rustix::fs::unlinkat(&self.dir, &self.aside, AtFlags::empty());
@@ -228,7 +233,7 @@ pub fn sweep(dir: BorrowedFd<'_>, name: &str) -> io::Result<()> {
 }
 
 /// Gives a file its owner and mode. FAT has neither: there they are right already or not at all.
-fn dress(file: &File, owner: Owner) -> io::Result<()> {
+fn dress(file: &File, owner: FileOwner) -> io::Result<()> {
     let stat = rustix::fs::fstat(file)?;
     if (stat.st_uid, stat.st_gid) != (owner.uid, owner.gid) {
         let (uid, gid) =
@@ -408,11 +413,11 @@ mod tests {
         process::Command,
     };
 
-    const PLAIN: Owner = Owner { mode: 0o644, uid: 0, gid: 0 };
+    const PLAIN: FileOwner = FileOwner { mode: 0o644, uid: 0, gid: 0 };
 
-    fn owner() -> Owner {
+    fn owner() -> FileOwner {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        Owner { uid, gid, ..PLAIN }
+        FileOwner { uid, gid, ..PLAIN }
     }
 
     fn dir(path: &Path) -> OwnedFd {
@@ -430,7 +435,7 @@ mod tests {
             return skip(Why::Machine("this file system has no extended attributes".into()));
         }
         let shared = Command::new("setfacl").args(["-m", "u:1:r"]).arg(&path).status();
-        Aside::write(dir(folder.path()), "a", b"new", owner()).unwrap().rename().unwrap();
+        Replacement::write(dir(folder.path()), "a", b"new", owner()).unwrap().rename().unwrap();
         let new = File::open(&path).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(attribute(new.as_fd(), c"user.note").unwrap().unwrap(), b"mine");
@@ -459,16 +464,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a"), "old").unwrap();
         fs::write(folder.path().join(aside_name("a")), "left by a killed run").unwrap();
-        drop(Aside::write(dir(folder.path()), "a", b"new", owner()).unwrap());
+        drop(Replacement::write(dir(folder.path()), "a", b"new", owner()).unwrap());
         assert_eq!(fs::read(folder.path().join("a")).unwrap(), b"old");
-        let mut aside = Aside::write(dir(folder.path()), "a", b"new", owner()).unwrap();
+        let mut aside = Replacement::write(dir(folder.path()), "a", b"new", owner()).unwrap();
         aside.swap().unwrap();
         assert_eq!(fs::read(folder.path().join("a")).unwrap(), b"new");
         drop(aside);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         std::os::unix::fs::symlink("a", folder.path().join("b")).unwrap();
         for name in ["b", "."] {
-            Aside::write(dir(folder.path()), name, b"x", owner()).unwrap_err();
+            Replacement::write(dir(folder.path()), name, b"x", owner()).unwrap_err();
         }
         assert_eq!(fs::read(folder.path().join("a")).unwrap(), b"new");
     }
@@ -550,7 +555,7 @@ mod tests {
             assert!(disk.seen_by_grub("/grub.cfg") == text(0), "{kind}: the first text");
             for n in 1..4 {
                 let mut aside =
-                    Aside::write(dir(&disk.at()), "grub.cfg", &text(n), owner()).unwrap();
+                    Replacement::write(dir(&disk.at()), "grub.cfg", &text(n), owner()).unwrap();
                 settle(aside.dir()).unwrap();
                 aside.swap().unwrap();
                 // Others write what they can get hold of.
@@ -586,7 +591,7 @@ mod tests {
         // Of a directory in its inode xfs has the bytes of the names, else whole blocks.
         let inside = || fs::metadata(&entries).unwrap().len() < 512;
         assert!(inside());
-        let mut aside = Aside::write(dir(&entries), &name, b"new", owner()).unwrap();
+        let mut aside = Replacement::write(dir(&entries), &name, b"new", owner()).unwrap();
         assert!(inside(), "{}", aside.aside);
         aside.swap().unwrap();
         assert!(inside());
@@ -617,7 +622,7 @@ mod tests {
             fs::copy(disk.image(), disk.0.path().join(when)).unwrap();
             cuts.push(when);
         };
-        let mut aside = Aside::write(dir(&grub), "grub.cfg", b"new", owner()).unwrap();
+        let mut aside = Replacement::write(dir(&grub), "grub.cfg", b"new", owner()).unwrap();
         cut("written");
         settle(aside.dir()).unwrap();
         aside.exchange().unwrap();
@@ -627,14 +632,14 @@ mod tests {
         settle(aside.dir()).unwrap();
         aside.finish().unwrap();
         cut("finished");
-        let mut aside = Aside::write(dir(&grub), "grub.cfg", b"newer", owner()).unwrap();
+        let mut aside = Replacement::write(dir(&grub), "grub.cfg", b"newer", owner()).unwrap();
         aside.exchange().unwrap();
         cut("exchanged, not settled");
         sync(aside.dir()).unwrap();
         aside.finish().unwrap();
         cut("renamed");
-        let mut first = Aside::write(dir(&grub), "custom.cfg", b"new", owner()).unwrap();
-        let mut second = Aside::write(dir(&grub), "more.cfg", b"new", owner()).unwrap();
+        let mut first = Replacement::write(dir(&grub), "custom.cfg", b"new", owner()).unwrap();
+        let mut second = Replacement::write(dir(&grub), "more.cfg", b"new", owner()).unwrap();
         first.exchange().unwrap();
         cut("made");
         sync(first.dir()).unwrap();

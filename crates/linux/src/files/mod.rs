@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`read`], [`take`] | no more than a bound, and ordinary files only |
 //! | [`write_whole`], [`directory`] | a file of our own: aside, synced, renamed |
-//! | [`Aside`], [`settle`] | a file of others: with its owner and attributes, also for a boot loader that knows no journal |
+//! | [`Replacement`], [`settle`] | a file of others: with its owner and attributes, also for a boot loader that knows no journal |
 //! | [`Tree`] | files of a machine that outlive a reboot, the running one or a tree |
 //! | [`StateDir`] | our own directory, and the sole right to change the machine |
 
@@ -14,7 +14,7 @@ mod read;
 mod state;
 mod tree;
 
-pub use aside::{Aside, Owner, aside_name, remove_settled, settle, sweep, sync};
+pub use aside::{FileOwner, Replacement, aside_name, remove_settled, settle, sweep, sync};
 pub use new::{Replace, directory, make_dir, room, write_whole};
 pub use read::{read, take, take_text};
 pub use state::{DEFAULT_STATE, Lock, StateDir, stamp};

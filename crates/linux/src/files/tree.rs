@@ -3,7 +3,7 @@
 //! At every instant the old or the new text stands under a name, also for a boot loader that reads
 //! the file system without its journal: [`super::aside`] says how.
 
-use super::aside::{self, Aside, Owner};
+use super::aside::{self, FileOwner, Replacement};
 use crate::{Error, ErrorKind, Kernel, Result, Root, System, fault};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use std::{
@@ -25,7 +25,7 @@ pub struct FoundFile {
     /// Its bytes.
     pub bytes: Vec<u8>,
     /// Its owner and mode.
-    pub owner: Owner,
+    pub owner: FileOwner,
 }
 
 /// A directory that stands for `/`: the running system's, or a tree of files.
@@ -93,7 +93,7 @@ impl Tree {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         let bytes = super::take(File::from(fd), LARGEST)?;
-        let owner = Owner { mode: stat.st_mode & 0o7777, uid: stat.st_uid, gid: stat.st_gid };
+        let owner = FileOwner { mode: stat.st_mode & 0o7777, uid: stat.st_uid, gid: stat.st_gid };
         Ok(FoundFile { bytes, owner })
     }
 
@@ -158,15 +158,15 @@ impl Tree {
         Ok(dir)
     }
 
-    /// Writes a new text aside and brings it to the disk; [`Aside::swap`] puts it in place.
-    pub fn aside(&self, path: &str, bytes: &[u8], owner: Owner) -> Result<Aside> {
+    /// Writes a new text aside and brings it to the disk; [`Replacement::swap`] puts it in place.
+    pub fn aside(&self, path: &str, bytes: &[u8], owner: FileOwner) -> Result<Replacement> {
         let dir = self.parent(path)?;
-        Aside::write(dir, split(path).1, bytes, owner)
+        Replacement::write(dir, split(path).1, bytes, owner)
             .map_err(|e| Error::io("write", self.shown(path), e))
     }
 
     /// Replaces files, or makes them: all are written aside before the first takes its place.
-    pub fn write_all(&self, files: &[(&str, &[u8], Owner)]) -> Result<()> {
+    pub fn write_all(&self, files: &[(&str, &[u8], FileOwner)]) -> Result<()> {
         let mut asides = Vec::new();
         for (path, bytes, owner) in files {
             asides.push((*path, self.aside(path, bytes, *owner)?));
@@ -188,12 +188,12 @@ impl Tree {
     }
 
     /// Replaces a file, or makes it.
-    pub fn write(&self, path: &str, bytes: &[u8], owner: Owner) -> Result<()> {
+    pub fn write(&self, path: &str, bytes: &[u8], owner: FileOwner) -> Result<()> {
         self.write_all(&[(path, bytes, owner)])
     }
 
     /// Each file system once that holds one of these files for a boot loader.
-    fn settle(&self, asides: &[(&str, Aside)]) -> Result<()> {
+    fn settle(&self, asides: &[(&str, Replacement)]) -> Result<()> {
         let mut settled = Vec::new();
         for (path, aside) in asides {
             let fail = |e: io::Error| Error::io("bring to the disk", self.shown(path), e);
@@ -307,7 +307,7 @@ mod tests {
     fn a_text_that_is_not_put_in_place_leaves_nothing_behind() {
         let (_dir, tree) = tree();
         let owner =
-            Owner { mode: 0o644, ..tree.read("/boot/loader/a.conf").unwrap().unwrap().owner };
+            FileOwner { mode: 0o644, ..tree.read("/boot/loader/a.conf").unwrap().unwrap().owner };
         let aside = tree.aside("/boot/loader/a.conf", b"new", owner).unwrap();
         assert_eq!(tree.list("/boot/loader"), [".a.conf.quietcores-new", "a.conf"]);
         drop(aside);

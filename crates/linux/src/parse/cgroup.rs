@@ -2,7 +2,7 @@
 
 /// A mounted cgroup hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
+pub struct CgroupMount {
     /// Where it is mounted.
     pub at: String,
     /// Which cgroup of the hierarchy stands at the mount point: `/` but in containers.
@@ -22,11 +22,11 @@ pub fn only_cgroup_mounts(text: &str) -> String {
 ///
 /// # Source
 /// proc_pid_mountinfo(5)
-pub fn cgroup_mounts(text: &str) -> Vec<Mount> {
+pub fn cgroup_mounts(text: &str) -> Vec<CgroupMount> {
     text.lines().filter_map(mount).collect()
 }
 
-fn mount(line: &str) -> Option<Mount> {
+fn mount(line: &str) -> Option<CgroupMount> {
     let (place, kind) = line.split_once(" - ")?;
     let mut place = place.split(' ').skip(3);
     let (root, at) = (unescaped(place.next()?), unescaped(place.next()?));
@@ -39,7 +39,7 @@ fn mount(line: &str) -> Option<Mount> {
         }
         _ => return None,
     };
-    Some(Mount { at, root, v1 })
+    Some(CgroupMount { at, root, v1 })
 }
 
 /// Blanks, tabs, line ends and backslashes stand as `\040`, `\011`, `\012`, `\134`.

@@ -15,7 +15,7 @@ mod process;
 mod secret;
 
 pub use cgroup::{
-    Mount, cgroup_mounts, only_cgroup_mounts, task_cgroup, task_cpu_group, task_unit_group,
+    CgroupMount, cgroup_mounts, only_cgroup_mounts, task_cgroup, task_cpu_group, task_unit_group,
 };
 pub use cmdline::{boot_parameters, print_boot_parameters};
 pub use config::config;

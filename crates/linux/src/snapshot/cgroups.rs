@@ -1,7 +1,7 @@
 //! The cpuset cgroups of either version, and the masks of the unbound workqueues.
 
 use super::Reader;
-use crate::parse::{self, Mount, Wrong};
+use crate::parse::{self, CgroupMount, Wrong};
 use quiet_types::{
     Machine,
     machine::{Cgroups, Group, Workqueues},
@@ -17,12 +17,12 @@ pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine) -> String {
         |bytes: Vec<u8>| parse::only_cgroup_mounts(&String::from_utf8_lossy(&bytes)).into_bytes();
     let bytes = reader.bytes_through("/proc/self/mountinfo", keep).unwrap_or_default();
     let mounts = parse::cgroup_mounts(&String::from_utf8_lossy(&bytes));
-    let is_cpuset = |mount: &&Mount| {
+    let is_cpuset = |mount: &&CgroupMount| {
         mount.v1.as_ref().is_some_and(|names| names.iter().any(|name| name == "cpuset"))
     };
     let v1 = mounts.iter().find(is_cpuset);
     let v2 = mounts.iter().find(|mount| mount.v1.is_none());
-    let offers = |mount: &Mount| {
+    let offers = |mount: &CgroupMount| {
         let controllers = reader.text(&format!("{}/cgroup.controllers", mount.at));
         controllers.is_some_and(|names| names.split_whitespace().any(|name| name == "cpuset"))
     };
@@ -44,7 +44,7 @@ pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine) -> String {
     holder.map_or_else(|| "/".to_owned(), |mount| mount.root.clone())
 }
 
-fn walk(reader: &Reader<'_>, mount: &Mount, cgroups: &mut Cgroups) {
+fn walk(reader: &Reader<'_>, mount: &CgroupMount, cgroups: &mut Cgroups) {
     let v1 = mount.v1.is_some();
     let cpus = if v1 && !cgroups.v1_prefix { "cpus" } else { "cpuset.cpus" };
     let mut todo = vec![String::from("/")];

@@ -1,7 +1,7 @@
 //! Records of the ring buffer as events.
 
 use super::{
-    format::{Field, Format},
+    format::{Field, RecordLayout},
     symbols::{Symbols, Words},
 };
 use quiet_types::{
@@ -70,7 +70,7 @@ impl Decoder {
 
     /// Learns an event by its description; says whether it is one that this program knows.
     pub fn learn(&mut self, group: &str, name: &str, description: &str) -> bool {
-        let Some(format) = Format::parse(description) else { return false };
+        let Some(format) = RecordLayout::parse(description) else { return false };
         let Some(shape) = self.shape(&format, group, name) else { return false };
         self.task = self.task.or(format.field("common_pid"));
         self.flags = self.flags.or(format.field("common_flags"));
@@ -87,7 +87,7 @@ impl Decoder {
         known
     }
 
-    fn shape(&mut self, format: &Format, group: &str, name: &str) -> Option<Shape> {
+    fn shape(&mut self, format: &RecordLayout, group: &str, name: &str) -> Option<Shape> {
         let field = |name| format.field(name);
         Some(match (group, name) {
             ("sched", "sched_switch") => Shape::Switch {

@@ -13,20 +13,20 @@ pub struct Field {
 
 /// The description of one event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Format {
+pub struct RecordLayout {
     /// What records of it begin with.
     pub id: u16,
     /// Fields by name; `next_comm[16]` is `next_comm`.
     fields: Vec<(String, Field)>,
 }
 
-impl Format {
+impl RecordLayout {
     /// Reads a description; `None` where it has no id.
     ///
     /// # Source
     /// Documentation/trace/events.rst, "Event formats".
-    pub fn parse(text: &str) -> Option<Format> {
-        let mut format = Format::default();
+    pub fn parse(text: &str) -> Option<RecordLayout> {
+        let mut format = RecordLayout::default();
         let mut id = None;
         for line in text.lines().map(str::trim) {
             if let Some(number) = line.strip_prefix("ID:") {
@@ -106,7 +106,7 @@ mod tests {
             \tfield:int irq;\toffset:8;\tsize:4;\tsigned:1;\n\
             \tfield:__data_loc char[] name;\toffset:12;\tsize:4;\tsigned:0;\n\
             \tfield:char comm[4];\toffset:16;\tsize:4;\tsigned:0;\n\nprint fmt: \"\"\n";
-        let format = Format::parse(text).unwrap();
+        let format = RecordLayout::parse(text).unwrap();
         assert_eq!(format.id, 225);
         let mut record = vec![0u8; 24];
         record[8..12].copy_from_slice(&36i32.to_ne_bytes());
@@ -120,6 +120,6 @@ mod tests {
         // A locator that leads out of the record.
         record[12..16].copy_from_slice(&(99u32 << 16 | 20).to_ne_bytes());
         assert_eq!(format.field("name").unwrap().text(&record), "");
-        assert_eq!(Format::parse("name: x\n"), None);
+        assert_eq!(RecordLayout::parse("name: x\n"), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     decode::Decoder,
-    page::{self, Entry, Layout},
+    page::{self, Layout, PageEntry},
     symbols::Symbols,
 };
 use crate::{Error, Result, sys::clock};
@@ -231,11 +231,11 @@ impl Tracer {
                 let mut lost = false;
                 for entry in page::entries(*layout, &page[..n]) {
                     match entry {
-                        Entry::Lost(count) => {
+                        PageEntry::Lost(count) => {
                             trace.lost += count.max(1);
                             lost = true;
                         }
-                        Entry::Record(at, record) => {
+                        PageEntry::Record(at, record) => {
                             if std::mem::take(&mut lost) {
                                 let what = What::Lost;
                                 keep(trace, TraceEvent { at: Nanos(at), cpu: *cpu, task: 0, what });

@@ -34,7 +34,7 @@ impl Layout {
 
 /// What stands in a page, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry<'a> {
+pub enum PageEntry<'a> {
     /// So many events before this page are gone; zero where the kernel does not say how many.
     Lost(u64),
     /// A record, from its `common_type` on, and its time.
@@ -53,7 +53,7 @@ const STORED: u64 = 1 << 30;
 /// # Source
 /// `events/header_event`; kernel/trace/ring_buffer.c, "The ring buffer header is special" and
 /// `ring_buffer_read_page`.
-pub fn entries(layout: Layout, page: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+pub fn entries(layout: Layout, page: &[u8]) -> impl Iterator<Item = PageEntry<'_>> {
     let word = |at: usize| {
         let bytes = page.get(at..).and_then(|rest| rest.first_chunk());
         bytes.map(|b| u32::from_ne_bytes(*b))
@@ -76,7 +76,7 @@ pub fn entries(layout: Layout, page: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     let mut at = layout.data;
     std::iter::from_fn(move || {
         if let Some(count) = lost.take() {
-            return Some(Entry::Lost(count));
+            return Some(PageEntry::Lost(count));
         }
         while at + 4 <= end {
             let header = word(at)?;
@@ -112,7 +112,7 @@ pub fn entries(layout: Layout, page: &[u8]) -> impl Iterator<Item = Entry<'_>> {
                     if to > end {
                         return None;
                     }
-                    return Some(Entry::Record(time, &page[from..to]));
+                    return Some(PageEntry::Record(time, &page[from..to]));
                 }
             }
         }
@@ -174,10 +174,10 @@ mod tests {
         assert_eq!(
             all,
             [
-                Entry::Record(1_005, &[1; 8]),
-                Entry::Record(long, &[2; 4]),
-                Entry::Record(long + 5, &[3; 8]),
-                Entry::Record((2 << 27) + 11 + 1, &[4; 4]),
+                PageEntry::Record(1_005, &[1; 8]),
+                PageEntry::Record(long, &[2; 4]),
+                PageEntry::Record(long + 5, &[3; 8]),
+                PageEntry::Record((2 << 27) + 11 + 1, &[4; 4]),
             ]
         );
     }
@@ -186,10 +186,10 @@ mod tests {
     fn lost_events_are_told_with_their_number_where_it_is_stored() {
         let mut one = page(&[&header(1, 0), &[7; 4]], MISSED | STORED);
         one[24..32].copy_from_slice(&42u64.to_ne_bytes());
-        assert_eq!(entries(LAYOUT, &one).next(), Some(Entry::Lost(42)));
+        assert_eq!(entries(LAYOUT, &one).next(), Some(PageEntry::Lost(42)));
         let one = page(&[&header(1, 0), &[7; 4]], MISSED);
         let all: Vec<_> = entries(LAYOUT, &one).collect();
-        assert_eq!(all, [Entry::Lost(0), Entry::Record(1_000, &[7; 4])]);
+        assert_eq!(all, [PageEntry::Lost(0), PageEntry::Record(1_000, &[7; 4])]);
     }
 
     #[test]

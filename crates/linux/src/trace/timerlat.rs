@@ -37,7 +37,7 @@ fn setting(path: &Path) -> Option<String> {
 
 /// Which moment was stamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Station {
+pub enum TimerlatContext {
     /// The timer's interrupt.
     Irq,
     /// The thread that it woke.
@@ -52,7 +52,7 @@ pub struct Stamp {
     /// Where.
     pub cpu: CpuId,
     /// Which.
-    pub station: Station,
+    pub station: TimerlatContext,
     /// On `CLOCK_MONOTONIC`, to a microsecond.
     pub at: Nanos,
     /// Since the timer was due.
@@ -225,9 +225,9 @@ fn stamp(line: &str) -> Option<Stamp> {
     }
     let (front, station) = front.rsplit_once("context")?;
     let station = match station.trim() {
-        "irq" => Station::Irq,
-        "thread" => Station::Thread,
-        "user-ret" => Station::User,
+        "irq" => TimerlatContext::Irq,
+        "thread" => TimerlatContext::Thread,
+        "user-ret" => TimerlatContext::User,
         _ => return None,
     };
     let (front, _count) = front.rsplit_once('#')?;
@@ -248,12 +248,12 @@ mod tests {
     fn lines_of_the_tracer_are_read_whatever_tasks_call_themselves() {
         let line = "  x [9] #7: context irq-88 [003] d.h1.   54.029328: #1     context    irq timer_latency       932 ns";
         let it = stamp(line).unwrap();
-        assert_eq!((it.cpu, it.station), (CpuId(3), Station::Irq));
+        assert_eq!((it.cpu, it.station), (CpuId(3), TimerlatContext::Irq));
         assert_eq!((it.at, it.latency), (Nanos(54_029_328_000), Nanos(932)));
         let thread = line.replace("   irq timer", "thread timer");
-        assert_eq!(stamp(&thread).unwrap().station, Station::Thread);
+        assert_eq!(stamp(&thread).unwrap().station, TimerlatContext::Thread);
         let user = line.replace("   irq timer", "user-ret timer");
-        assert_eq!(stamp(&user).unwrap().station, Station::User);
+        assert_eq!(stamp(&user).unwrap().station, TimerlatContext::User);
         for nonsense in
             ["", "timer_latency 5 ns", "context irq timer_latency x ns", "CPU:3 [LOST 12 EVENTS]"]
         {

@@ -6,7 +6,7 @@ use quiet_types::printable;
 
 /// A named set of stressors.
 #[derive(Clone, Copy, Debug)]
-pub struct Suite {
+pub struct StressSuite {
     /// `kernel` ...
     pub name: &'static str,
     /// What it is good for, in a sentence.
@@ -26,8 +26,8 @@ enum Workers {
 
 use Workers::{EachCpu, EachSecondCpu, InAll};
 
-const SUITES: [Suite; 6] = [
-    Suite {
+const SUITES: [StressSuite; 6] = [
+    StressSuite {
         name: "kernel",
         about: "Long work inside the kernel, which even a FIFO thread must wait for: directory \
                 entries, page faults, fork, disk.",
@@ -39,7 +39,7 @@ const SUITES: [Suite; 6] = [
         ],
         options: &["--hdd-bytes", "64m"],
     },
-    Suite {
+    StressSuite {
         name: "classic",
         about: "The stresses of latencytest (1999) as they are done today: a walk through /proc \
                 every 0.01 s, disk write, copy and read.",
@@ -51,7 +51,7 @@ const SUITES: [Suite; 6] = [
         ],
         options: &["--hdd-bytes", "350m", "--copy-file-bytes", "350m", "--readahead-bytes", "32m"],
     },
-    Suite {
+    StressSuite {
         name: "reach",
         about: "What reaches CPUs that it does not run on: TLB shootdowns, memory barriers, \
                 remapping, futexes and the shared cache.",
@@ -64,21 +64,21 @@ const SUITES: [Suite; 6] = [
         ],
         options: &[],
     },
-    Suite {
+    StressSuite {
         name: "switch",
         about: "Context switches as fast as they go, with floating-point and vector registers to \
                 save at each, as hectic does: what a switch costs, and what it evicts.",
         workers: &[("switch", EachCpu), ("fp", EachCpu), ("vecfp", EachSecondCpu)],
         options: &[],
     },
-    Suite {
+    StressSuite {
         name: "cache",
         about: "The shared cache and the memory bus wiped over and over: what a loop loses that no \
                 other task ever interrupts.",
         workers: &[("cache", EachCpu), ("l1cache", EachSecondCpu), ("flushcache", InAll(1))],
         options: &[],
     },
-    Suite {
+    StressSuite {
         name: "network",
         about: "A flood of datagrams and streams over the loopback device: softirqs, timers and \
                 wake-ups without a network card.",
@@ -100,11 +100,11 @@ const FORBIDDEN: [&str; 8] = [
 ];
 
 /// Every suite.
-pub fn suites() -> &'static [Suite] {
+pub fn suites() -> &'static [StressSuite] {
     &SUITES
 }
 
-impl Suite {
+impl StressSuite {
     /// Its stressors, with their workers on a machine of so many CPUs.
     pub fn stressors(&self, cpus: usize) -> Vec<(&'static str, usize)> {
         let count = |workers| match workers {

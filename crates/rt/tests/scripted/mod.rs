@@ -1,7 +1,7 @@
 //! What the tests of the loops share: memory to lend, words to share.
 #![allow(dead_code)]
 
-use quiet_rt::{Counts, FACTS, Kept, Live, Tally};
+use quiet_rt::{Counts, FACTS, KeptReading, Live, Tally};
 use quiet_types::{Histogram, Nanos, histogram::layout};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -43,7 +43,7 @@ impl Words {
 pub struct Owned {
     logs: [Vec<AtomicU64>; 2],
     linears: [Vec<AtomicU64>; 2],
-    worst: Vec<Kept>,
+    worst: Vec<KeptReading>,
 }
 
 impl Owned {
@@ -52,7 +52,7 @@ impl Owned {
         Owned {
             logs: [log(), log()],
             linears: [zeros(linear), zeros(linear)],
-            worst: vec![Kept::default(); 64],
+            worst: vec![KeptReading::default(); 64],
         }
     }
 
