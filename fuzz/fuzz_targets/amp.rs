@@ -3,8 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use quiet_dsp::{
-    Block, Setting,
-    amp::{Amp, Options},
+    Block, ProcessSpec,
+    amp::{Amp, AmpOptions},
 };
 use quiet_types::Frames;
 
@@ -14,12 +14,13 @@ fuzz_target!(|bytes: &[u8]| {
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
     // Long ones would rest for long: what they are made of is tried on the others.
-    if amp.flops(&Options::default()) > 100_000 || amp.receptive_field().is_none_or(|n| n > 20_000)
+    if amp.flops(&AmpOptions::default()) > 100_000
+        || amp.receptive_field().is_none_or(|n| n > 20_000)
     {
         return;
     }
-    let setting = Setting { rate: amp.rate(), channels: 1, block: Frames(32) };
-    if let Ok(mut stage) = amp.prepare(&setting, &Options::default()) {
+    let setting = ProcessSpec { rate: amp.rate(), channels: 1, block: Frames(32) };
+    if let Ok(mut stage) = amp.prepare(&setting, &AmpOptions::default()) {
         let mut samples = [0.5f32; 40];
         for frames in [1, 32, 7] {
             stage.process(&mut Block::new(&mut samples[..frames], 1));

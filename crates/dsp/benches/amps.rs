@@ -8,9 +8,9 @@
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
 use quiet_dsp::{
-    Block, Setting, Stage,
-    amp::{Amp, Options},
-    simd::{Level, peak::gigaflops},
+    Block, ProcessSpec, Stage,
+    amp::{Amp, AmpOptions},
+    simd::{SimdLevel, peak::gigaflops},
 };
 use quiet_types::Frames;
 use std::{
@@ -69,9 +69,9 @@ fn main() {
         .flat_map(|list| list.split(','))
         .filter_map(|one| one.split_once('=').map(|(a, b)| (a.to_owned(), b.to_owned())))
         .collect();
-    let mut levels: Vec<Level> = Level::all().filter(|l| *l != Level::Plain).collect();
+    let mut levels: Vec<SimdLevel> = SimdLevel::all().filter(|l| *l != SimdLevel::Plain).collect();
     if levels.is_empty() {
-        levels.push(Level::Plain);
+        levels.push(SimdLevel::Plain);
     }
     let mut json = String::new();
     println!(
@@ -84,8 +84,9 @@ fn main() {
         }
         let amp = Amp::parse(&fs::read(fixtures().join(file)).unwrap()).unwrap();
         for block in [16usize, 64] {
-            let setting = Setting { rate: amp.rate(), channels: 1, block: Frames(block as u32) };
-            let options = Options { slim: *slim, ..Options::default() };
+            let setting =
+                ProcessSpec { rate: amp.rate(), channels: 1, block: Frames(block as u32) };
+            let options = AmpOptions { slim: *slim, ..AmpOptions::default() };
             let flops = amp.flops(&options) as f64;
             let mut best: Vec<(String, f64, f64, Option<f64>)> = Vec::new();
             let mut keep = |engine: &str, (mean, worst): (f64, f64), peak: Option<f64>| match best

@@ -11,9 +11,9 @@
 
 use fft_convolver::FFTConvolver;
 use quiet_dsp::{
-    Block, Setting, Stage,
+    Block, ProcessSpec, Stage,
     fir::{Fir, Route},
-    simd::{Denormals, Level, peak::gigaflops},
+    simd::{Denormals, SimdLevel, peak::gigaflops},
 };
 use quiet_types::{Frames, SampleRate};
 use std::{
@@ -88,7 +88,7 @@ fn main() {
     let clock = clock();
     println!(
         "{passes} passes of {TIMED} samples; clock {clock:.0} ns; vectors: {:?}",
-        Level::here()
+        SimdLevel::here()
     );
     println!("taps\tblock\tengine\tns/sample\tworst/mean\tworst us\tstart us");
     let sound = noise(TIMED, 1);
@@ -97,8 +97,9 @@ fn main() {
         let ir: Vec<f32> = noise(taps, 2).iter().map(|x| x / taps as f32).collect();
         for block in BLOCKS {
             let setting =
-                Setting { rate: SampleRate(48_000), channels: 1, block: Frames(block as u32) };
-            let levels: Vec<Level> = Level::all().filter(|&level| level > Level::Plain).collect();
+                ProcessSpec { rate: SampleRate(48_000), channels: 1, block: Frames(block as u32) };
+            let levels: Vec<SimdLevel> =
+                SimdLevel::all().filter(|&level| level > SimdLevel::Plain).collect();
             let mut ours: Vec<Fir> = levels
                 .iter()
                 .map(|&level| Fir::prepare_for(level, &setting, &Route::each(1, &ir)))
@@ -113,7 +114,7 @@ fn main() {
             let mut zita_worst = Vec::new();
             let mut peak = 0f64;
             for i in 0..passes {
-                peak = peak.max(gigaflops(Level::here()));
+                peak = peak.max(gigaflops(SimdLevel::here()));
                 for (fir, least) in ours.iter_mut().zip(&mut least) {
                     fir.reset();
                     pass(least, block, &sound, clock, |x| fir.process(&mut Block::new(x, 1)));

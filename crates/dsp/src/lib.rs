@@ -16,7 +16,7 @@ use quiet_types::{Frames, SampleRate};
 
 /// What a stage is prepared for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Setting {
+pub struct ProcessSpec {
     /// Frames a second.
     pub rate: SampleRate,
     /// Channels of every block.
@@ -33,7 +33,7 @@ pub trait Stage: Send {
     /// Processes a block in place.
     ///
     /// # Shape
-    /// The channels of the [`Setting`], at most its frames (0 is allowed).
+    /// The channels of the [`ProcessSpec`], at most its frames (0 is allowed).
     /// # Real time
     /// Yes: no allocation, lock, system call or panic; the cost does not depend on the samples.
     fn process(&mut self, block: &mut Block<'_>);

@@ -3,8 +3,8 @@
 
 use assert_no_alloc::{AllocDisabler, assert_no_alloc, violation_count};
 use quiet_dsp::{
-    Block, Setting,
-    amp::{Amp, Options},
+    Block, ProcessSpec,
+    amp::{Amp, AmpOptions},
 };
 use quiet_types::Frames;
 
@@ -21,8 +21,8 @@ fn process_allocates_nothing() {
             continue;
         }
         let amp = Amp::parse(&std::fs::read(&path).unwrap()).unwrap();
-        let setting = Setting { rate: amp.rate(), channels: 2, block: Frames(100) };
-        let mut stage = amp.prepare(&setting, &Options::default()).unwrap();
+        let setting = ProcessSpec { rate: amp.rate(), channels: 2, block: Frames(100) };
+        let mut stage = amp.prepare(&setting, &AmpOptions::default()).unwrap();
         let mut samples = [0.1f32; 200];
         for frames in [100, 1, 17, 64, 0] {
             let part = &mut samples[..2 * frames];

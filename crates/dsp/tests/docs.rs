@@ -3,7 +3,7 @@
 //! After a change: `QUIETCORES_BLESS=1 cargo test -p quiet-dsp --test docs`.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_dsp::strip::{Description, Form, KINDS};
+use quiet_dsp::strip::{Description, KINDS, ValueForm};
 use std::{fmt::Write, path::Path};
 
 fn table() -> String {
@@ -18,26 +18,26 @@ fn table() -> String {
         );
         for key in kind.keys {
             let (value, default, live) = match key.form {
-                Form::Number { unit, low, high, default, live } => {
+                ValueForm::Number { unit, low, high, default, live } => {
                     let default = default.map_or("-".into(), |d| d.to_string());
                     (format!("{low} to {high} {unit}"), default, live)
                 }
-                Form::Needed { unit, low, high, live } => {
+                ValueForm::Needed { unit, low, high, live } => {
                     (format!("{low} to {high} {unit}"), "needed".into(), live)
                 }
-                Form::Switch { default, live } => {
+                ValueForm::Switch { default, live } => {
                     ("true or false".into(), default.to_string(), live)
                 }
-                Form::Choice { of, default } => {
+                ValueForm::Choice { of, default } => {
                     (of.join(", "), default.unwrap_or("needed").into(), false)
                 }
-                Form::Text { needed } => {
+                ValueForm::Text { needed } => {
                     ("text".into(), if needed { "needed" } else { "-" }.into(), false)
                 }
-                Form::Numbers { unit, low, high, most, live } => {
+                ValueForm::Numbers { unit, low, high, most, live } => {
                     (format!("at most {most} of {low} to {high} {unit}"), "-".into(), live)
                 }
-                Form::Rows { unit, low, high, most, live } => (
+                ValueForm::Rows { unit, low, high, most, live } => (
                     format!("rows of at most {most} of {low} to {high} {unit}"),
                     "needed".into(),
                     live,

@@ -3,8 +3,8 @@
 use crate::{Error, Result, render::Description};
 use quiet_dsp::{
     Block, Stage,
-    simd::{Denormals, Level, peak},
-    strip::{Edge, Loader, Strip},
+    simd::{Denormals, SimdLevel, peak},
+    strip::{Edge, FileSource, Strip},
 };
 use quiet_types::{
     Finding, Frames, Nanos, SampleRate, Severity,
@@ -42,14 +42,14 @@ const FLUSH: usize = 64 << 20;
 /// If the strip cannot be prepared.
 pub fn bench(
     strip: &Description,
-    loader: &mut dyn Loader,
+    loader: &mut dyn FileSource,
     wanted: &Wanted,
     step: &mut dyn FnMut(f64),
 ) -> Result<Bench> {
     let mut prepare = |block: Frames| {
         strip.prepare(wanted.channels, wanted.rate, block, loader).map_err(Error::strip)
     };
-    let level = Level::here();
+    let level = SimdLevel::here();
     let mut playing = prepare(wanted.block)?;
     let block = (wanted.block.0 as usize).max(1);
     let period = Frames(block as u32).lasting(wanted.rate);
@@ -109,9 +109,9 @@ pub fn bench(
         latency: playing.latency().0,
         period,
         simd: match level {
-            Level::Plain => "plain",
-            Level::Avx2 => "avx2",
-            Level::Avx512 => "avx512",
+            SimdLevel::Plain => "plain",
+            SimdLevel::Avx2 => "avx2",
+            SimdLevel::Avx512 => "avx512",
         }
         .to_owned(),
         whole,
@@ -168,7 +168,7 @@ fn smallest(
 }
 
 /// Thousands of millions of multiply-adds a second, now.
-fn peak_rate(level: Level) -> f64 {
+fn peak_rate(level: SimdLevel) -> f64 {
     let before = Instant::now();
     let (sum, count) = peak::multiply_adds(level, black_box(ROUNDS));
     let taken = before.elapsed().as_nanos() as f64;

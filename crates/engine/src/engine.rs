@@ -9,7 +9,7 @@ use crate::{
     playing::{Place, Playing, fault},
     setup::{Host, Setup, Sizes},
 };
-use quiet_dsp::{Setting, simd::Denormals};
+use quiet_dsp::{ProcessSpec, simd::Denormals};
 use quiet_linux::{
     Root,
     marks::Marks,
@@ -189,8 +189,8 @@ pub fn open_from(setup: &Setup, seat: Option<Seat>) -> Result<Opened> {
 
 impl Opened {
     /// What a strip is to be prepared for.
-    pub fn setting(&self) -> Setting {
-        Setting {
+    pub fn setting(&self) -> ProcessSpec {
+        ProcessSpec {
             rate: SampleRate(self.rate),
             channels: self.setup.channels,
             block: Frames(self.period),

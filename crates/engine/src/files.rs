@@ -24,7 +24,7 @@ impl Files {
     }
 }
 
-impl quiet_dsp::strip::Loader for Files {
+impl quiet_dsp::strip::FileSource for Files {
     fn load(&mut self, name: &str) -> Result<Vec<u8>, String> {
         read(&self.base.join(name), LARGEST).map_err(|error| error.to_string())
     }

@@ -36,7 +36,7 @@ pub use engine::{Engine, Opened, Seat, mode_name, open, open_from, seat};
 pub use error::{Error, ErrorKind, Result};
 pub use place::{Placed, Wait, Wish};
 pub use player::{Fade, Player, Remote, Strip, Told, player};
-pub use quiet_dsp::Setting;
+pub use quiet_dsp::ProcessSpec;
 pub use quiet_rt::{Board, LOADS, LoopEvent, LoopMode, METERS, Xrun};
 pub use setup::{Host, Setup, Sizes};
 pub use shelf::{Empty, Loaded, Param, Shelf, Wanted};

@@ -1,7 +1,7 @@
 //! Where strips come from while it plays.
 
 use crate::{Result, Strip};
-use quiet_dsp::Setting;
+use quiet_dsp::ProcessSpec;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -70,7 +70,7 @@ pub trait Shelf: Send {
     ///
     /// # Errors
     /// A sentence: the file, the line, the remedy.
-    fn load(&mut self, wanted: &Wanted, setting: Setting) -> Result<Loaded>;
+    fn load(&mut self, wanted: &Wanted, setting: ProcessSpec) -> Result<Loaded>;
 
     /// The description of the strip loaded last, to be kept with a preset.
     fn path(&self) -> Option<PathBuf> {
@@ -83,7 +83,7 @@ pub trait Shelf: Send {
 pub struct Empty;
 
 impl Shelf for Empty {
-    fn load(&mut self, _: &Wanted, _: Setting) -> Result<Loaded> {
+    fn load(&mut self, _: &Wanted, _: ProcessSpec) -> Result<Loaded> {
         Err(crate::Error::new("there are no strips here: it plays a wire"))
     }
 }

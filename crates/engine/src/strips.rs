@@ -6,7 +6,7 @@ use crate::{
     shelf::{Shelf, Wanted},
 };
 use quiet_dsp::{
-    Setting, Stage,
+    ProcessSpec, Stage,
     strip::{Description, Shape},
 };
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ fn with(text: &str, kind: &str, file: &Path) -> Result<String> {
 }
 
 impl Shelf for Strips {
-    fn load(&mut self, wanted: &Wanted, setting: Setting) -> Result<Loaded> {
+    fn load(&mut self, wanted: &Wanted, setting: ProcessSpec) -> Result<Loaded> {
         let nothing = || Error::new("no strip sounds that could be changed: swap a strip in first");
         let (path, text) = match wanted {
             Wanted::Strip(path) => (path.clone(), parse(path)?.1),

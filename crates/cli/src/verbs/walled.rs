@@ -2,7 +2,7 @@
 
 use crate::face;
 use quiet_engine::{
-    Error, Host, Loaded, Setting, Setup, Shelf, Strips, Wanted, control::private_dir,
+    Error, Host, Loaded, ProcessSpec, Setup, Shelf, Strips, Wanted, control::private_dir,
 };
 use quiet_linux::walls::{Use, Walls, refuse_calls};
 use quiet_types::{Finding, Severity};
@@ -142,7 +142,7 @@ pub struct Walled {
 }
 
 impl Shelf for Walled {
-    fn load(&mut self, wanted: &Wanted, setting: Setting) -> Result<Loaded, Error> {
+    fn load(&mut self, wanted: &Wanted, setting: ProcessSpec) -> Result<Loaded, Error> {
         self.strips.load(wanted, setting).map_err(|error| explained(error, &self.folders))
     }
 

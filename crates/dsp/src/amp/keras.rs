@@ -1,7 +1,7 @@
 //! JSON of recurrent nets: GuitarML's Proteus, and RTNeural's form of Keras that AIDA-X plays.
 
 use super::{
-    About, Amp, Error, Format, Limits, Size,
+    About, Amp, AmpFormat, Error, Limits, Size,
     json::At,
     net::{Activation, Cell, Conv, Net, Recurrent},
 };
@@ -107,7 +107,7 @@ pub(super) fn proteus(at: &At<'_>) -> Result<Amp, Error> {
     };
     Ok(Amp {
         about: About {
-            format: Format::Proteus,
+            format: AmpFormat::Proteus,
             architecture: "LSTM".to_owned(),
             rate: SampleRate(44_100),
             rate_assumed: true,
@@ -149,7 +149,7 @@ pub(super) fn keras(at: &At<'_>) -> Result<Amp, Error> {
     };
     let gains = (gain("in_gain")?, gain("out_gain")?);
     let mut rate = 48_000;
-    let mut about = About { format: Format::Keras, rate_assumed: true, ..About::default() };
+    let mut about = About { format: AmpFormat::Keras, rate_assumed: true, ..About::default() };
     if let Some(meta) = at.get("metadata")? {
         if let Some(given) = meta.get("samplerate")? {
             rate = match given.text() {

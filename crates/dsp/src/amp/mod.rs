@@ -17,7 +17,7 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-use crate::{Setting, Stage, fir::MAX_TAPS, ir::Ir, simd::Level};
+use crate::{ProcessSpec, Stage, fir::MAX_TAPS, ir::Ir, simd::SimdLevel};
 use json::At;
 use net::{Linear, Net, Recurrent};
 use quiet_types::SampleRate;
@@ -83,7 +83,7 @@ impl std::error::Error for Error {}
 
 /// Where an amp's file comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum AmpFormat {
     /// Neural Amp Modeler.
     #[default]
     Nam,
@@ -95,13 +95,13 @@ pub enum Format {
     Wav,
 }
 
-impl fmt::Display for Format {
+impl fmt::Display for AmpFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Format::Nam => "nam",
-            Format::Proteus => "proteus",
-            Format::Keras => "keras",
-            Format::Wav => "wav",
+            AmpFormat::Nam => "nam",
+            AmpFormat::Proteus => "proteus",
+            AmpFormat::Keras => "keras",
+            AmpFormat::Wav => "wav",
         })
     }
 }
@@ -110,7 +110,7 @@ impl fmt::Display for Format {
 #[derive(Clone, Debug, PartialEq)]
 pub struct About {
     /// The kind of file.
-    pub format: Format,
+    pub format: AmpFormat,
     /// The kind of net, in the file's word.
     pub architecture: String,
     /// The rate it was captured at.
@@ -134,7 +134,7 @@ pub struct About {
 impl Default for About {
     fn default() -> About {
         About {
-            format: Format::Nam,
+            format: AmpFormat::Nam,
             architecture: String::new(),
             rate: SampleRate(48_000),
             rate_assumed: true,
@@ -150,7 +150,7 @@ impl Default for About {
 
 /// How an amp shall be played.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Options {
+pub struct AmpOptions {
     /// For an amp of several sizes: 0 the smallest, 1 (and none) the whole one.
     pub slim: Option<f64>,
     /// Bring the output to this loudness, dB (players use -18). Needs the file's `loudness`.
@@ -222,12 +222,12 @@ impl Amp {
     }
 
     /// The rate it was captured at. A linear amp is brought to the stream's. Any other amp of another rate than the stream's is prepared with this
-    /// one in its [`Setting`] and run between two resamplers.
+    /// one in its [`ProcessSpec`] and run between two resamplers.
     pub fn rate(&self) -> SampleRate {
         self.about.rate
     }
 
-    /// The values of [`Options::slim`] at which the next larger size begins.
+    /// The values of [`AmpOptions::slim`] at which the next larger size begins.
     pub fn slim_steps(&self) -> Vec<f64> {
         self.sizes.iter().map(|size| size.below).filter(|below| below.is_finite()).collect()
     }
@@ -239,11 +239,11 @@ impl Amp {
 
     /// Multiplications and additions for each frame (an activation counts as none): with the time
     /// they take, what share of the processor's peak the net reaches.
-    pub fn flops(&self, options: &Options) -> u64 {
+    pub fn flops(&self, options: &AmpOptions) -> u64 {
         self.size(options).map_or(0, |size| size.net.flops())
     }
 
-    fn size(&self, options: &Options) -> Option<&Size> {
+    fn size(&self, options: &AmpOptions) -> Option<&Size> {
         let slim = options.slim.unwrap_or(1.0);
         self.sizes.iter().find(|size| slim < size.below).or(self.sizes.last())
     }
@@ -252,17 +252,21 @@ impl Amp {
     ///
     /// # Errors
     /// If the rates differ, or an option needs what the file lacks.
-    pub fn prepare(&self, setting: &Setting, options: &Options) -> Result<Box<dyn Stage>, Error> {
-        self.prepare_for(setting, options, Level::here())
+    pub fn prepare(
+        &self,
+        setting: &ProcessSpec,
+        options: &AmpOptions,
+    ) -> Result<Box<dyn Stage>, Error> {
+        self.prepare_for(setting, options, SimdLevel::here())
     }
 
     /// The same for one instruction set.
     #[doc(hidden)]
     pub fn prepare_for(
         &self,
-        setting: &Setting,
-        options: &Options,
-        level: Level,
+        setting: &ProcessSpec,
+        options: &AmpOptions,
+        level: SimdLevel,
     ) -> Result<Box<dyn Stage>, Error> {
         let slim = options.slim.unwrap_or(1.0);
         if !(0.0..=1.0).contains(&slim) {
@@ -287,7 +291,7 @@ impl Amp {
         Ok(Box::new(stage))
     }
 
-    fn gains(&self, size: &Size, options: &Options) -> Result<(f32, f32), Error> {
+    fn gains(&self, size: &Size, options: &AmpOptions) -> Result<(f32, f32), Error> {
         let lacks = |what: &str, key: &str| Error::Option {
             why: format!("{what} is asked for, but the amp's metadata has no {key}"),
         };
@@ -322,7 +326,7 @@ impl Amp {
     }
 
     /// The net with its controls set for good: they only move the biases.
-    fn with_knobs(&self, net: &Net, options: &Options) -> Result<Net, Error> {
+    fn with_knobs(&self, net: &Net, options: &AmpOptions) -> Result<Net, Error> {
         if options.knobs.len() > self.about.knobs {
             return Err(Error::Option {
                 why: format!(
@@ -372,7 +376,7 @@ fn wav(bytes: &[u8]) -> Result<Amp, Error> {
         return Err(Error::file(why));
     }
     let about = About {
-        format: Format::Wav,
+        format: AmpFormat::Wav,
         architecture: "Linear".to_owned(),
         rate: read.ir.rate,
         rate_assumed: false,

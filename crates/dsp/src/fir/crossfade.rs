@@ -1,7 +1,7 @@
 //! From one FIR to another while both sound.
 
 use super::Fir;
-use crate::{Block, Setting, Stage};
+use crate::{Block, ProcessSpec, Stage};
 use quiet_types::Frames;
 
 /// Plays a [`Fir`], and moves to another one without a click.
@@ -31,7 +31,7 @@ impl Crossfade {
     /// Begins with `fir`; each change takes `fade` frames.
     ///
     /// Both FIRs must be prepared for `setting`.
-    pub fn prepare(setting: &Setting, fir: Fir, fade: Frames) -> Crossfade {
+    pub fn prepare(setting: &ProcessSpec, fir: Fir, fade: Frames) -> Crossfade {
         let scratch = vec![0.0; setting.channels * setting.block.0 as usize];
         let channels = setting.channels;
         Crossfade { now: fir, before: None, spent: None, fade: fade.0, scratch, channels }

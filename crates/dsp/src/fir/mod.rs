@@ -9,7 +9,7 @@
 //!
 //! What is computed depends on the taps alone. Blocks decide only how many samples of the head are summed at
 //! once, and their order of addition does not change: so every split gives the same bits, and so does every
-//! [`Setting::block`].
+//! [`ProcessSpec::block`].
 
 mod crossfade;
 mod plan;
@@ -17,11 +17,11 @@ mod plan;
 pub use crossfade::Crossfade;
 
 use crate::{
-    Block, Setting, Stage,
+    Block, ProcessSpec, Stage,
     simd::{
-        Level,
-        fir_head::Head,
-        fir_tail::{Row, Segment, Unit},
+        SimdLevel,
+        fir_head::HeadTaps,
+        fir_tail::{Row, Segment, WorkUnit},
         lanes::Kernel,
     },
 };
@@ -148,13 +148,13 @@ struct Output {
 struct HeadRoute {
     input: usize,
     output: usize,
-    head: Head,
+    head: HeadTaps,
 }
 
 /// A segment and how far its period has got.
 struct Periodic {
     segment: Segment,
-    units: Vec<Unit>,
+    units: Vec<WorkUnit>,
     next: usize,
     phase: u64,
 }
@@ -164,8 +164,8 @@ impl Fir {
     ///
     /// # Errors
     /// If a route cannot be carried out as it is.
-    pub fn prepare(setting: &Setting, routes: &[Route]) -> Result<Fir, Error> {
-        Fir::prepare_for(Level::here(), setting, routes)
+    pub fn prepare(setting: &ProcessSpec, routes: &[Route]) -> Result<Fir, Error> {
+        Fir::prepare_for(SimdLevel::here(), setting, routes)
     }
 
     /// Builds it for less than the processor can do.
@@ -174,7 +174,11 @@ impl Fir {
     /// As [`Fir::prepare`].
     /// # Panics
     /// If the processor cannot do `level`.
-    pub fn prepare_for(level: Level, setting: &Setting, routes: &[Route]) -> Result<Fir, Error> {
+    pub fn prepare_for(
+        level: SimdLevel,
+        setting: &ProcessSpec,
+        routes: &[Route],
+    ) -> Result<Fir, Error> {
         let kernel = Kernel::new(level);
         assert!(kernel.level() == level, "this processor has no {level:?}");
         check(setting, routes)?;
@@ -186,7 +190,7 @@ impl Fir {
         let mut heads = Vec::new();
         for route in routes {
             let (input, output) = (index(&from, route.input), index(&to, route.output));
-            let head = Head::new(&route.taps[..route.taps.len().min(plan.head)]);
+            let head = HeadTaps::new(&route.taps[..route.taps.len().min(plan.head)]);
             heads.push(HeadRoute { input, output, head });
         }
 
@@ -210,7 +214,8 @@ impl Fir {
         let near = (plan.head + RUN).next_power_of_two();
         let largest = plan.segments.iter().map(|&(part, _)| part).max();
         let ring = largest.map_or(0, |part| 4 * part / STEP);
-        let input = |&channel: &usize| Input { channel, near: vec![0.0; 2 * near + Head::BEYOND] };
+        let input =
+            |&channel: &usize| Input { channel, near: vec![0.0; 2 * near + HeadTaps::BEYOND] };
         let mut fir = Fir {
             kernel,
             taps,
@@ -243,7 +248,7 @@ impl Fir {
     fn run(&mut self, block: &mut Block<'_>, from: usize, count: usize) {
         for (input, ring) in self.inputs.iter_mut().zip(&mut self.rings) {
             let samples = &block.channel(input.channel)[from..from + count];
-            let half = (input.near.len() - Head::BEYOND) / 2;
+            let half = (input.near.len() - HeadTaps::BEYOND) / 2;
             let at = self.position as usize & (half - 1);
             input.near[at..at + count].copy_from_slice(samples);
             input.near[half + at..half + at + count].copy_from_slice(samples);
@@ -263,7 +268,7 @@ impl Fir {
         }
         for HeadRoute { input, output, head } in &self.heads {
             let near = &self.inputs[*input].near;
-            let half = (near.len() - Head::BEYOND) / 2;
+            let half = (near.len() - HeadTaps::BEYOND) / 2;
             let at = half + (self.position as usize & (half - 1));
             head.run(self.kernel, near, at, &mut self.outputs[*output].sum[..count]);
         }
@@ -359,7 +364,7 @@ fn channels(routes: &[Route], of: impl Fn(&Route) -> usize) -> Vec<usize> {
     found
 }
 
-fn check(setting: &Setting, routes: &[Route]) -> Result<(), Error> {
+fn check(setting: &ProcessSpec, routes: &[Route]) -> Result<(), Error> {
     if routes.is_empty() {
         return Err(Error::NoRoute);
     }

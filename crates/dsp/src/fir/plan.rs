@@ -2,7 +2,7 @@
 
 /// A head, and segments of (taps in a part, parts), which follow each other without a gap.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct Segmentation {
     /// Taps that are summed directly.
     pub head: usize,
     /// Each begins at two of its parts or later.
@@ -16,8 +16,8 @@ const LARGEST: u32 = 16;
 const ALL_HEAD: usize = 512;
 
 /// The cheapest cut for an IR of `taps` taps between so many inputs and outputs.
-pub fn best(taps: usize, inputs: usize, outputs: usize, routes: usize) -> Plan {
-    let mut best = Plan { head: taps, segments: Vec::new() };
+pub fn best(taps: usize, inputs: usize, outputs: usize, routes: usize) -> Segmentation {
+    let mut best = Segmentation { head: taps, segments: Vec::new() };
     let mut least = if taps <= ALL_HEAD { head(taps, routes) } else { f64::INFINITY };
     for sizes in 1..1u32 << (LARGEST - SMALLEST + 1) {
         let sizes = (SMALLEST..=LARGEST).filter(|size| sizes >> (size - SMALLEST) & 1 == 1);
@@ -50,7 +50,7 @@ fn head(taps: usize, routes: usize) -> f64 {
 }
 
 /// The cut with exactly these sizes; none if the IR is too short for them.
-fn cut(taps: usize, sizes: impl Iterator<Item = u32>) -> Option<Plan> {
+fn cut(taps: usize, sizes: impl Iterator<Item = u32>) -> Option<Segmentation> {
     let mut sizes = sizes.map(|size| 1usize << size).peekable();
     let head = 2 * sizes.peek()?;
     let (mut first, mut segments) = (head, Vec::new());
@@ -63,7 +63,7 @@ fn cut(taps: usize, sizes: impl Iterator<Item = u32>) -> Option<Plan> {
         segments.push((part, parts));
         first += part * parts;
     }
-    Some(Plan { head, segments })
+    Some(Segmentation { head, segments })
 }
 
 #[cfg(test)]

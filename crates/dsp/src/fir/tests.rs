@@ -20,8 +20,8 @@ fn ir(len: usize, seed: u32) -> Vec<f32> {
     taps
 }
 
-fn setting(channels: usize, block: u32) -> Setting {
-    Setting { rate: SampleRate(48_000), channels, block: Frames(block) }
+fn setting(channels: usize, block: u32) -> ProcessSpec {
+    ProcessSpec { rate: SampleRate(48_000), channels, block: Frames(block) }
 }
 
 /// The output at `at`, summed in f64.
@@ -41,7 +41,7 @@ fn play(fir: &mut dyn Stage, x: &[f32], mut blocks: impl Iterator<Item = usize>)
     y
 }
 
-fn mono(level: Level, h: &[f32]) -> Fir {
+fn mono(level: SimdLevel, h: &[f32]) -> Fir {
     Fir::prepare_for(level, &setting(1, 1024), &Route::each(1, h)).unwrap()
 }
 
@@ -61,7 +61,7 @@ const LENGTHS: &[usize] = &[
 
 #[test]
 fn equals_the_direct_sum_at_every_length_and_level() {
-    for level in Level::all() {
+    for level in SimdLevel::all() {
         for &len in LENGTHS {
             let (x, h) = (noise(3 * len.max(700), 1), ir(len, 2));
             let y = play(&mut mono(level, &h), &x, std::iter::repeat(64));
@@ -76,7 +76,7 @@ fn equals_the_direct_sum_at_every_length_and_level() {
 fn every_split_gives_the_same_bits() {
     for &len in &[100, 300, 1000, 5000, 70_000] {
         let (x, h) = (noise(2 * len + 5000, 3), ir(len, 4));
-        let whole = play(&mut mono(Level::here(), &h), &x, std::iter::repeat(1024));
+        let whole = play(&mut mono(SimdLevel::here(), &h), &x, std::iter::repeat(1024));
         let mut splits: Vec<Box<dyn Iterator<Item = usize>>> = vec![
             Box::new([1, 16, 3, 0, 64, 1000, 7, 128, 31].into_iter().cycle()),
             Box::new(noise(100_000, 5).into_iter().map(|x| (x.abs() * 1023.0) as usize + 1)),
@@ -85,7 +85,7 @@ fn every_split_gives_the_same_bits() {
             splits.push(Box::new(std::iter::repeat(block)));
         }
         for (i, split) in splits.into_iter().enumerate() {
-            let y = play(&mut mono(Level::here(), &h), &x, split);
+            let y = play(&mut mono(SimdLevel::here(), &h), &x, split);
             let same = y.iter().zip(&whole).position(|(a, b)| a.to_bits() != b.to_bits());
             assert_eq!(same, None, "{len} taps, split {i}");
         }
@@ -94,7 +94,8 @@ fn every_split_gives_the_same_bits() {
 
 #[test]
 fn fused_levels_give_the_same_bits() {
-    let fused: Vec<Level> = Level::all().filter(|&level| level > Level::Plain).collect();
+    let fused: Vec<SimdLevel> =
+        SimdLevel::all().filter(|&level| level > SimdLevel::Plain).collect();
     for &len in LENGTHS {
         let (x, h) = (noise(3 * len + 2000, 6), ir(len, 7));
         let outputs: Vec<_> =
@@ -139,7 +140,7 @@ fn a_matrix_sums_its_routes() {
 #[test]
 fn reset_is_as_good_as_new() {
     let (x, h) = (noise(9000, 30), ir(5000, 31));
-    let mut fir = mono(Level::here(), &h);
+    let mut fir = mono(SimdLevel::here(), &h);
     let fresh = play(&mut fir, &x, std::iter::repeat(48));
     fir.reset();
     assert!(play(&mut fir, &x, std::iter::repeat(48)) == fresh);
@@ -202,12 +203,12 @@ fn what_cannot_be_convolved_is_refused_with_its_place() {
 fn every_block_size_and_length_class_is_true() {
     for &len in LENGTHS.iter().chain(&[65_536, 262_144, MAX_TAPS]) {
         let (x, h) = (noise(2 * len + 3000, 8), ir(len, 9));
-        let whole = play(&mut mono(Level::here(), &h), &x, std::iter::repeat(1024));
+        let whole = play(&mut mono(SimdLevel::here(), &h), &x, std::iter::repeat(1024));
         let step = (x.len() / 300).max(1) | 1;
         assert_true(&whole, &x, &h, (0..x.len()).step_by(step), &format!("{len} taps"));
         let blocks = if len <= 8192 { 1..=1024 } else { 1000..=1024 };
         for block in blocks {
-            let y = play(&mut mono(Level::here(), &h), &x, std::iter::repeat(block));
+            let y = play(&mut mono(SimdLevel::here(), &h), &x, std::iter::repeat(block));
             assert!(
                 y.iter().zip(&whole).all(|(a, b)| a.to_bits() == b.to_bits()),
                 "{len} @{block}"
@@ -220,7 +221,7 @@ fn every_block_size_and_length_class_is_true() {
 #[test]
 fn no_step_is_given_more_than_its_share_and_a_unit() {
     for len in [1000, 8192, 65_536, 262_144] {
-        let mut fir = mono(Level::here(), &ir(len, 50));
+        let mut fir = mono(SimdLevel::here(), &ir(len, 50));
         let unit = |p: &Periodic| p.units.iter().map(|u| i64::from(u.cost)).max().unwrap_or(0);
         let largest = fir.tail.iter().map(unit).max().unwrap_or(0);
         let most = (fir.share >> SHARE_BITS) + largest + 1;

@@ -20,7 +20,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::{
-    Level,
+    SimdLevel,
     lanes::{Job, Kernel, Lanes},
     tanh::tanh_quick,
 };
@@ -66,7 +66,7 @@ impl DerefMut for Aligned {
 pub(crate) fn side_by_side(cells: &[Cell], kernel: Kernel) -> Option<(Cell, Vec<usize>)> {
     let hidden: usize = cells.iter().map(|cell| cell.hidden).sum();
     let first = cells.first()?;
-    let full = kernel.level() != Level::Avx512 && cells.iter().all(|cell| cell.hidden == 8);
+    let full = kernel.level() != SimdLevel::Avx512 && cells.iter().all(|cell| cell.hidden == 8);
     if cells.len() < 2 || hidden > UNITS || full {
         return None;
     }
@@ -143,7 +143,7 @@ impl Lstm {
         kernel: Kernel,
     ) -> Lstm {
         // Eight lanes suffice for eight units.
-        let long = kernel.level() == Level::Avx512 && widest > 8;
+        let long = kernel.level() == SimdLevel::Avx512 && widest > 8;
         let width = if long { 16 } else { 8 };
         let wide = cell.hidden > UNITS;
         let units = cell.hidden.next_multiple_of(if wide { 8 } else { width });

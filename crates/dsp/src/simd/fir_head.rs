@@ -5,24 +5,24 @@
 use super::lanes::{Job, Kernel, Lanes};
 
 /// Taps of a head, put in the order in which they are used.
-pub struct Head {
+pub struct HeadTaps {
     /// `by_residue[r * rows + q]` is tap `16 q + r`; absent ones are 0.
     by_residue: Vec<f32>,
     rows: usize,
 }
 
-impl Head {
-    /// Samples after the last one that [`Head::run`] may look at (and not use).
+impl HeadTaps {
+    /// Samples after the last one that [`HeadTaps::run`] may look at (and not use).
     pub const BEYOND: usize = 64;
 
     /// Of the first taps of an IR.
-    pub fn new(taps: &[f32]) -> Head {
+    pub fn new(taps: &[f32]) -> HeadTaps {
         let rows = taps.len().div_ceil(64) * 4;
         let mut by_residue = vec![0.0; 16 * rows];
         for (k, &tap) in taps.iter().enumerate() {
             by_residue[k % 16 * rows + k / 16] = tap;
         }
-        Head { by_residue, rows }
+        HeadTaps { by_residue, rows }
     }
 
     /// How many samples before the first one it looks at.
@@ -33,16 +33,16 @@ impl Head {
     /// Adds to `out[i]` the sum of tap `k` times `x[at + i - k]`, always in the same order.
     ///
     /// # Shape
-    /// At most 64 outputs; `at` is at least [`Head::history`], and [`Head::BEYOND`] samples follow it.
+    /// At most 64 outputs; `at` is at least [`HeadTaps::history`], and [`HeadTaps::BEYOND`] samples follow it.
     pub fn run(&self, kernel: Kernel, x: &[f32], at: usize, out: &mut [f32]) {
-        let x = &x[at - self.history()..at + Head::BEYOND];
+        let x = &x[at - self.history()..at + HeadTaps::BEYOND];
         kernel.run(Sums { head: self, x, out });
     }
 }
 
 /// A head's sums for some outputs.
 struct Sums<'a> {
-    head: &'a Head,
+    head: &'a HeadTaps,
     x: &'a [f32],
     out: &'a mut [f32],
 }
@@ -62,7 +62,7 @@ impl Job for Sums<'_> {
 }
 
 #[inline(always)]
-fn sums<L: Lanes>(l: L, head: &Head, x: &[f32], out: &mut [f32]) {
+fn sums<L: Lanes>(l: L, head: &HeadTaps, x: &[f32], out: &mut [f32]) {
     let mut sums = [0.0; 64];
     let vectors = out.len().div_ceil(L::WIDTH);
     let mut done = 0;
@@ -83,7 +83,7 @@ fn sums<L: Lanes>(l: L, head: &Head, x: &[f32], out: &mut [f32]) {
 #[inline(always)]
 fn tile<L: Lanes, const V: usize, const R: usize>(
     l: L,
-    head: &Head,
+    head: &HeadTaps,
     x: &[f32],
     from: usize,
     sums: &mut [f32; 64],

@@ -7,7 +7,7 @@
 //! Every operation rounds once and alike in all of them (but for [`Plain`] where the target has no fused
 //! multiply-add), so that a kernel written over [`Lanes`] gives the same bits everywhere.
 
-use super::Level;
+use super::SimdLevel;
 
 /// A proof that this processor has certain instructions.
 pub(crate) trait Token: Copy {
@@ -36,13 +36,13 @@ pub(crate) enum Kernel {
 
 impl Kernel {
     /// Of the level asked for, or of the best below it that is here.
-    pub fn new(level: Level) -> Kernel {
+    pub fn new(level: SimdLevel) -> Kernel {
         #[cfg(target_arch = "x86_64")]
         {
-            if let Some(l) = Avx512::detect().filter(|_| level >= Level::Avx512) {
+            if let Some(l) = Avx512::detect().filter(|_| level >= SimdLevel::Avx512) {
                 return Kernel::Avx512(l);
             }
-            if let Some(l) = Avx2::detect().filter(|_| level >= Level::Avx2) {
+            if let Some(l) = Avx2::detect().filter(|_| level >= SimdLevel::Avx2) {
                 return Kernel::Avx2(l);
             }
         }
@@ -50,13 +50,13 @@ impl Kernel {
         Kernel::Base(BASE)
     }
 
-    pub fn level(self) -> Level {
+    pub fn level(self) -> SimdLevel {
         match self {
-            Kernel::Base(_) => Level::Plain,
+            Kernel::Base(_) => SimdLevel::Plain,
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2(_) => Level::Avx2,
+            Kernel::Avx2(_) => SimdLevel::Avx2,
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512(_) => Level::Avx512,
+            Kernel::Avx512(_) => SimdLevel::Avx512,
         }
     }
 

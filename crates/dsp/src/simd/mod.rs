@@ -18,7 +18,7 @@ pub use denormals::Denormals;
 
 /// What the processor's vector unit can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum SimdLevel {
     /// What every processor of the target can do (NEON on aarch64).
     Plain,
     /// AVX2 and FMA.
@@ -27,15 +27,17 @@ pub enum Level {
     Avx512,
 }
 
-impl Level {
+impl SimdLevel {
     /// The best level of this processor.
-    pub fn here() -> Level {
-        lanes::Kernel::new(Level::Avx512).level()
+    pub fn here() -> SimdLevel {
+        lanes::Kernel::new(SimdLevel::Avx512).level()
     }
 
     /// Every level that this processor has, the plain one first.
-    pub fn all() -> impl Iterator<Item = Level> {
-        let best = Level::here();
-        [Level::Plain, Level::Avx2, Level::Avx512].into_iter().filter(move |&level| level <= best)
+    pub fn all() -> impl Iterator<Item = SimdLevel> {
+        let best = SimdLevel::here();
+        [SimdLevel::Plain, SimdLevel::Avx2, SimdLevel::Avx512]
+            .into_iter()
+            .filter(move |&level| level <= best)
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::needless_range_loop, reason = "vectors in step with each other")]
 
 use super::{
-    Level,
+    SimdLevel,
     lanes::{Job, Kernel, Lanes},
 };
 use std::{hint::black_box, time::Instant};
@@ -13,7 +13,7 @@ const CHAINS: usize = 12;
 
 /// Does `rounds` rounds of multiply-adds in registers, and says how many that were. The sum of all
 /// lanes is handed back so that nobody leaves the work out.
-pub fn multiply_adds(level: Level, rounds: u32) -> (f32, u64) {
+pub fn multiply_adds(level: SimdLevel, rounds: u32) -> (f32, u64) {
     Kernel::new(level).run(Spin { rounds })
 }
 
@@ -34,7 +34,7 @@ impl Job for Spin {
 ///
 /// # Real time
 /// No: it reads the clock and takes its time.
-pub fn gigaflops(level: Level) -> f64 {
+pub fn gigaflops(level: SimdLevel) -> f64 {
     (0..40)
         .map(|_| {
             let begin = Instant::now();
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn every_level_counts_what_it_does() {
-        for level in Level::all() {
+        for level in SimdLevel::all() {
             let (sum, count) = multiply_adds(level, 1000);
             // Each chain goes to 1 from 1: a + b = 1.
             let lanes = count as f32 / 1000.0;

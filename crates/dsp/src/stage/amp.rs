@@ -3,13 +3,14 @@
 use super::{Ramp, factor};
 use crate::{
     Block, Stage,
-    amp::{Amp, Error, Options},
-    strip::{Built, Fault, Form, Given, Key, KeyKind, Room, Unit},
+    amp::{Amp, AmpOptions, Error},
+    strip::{Built, Fault, Given, Key, KeyKind, Room, ValueForm, ValueUnit},
 };
 use quiet_types::Frames;
 
 const fn level(name: &'static str, what: &'static str, live: bool, default: Option<f64>) -> Key {
-    let form = Form::Number { unit: Unit::Decibel, low: -60.0, high: 60.0, default, live };
+    let form =
+        ValueForm::Number { unit: ValueUnit::Decibel, low: -60.0, high: 60.0, default, live };
     Key { name, what, form }
 }
 
@@ -17,7 +18,7 @@ pub(crate) const AMP: KeyKind = KeyKind {
     name: "amp",
     what: "neural amp: .nam, Proteus or AIDA-X file; must be of the stream's rate",
     keys: &[
-        Key { name: "file", what: "the amp's file", form: Form::Text { needed: true } },
+        Key { name: "file", what: "the amp's file", form: ValueForm::Text { needed: true } },
         level("input", "level before it", true, Some(0.0)),
         level("output", "level after it", true, Some(0.0)),
         level(
@@ -36,8 +37,8 @@ pub(crate) const AMP: KeyKind = KeyKind {
         Key {
             name: "slim",
             what: "0 the smallest, 1 the whole one, for amps of several sizes",
-            form: Form::Number {
-                unit: Unit::Factor,
+            form: ValueForm::Number {
+                unit: ValueUnit::Factor,
                 low: 0.0,
                 high: 1.0,
                 default: None,
@@ -47,7 +48,13 @@ pub(crate) const AMP: KeyKind = KeyKind {
         Key {
             name: "knobs",
             what: "places of the amp's own controls",
-            form: Form::Numbers { unit: Unit::Factor, low: 0.0, high: 1.0, most: 16, live: false },
+            form: ValueForm::Numbers {
+                unit: ValueUnit::Factor,
+                low: 0.0,
+                high: 1.0,
+                most: 16,
+                live: false,
+            },
         },
     ],
     shape: KeyKind::SAME,
@@ -62,7 +69,7 @@ fn build(given: &Given, room: &mut Room<'_>) -> Result<Built, Fault> {
         let help = "nothing is played that is only half understood: see docs/strip.md for what is";
         Fault::at("file", error.to_string(), help)
     })?;
-    let options = Options {
+    let options = AmpOptions {
         slim: given.maybe("slim"),
         loudness: given.maybe("loudness"),
         input_dbu: given.maybe("input-dbu"),

@@ -1,12 +1,12 @@
 //! Second-order sections in a row, state in f64.
 
 use super::{
-    design::{self, Section, Shape, Width},
+    design::{self, FilterShape, Section, Width},
     settled,
 };
 use crate::{
-    Block, Setting, Stage,
-    strip::{Built, Fault, Form, Given, Key, KeyKind, Room, Unit},
+    Block, ProcessSpec, Stage,
+    strip::{Built, Fault, Given, Key, KeyKind, Room, ValueForm, ValueUnit},
 };
 
 /// How often the state is looked over for what nobody hears.
@@ -47,7 +47,7 @@ impl Moving {
 
 impl Cascade {
     /// These sections in order.
-    pub fn new(sections: &[Section], setting: Setting) -> Cascade {
+    pub fn new(sections: &[Section], setting: ProcessSpec) -> Cascade {
         let length = (super::frames(super::Ramp::MS, setting.rate) as u32).max(1);
         let sections: Vec<Moving> = sections
             .iter()
@@ -149,7 +149,7 @@ impl Stage for Cascade {
 const FREQUENCY: Key = Key {
     name: "frequency",
     what: "corner or centre, below half of the rate",
-    form: Form::Needed { unit: Unit::Hertz, low: 1.0, high: 96_000.0, live: true },
+    form: ValueForm::Needed { unit: ValueUnit::Hertz, low: 1.0, high: 96_000.0, live: true },
 };
 
 pub(crate) const BIQUAD: KeyKind = KeyKind {
@@ -159,7 +159,7 @@ pub(crate) const BIQUAD: KeyKind = KeyKind {
         Key {
             name: "type",
             what: "its shape",
-            form: Form::Choice {
+            form: ValueForm::Choice {
                 of: &[
                     "lowpass",
                     "highpass",
@@ -185,20 +185,20 @@ pub(crate) const BIQUAD: KeyKind = KeyKind {
             name: "frequency",
             what: "corner or centre, below half of the rate; of the zero, for general-notch and \
                    linkwitz-transform",
-            form: Form::Number {
-                unit: Unit::Hertz,
+            form: ValueForm::Number {
+                unit: ValueUnit::Hertz,
                 low: 0.1,
                 high: 96_000.0,
                 default: None,
                 live: true,
             },
         },
-        Key::live("gain", "of peaks and shelves", Unit::Decibel, (-60.0, 60.0), 0.0),
+        Key::live("gain", "of peaks and shelves", ValueUnit::Decibel, (-60.0, 60.0), 0.0),
         Key {
             name: "q",
             what: "quality; of the zero, for linkwitz-transform; 0.7071 when left out",
-            form: Form::Number {
-                unit: Unit::Plain,
+            form: ValueForm::Number {
+                unit: ValueUnit::Plain,
                 low: 0.01,
                 high: 1000.0,
                 default: None,
@@ -208,8 +208,8 @@ pub(crate) const BIQUAD: KeyKind = KeyKind {
         Key {
             name: "bandwidth",
             what: "in place of q: octaves, for peak, notch, bandpass, allpass",
-            form: Form::Number {
-                unit: Unit::Plain,
+            form: ValueForm::Number {
+                unit: ValueUnit::Plain,
                 low: 0.01,
                 high: 10.0,
                 default: None,
@@ -219,8 +219,8 @@ pub(crate) const BIQUAD: KeyKind = KeyKind {
         Key {
             name: "slope",
             what: "in place of q: dB an octave, for shelves",
-            form: Form::Number {
-                unit: Unit::Plain,
+            form: ValueForm::Number {
+                unit: ValueUnit::Plain,
                 low: 0.1,
                 high: 12.0,
                 default: None,
@@ -230,8 +230,8 @@ pub(crate) const BIQUAD: KeyKind = KeyKind {
         Key {
             name: "target",
             what: "frequency of the pole, for general-notch and linkwitz-transform",
-            form: Form::Number {
-                unit: Unit::Hertz,
+            form: ValueForm::Number {
+                unit: ValueUnit::Hertz,
                 low: 0.1,
                 high: 96_000.0,
                 default: None,
@@ -241,8 +241,8 @@ pub(crate) const BIQUAD: KeyKind = KeyKind {
         Key {
             name: "target-q",
             what: "quality of the pole, for linkwitz-transform",
-            form: Form::Number {
-                unit: Unit::Plain,
+            form: ValueForm::Number {
+                unit: ValueUnit::Plain,
                 low: 0.01,
                 high: 1000.0,
                 default: None,
@@ -252,12 +252,18 @@ pub(crate) const BIQUAD: KeyKind = KeyKind {
         Key {
             name: "normalise",
             what: "0 dB at 0 Hz, for general-notch",
-            form: Form::Switch { default: false, live: false },
+            form: ValueForm::Switch { default: false, live: false },
         },
         Key {
             name: "coefficients",
             what: "b0, b1, b2, a1, a2 with a0 = 1, for free",
-            form: Form::Numbers { unit: Unit::Plain, low: -1e6, high: 1e6, most: 5, live: false },
+            form: ValueForm::Numbers {
+                unit: ValueUnit::Plain,
+                low: -1e6,
+                high: 1e6,
+                most: 5,
+                live: false,
+            },
         },
     ],
     shape: KeyKind::SAME,
@@ -289,7 +295,7 @@ pub(crate) fn below_half(given: &Given, key: &'static str, rate: f64) -> Result<
 
 #[derive(Clone, Copy)]
 enum Made {
-    Shape(Shape),
+    Shape(FilterShape),
     /// Two-pole filter with zeros at one frequency and poles at another.
     Notch {
         pole: f64,
@@ -325,19 +331,19 @@ impl Biquad {
             })
         };
         let made = match kind {
-            "lowpass" => Made::Shape(Shape::Lowpass),
-            "highpass" => Made::Shape(Shape::Highpass),
-            "bandpass" => Made::Shape(Shape::Bandpass),
-            "notch" => Made::Shape(Shape::Notch),
-            "allpass" => Made::Shape(Shape::Allpass),
-            "peak" => Made::Shape(Shape::Peaking),
-            "lowshelf" => Made::Shape(Shape::LowShelf),
-            "highshelf" => Made::Shape(Shape::HighShelf),
-            "lowpass1" => Made::Shape(Shape::LowpassFirst),
-            "highpass1" => Made::Shape(Shape::HighpassFirst),
-            "allpass1" => Made::Shape(Shape::AllpassFirst),
-            "lowshelf1" => Made::Shape(Shape::LowShelfFirst),
-            "highshelf1" => Made::Shape(Shape::HighShelfFirst),
+            "lowpass" => Made::Shape(FilterShape::Lowpass),
+            "highpass" => Made::Shape(FilterShape::Highpass),
+            "bandpass" => Made::Shape(FilterShape::Bandpass),
+            "notch" => Made::Shape(FilterShape::Notch),
+            "allpass" => Made::Shape(FilterShape::Allpass),
+            "peak" => Made::Shape(FilterShape::Peaking),
+            "lowshelf" => Made::Shape(FilterShape::LowShelf),
+            "highshelf" => Made::Shape(FilterShape::HighShelf),
+            "lowpass1" => Made::Shape(FilterShape::LowpassFirst),
+            "highpass1" => Made::Shape(FilterShape::HighpassFirst),
+            "allpass1" => Made::Shape(FilterShape::AllpassFirst),
+            "lowshelf1" => Made::Shape(FilterShape::LowShelfFirst),
+            "highshelf1" => Made::Shape(FilterShape::HighShelfFirst),
             "general-notch" => Made::Notch {
                 pole: below_half(given, "target", rate)?,
                 plain: given.switch("normalise"),
@@ -363,7 +369,7 @@ impl Biquad {
             let title = "its width is given in more than one way";
             return Err(Fault::new(title, "write one of `q`, `bandwidth` and `slope`"));
         }
-        let shelf = matches!(made, Made::Shape(Shape::LowShelf | Shape::HighShelf));
+        let shelf = matches!(made, Made::Shape(FilterShape::LowShelf | FilterShape::HighShelf));
         if given.maybe("slope").is_some() && !shelf {
             return Err(Fault::at("slope", "only shelves have a `slope`", "write `q`"));
         }
@@ -444,7 +450,7 @@ impl Stage for Live {
 const SIDE: Key = Key {
     name: "side",
     what: "what passes",
-    form: Form::Choice { of: &["low", "high"], default: None },
+    form: ValueForm::Choice { of: &["low", "high"], default: None },
 };
 
 /// A section of a filter: order, highpass or not, corner, rate, its number.
@@ -468,8 +474,8 @@ pub(crate) const BUTTERWORTH: KeyKind = KeyKind {
         Key {
             name: "order",
             what: "1 to 12: 6 dB an octave each",
-            form: Form::Number {
-                unit: Unit::Plain,
+            form: ValueForm::Number {
+                unit: ValueUnit::Plain,
                 low: 1.0,
                 high: 12.0,
                 default: Some(2.0),
@@ -490,8 +496,8 @@ pub(crate) const LINKWITZ_RILEY: KeyKind = KeyKind {
         Key {
             name: "order",
             what: "2, 4, 6, 8, 10 or 12",
-            form: Form::Number {
-                unit: Unit::Plain,
+            form: ValueForm::Number {
+                unit: ValueUnit::Plain,
                 low: 2.0,
                 high: 12.0,
                 default: Some(4.0),

@@ -2,24 +2,24 @@
 
 use super::{Ramp, factor, settled, smoothing};
 use crate::{
-    Block, Setting, Stage,
-    strip::{Built, Form, Key, KeyKind, Unit},
+    Block, ProcessSpec, Stage,
+    strip::{Built, Key, KeyKind, ValueForm, ValueUnit},
 };
 
 pub(crate) const COMPRESSOR: KeyKind = KeyKind {
     name: "compressor",
     what: "takes back what is above a level; its channels move together",
     keys: &[
-        Key::live("threshold", "above this level", Unit::Decibel, (-90.0, 0.0), -20.0),
-        Key::live("ratio", "so many dB in for one dB out", Unit::Factor, (1.0, 1000.0), 4.0),
-        Key::live("knee", "width of the soft bend", Unit::Decibel, (0.0, 40.0), 6.0),
-        Key::live("attack", "time to take back", Unit::Millisecond, (0.0, 1000.0), 5.0),
-        Key::live("release", "time to let go", Unit::Millisecond, (0.0, 10_000.0), 100.0),
-        Key::live("makeup", "level afterwards", Unit::Decibel, (-40.0, 60.0), 0.0),
+        Key::live("threshold", "above this level", ValueUnit::Decibel, (-90.0, 0.0), -20.0),
+        Key::live("ratio", "so many dB in for one dB out", ValueUnit::Factor, (1.0, 1000.0), 4.0),
+        Key::live("knee", "width of the soft bend", ValueUnit::Decibel, (0.0, 40.0), 6.0),
+        Key::live("attack", "time to take back", ValueUnit::Millisecond, (0.0, 1000.0), 5.0),
+        Key::live("release", "time to let go", ValueUnit::Millisecond, (0.0, 10_000.0), 100.0),
+        Key::live("makeup", "level afterwards", ValueUnit::Decibel, (-40.0, 60.0), 0.0),
         Key {
             name: "detector",
             what: "follows peaks, or the mean square of 10 ms",
-            form: Form::Choice { of: &["peak", "rms"], default: Some("peak") },
+            form: ValueForm::Choice { of: &["peak", "rms"], default: Some("peak") },
         },
     ],
     shape: KeyKind::SAME,
@@ -28,7 +28,7 @@ pub(crate) const COMPRESSOR: KeyKind = KeyKind {
         let wanted = keys.map(|key| given.number(key));
         let compressor = Compressor::new(wanted, given.text("detector") == "rms", room.setting);
         let mut built = Built::of(compressor.0);
-        built.readings.push(("reduction".into(), Unit::Decibel, compressor.1));
+        built.readings.push(("reduction".into(), ValueUnit::Decibel, compressor.1));
         Ok(built)
     },
 };
@@ -45,8 +45,8 @@ struct Compressor {
     /// dB taken back now.
     reduction: f64,
     makeup: Ramp,
-    shown: crate::strip::Cell,
-    setting: Setting,
+    shown: crate::strip::Gauge,
+    setting: ProcessSpec,
 }
 
 /// dB taken back from a level, once it stays.
@@ -63,8 +63,8 @@ fn curve(level: f64, threshold: f64, ratio: f64, knee: f64) -> f64 {
 }
 
 impl Compressor {
-    fn new(wanted: [f64; 6], rms: bool, setting: Setting) -> (Compressor, crate::strip::Cell) {
-        let shown = crate::strip::Cell::default();
+    fn new(wanted: [f64; 6], rms: bool, setting: ProcessSpec) -> (Compressor, crate::strip::Gauge) {
+        let shown = crate::strip::Gauge::default();
         let mut compressor = Compressor {
             wanted,
             attack: 0.0,
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_steady_level_lands_on_the_curve() {
-        let setting = Setting { rate: SampleRate(48_000), channels: 2, block: Frames(4800) };
+        let setting = ProcessSpec { rate: SampleRate(48_000), channels: 2, block: Frames(4800) };
         for (level, wanted) in [
             // Below the knee, in its middle (slope * knee / 8), and above it.
             (-30.0, -30.0),
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn after_its_attack_time_all_but_a_third_is_taken_back() {
-        let setting = Setting { rate: SampleRate(48_000), channels: 1, block: Frames(480) };
+        let setting = ProcessSpec { rate: SampleRate(48_000), channels: 1, block: Frames(480) };
         let mut stage = Compressor::new([-20.0, 1000.0, 0.0, 10.0, 50.0, 0.0], false, setting).0;
         let mut samples = vec![1.0; 480];
         stage.process(&mut Block::new(&mut samples, 1));

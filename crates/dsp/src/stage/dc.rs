@@ -2,9 +2,9 @@
 
 use super::{
     biquad::{Cascade, below_half},
-    design::{Shape, Width, biquad},
+    design::{FilterShape, Width, biquad},
 };
-use crate::strip::{Built, Form, Key, KeyKind, Unit};
+use crate::strip::{Built, Key, KeyKind, ValueForm, ValueUnit};
 
 pub(crate) const DC: KeyKind = KeyKind {
     name: "dc",
@@ -12,8 +12,8 @@ pub(crate) const DC: KeyKind = KeyKind {
     keys: &[Key {
         name: "frequency",
         what: "corner",
-        form: Form::Number {
-            unit: Unit::Hertz,
+        form: ValueForm::Number {
+            unit: ValueUnit::Hertz,
             low: 0.1,
             high: 1000.0,
             default: Some(5.0),
@@ -24,7 +24,7 @@ pub(crate) const DC: KeyKind = KeyKind {
     build: |given, room| {
         let rate = f64::from(room.setting.rate.0);
         let frequency = below_half(given, "frequency", rate)?;
-        let section = biquad(Shape::HighpassFirst, frequency, 0.0, Width::Q(1.0), rate);
+        let section = biquad(FilterShape::HighpassFirst, frequency, 0.0, Width::Q(1.0), rate);
         Ok(Built::of(Cascade::new(&[section], room.setting)))
     },
 };

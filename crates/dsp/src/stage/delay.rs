@@ -2,8 +2,8 @@
 
 use super::frames;
 use crate::{
-    Block, Setting, Stage,
-    strip::{Built, Fault, Form, Given, Key, KeyKind, Room, Unit},
+    Block, ProcessSpec, Stage,
+    strip::{Built, Fault, Given, Key, KeyKind, Room, ValueForm, ValueUnit},
 };
 use std::f64::consts::PI;
 
@@ -19,8 +19,8 @@ pub(crate) const DELAY: KeyKind = KeyKind {
         Key {
             name: "time",
             what: "how long",
-            form: Form::Number {
-                unit: Unit::Millisecond,
+            form: ValueForm::Number {
+                unit: ValueUnit::Millisecond,
                 low: 0.0,
                 high: LONGEST_MS,
                 default: None,
@@ -30,8 +30,8 @@ pub(crate) const DELAY: KeyKind = KeyKind {
         Key {
             name: "frames",
             what: "how long, in frames in place of `time`",
-            form: Form::Number {
-                unit: Unit::Frame,
+            form: ValueForm::Number {
+                unit: ValueUnit::Frame,
                 low: 0.0,
                 high: 960_000.0,
                 default: None,
@@ -41,8 +41,8 @@ pub(crate) const DELAY: KeyKind = KeyKind {
         Key {
             name: "most",
             what: "the longest time that `time` can be set to live; `time` itself when left out",
-            form: Form::Number {
-                unit: Unit::Millisecond,
+            form: ValueForm::Number {
+                unit: ValueUnit::Millisecond,
                 low: 0.0,
                 high: LONGEST_MS,
                 default: None,
@@ -52,7 +52,7 @@ pub(crate) const DELAY: KeyKind = KeyKind {
         Key {
             name: "whole",
             what: "rounds to whole frames: no fraction is interpolated",
-            form: Form::Switch { default: false, live: false },
+            form: ValueForm::Switch { default: false, live: false },
         },
     ],
     shape: KeyKind::SAME,
@@ -90,7 +90,7 @@ pub struct Delay {
     length: u32,
     most: f64,
     whole: bool,
-    setting: Setting,
+    setting: ProcessSpec,
 }
 
 /// A place in the past between two samples: the frames around it, weighted.
@@ -142,7 +142,7 @@ impl Tap {
 
 impl Delay {
     /// `wanted` frames, which can be set up to `most`.
-    pub fn new(wanted: f64, most: f64, whole: bool, setting: Setting) -> Delay {
+    pub fn new(wanted: f64, most: f64, whole: bool, setting: ProcessSpec) -> Delay {
         let wanted = if whole { wanted.round() } else { wanted };
         let size = (most.max(wanted).ceil() as usize + 2 * HALF + 1).next_power_of_two();
         let tap = Tap::new(wanted);

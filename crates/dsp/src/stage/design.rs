@@ -52,7 +52,7 @@ impl Section {
 /// What a biquad is made for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are those of the cookbook")]
-pub enum Shape {
+pub enum FilterShape {
     Lowpass,
     Highpass,
     Bandpass,
@@ -81,7 +81,7 @@ pub enum Width {
 }
 
 /// A biquad at `frequency` with `gain` in dB (peaks and shelves alone use it).
-pub fn biquad(shape: Shape, frequency: f64, gain: f64, width: Width, rate: f64) -> Section {
+pub fn biquad(shape: FilterShape, frequency: f64, gain: f64, width: Width, rate: f64) -> Section {
     let w = 2.0 * PI * frequency / rate;
     let (s, c) = w.sin_cos();
     let a = 10f64.powf(gain / 40.0);
@@ -99,37 +99,41 @@ pub fn biquad(shape: Shape, frequency: f64, gain: f64, width: Width, rate: f64) 
         Section::of_analogue([0.0, b[0], b[1]], [0.0, d[0], d[1]], frequency, rate)
     };
     match shape {
-        Shape::Lowpass => Section::of(
+        FilterShape::Lowpass => Section::of(
             [(1.0 - c) / 2.0, 1.0 - c, (1.0 - c) / 2.0],
             [1.0 + alpha, -2.0 * c, 1.0 - alpha],
         ),
-        Shape::Highpass => Section::of(
+        FilterShape::Highpass => Section::of(
             [(1.0 + c) / 2.0, -(1.0 + c), (1.0 + c) / 2.0],
             [1.0 + alpha, -2.0 * c, 1.0 - alpha],
         ),
-        Shape::Bandpass => Section::of([alpha, 0.0, -alpha], [1.0 + alpha, -2.0 * c, 1.0 - alpha]),
-        Shape::Notch => Section::of([1.0, -2.0 * c, 1.0], [1.0 + alpha, -2.0 * c, 1.0 - alpha]),
-        Shape::Allpass => {
+        FilterShape::Bandpass => {
+            Section::of([alpha, 0.0, -alpha], [1.0 + alpha, -2.0 * c, 1.0 - alpha])
+        }
+        FilterShape::Notch => {
+            Section::of([1.0, -2.0 * c, 1.0], [1.0 + alpha, -2.0 * c, 1.0 - alpha])
+        }
+        FilterShape::Allpass => {
             Section::of([1.0 - alpha, -2.0 * c, 1.0 + alpha], [1.0 + alpha, -2.0 * c, 1.0 - alpha])
         }
-        Shape::Peaking => Section::of(
+        FilterShape::Peaking => Section::of(
             [1.0 + alpha * a, -2.0 * c, 1.0 - alpha * a],
             [1.0 + alpha / a, -2.0 * c, 1.0 - alpha / a],
         ),
-        Shape::LowShelf => Section::of(
+        FilterShape::LowShelf => Section::of(
             [a * (p - m * c + beta), 2.0 * a * (m - p * c), a * (p - m * c - beta)],
             [p + m * c + beta, -2.0 * (m + p * c), p + m * c - beta],
         ),
-        Shape::HighShelf => Section::of(
+        FilterShape::HighShelf => Section::of(
             [a * (p + m * c + beta), -2.0 * a * (m + p * c), a * (p + m * c - beta)],
             [p - m * c + beta, 2.0 * (m - p * c), p - m * c - beta],
         ),
-        Shape::LowpassFirst => one_pole(first([0.0, 1.0], [1.0, 1.0])),
-        Shape::HighpassFirst => one_pole(first([1.0, 0.0], [1.0, 1.0])),
-        Shape::AllpassFirst => one_pole(first([-1.0, 1.0], [1.0, 1.0])),
+        FilterShape::LowpassFirst => one_pole(first([0.0, 1.0], [1.0, 1.0])),
+        FilterShape::HighpassFirst => one_pole(first([1.0, 0.0], [1.0, 1.0])),
+        FilterShape::AllpassFirst => one_pole(first([-1.0, 1.0], [1.0, 1.0])),
         // Half of the gain, in dB, is reached at the frequency.
-        Shape::LowShelfFirst => one_pole(first([1.0, a], [1.0, 1.0 / a])),
-        Shape::HighShelfFirst => one_pole(first([a, 1.0], [1.0 / a, 1.0])),
+        FilterShape::LowShelfFirst => one_pole(first([1.0, a], [1.0, 1.0 / a])),
+        FilterShape::HighShelfFirst => one_pole(first([a, 1.0], [1.0 / a, 1.0])),
     }
 }
 
@@ -158,9 +162,9 @@ pub fn butterworth_sections(order: usize) -> usize {
 /// section of first order.
 pub fn butterworth(order: usize, high: bool, frequency: f64, rate: f64, at: usize) -> Section {
     let (second, first) = if high {
-        (Shape::Highpass, Shape::HighpassFirst)
+        (FilterShape::Highpass, FilterShape::HighpassFirst)
     } else {
-        (Shape::Lowpass, Shape::LowpassFirst)
+        (FilterShape::Lowpass, FilterShape::LowpassFirst)
     };
     if at == order / 2 {
         return biquad(first, frequency, 0.0, Width::Q(1.0), rate);
@@ -205,20 +209,20 @@ mod tests {
         let (f, q, gain) = (900.0, 1.3, 7.0);
         let a: f64 = 10f64.powf(gain / 40.0);
         let r = a.sqrt();
-        let cases: [(Shape, [f64; 3], [f64; 3]); 13] = [
-            (Shape::Lowpass, [0.0, 0.0, 1.0], [1.0, 1.0 / q, 1.0]),
-            (Shape::Highpass, [1.0, 0.0, 0.0], [1.0, 1.0 / q, 1.0]),
-            (Shape::Bandpass, [0.0, 1.0 / q, 0.0], [1.0, 1.0 / q, 1.0]),
-            (Shape::Notch, [1.0, 0.0, 1.0], [1.0, 1.0 / q, 1.0]),
-            (Shape::Allpass, [1.0, -1.0 / q, 1.0], [1.0, 1.0 / q, 1.0]),
-            (Shape::Peaking, [1.0, a / q, 1.0], [1.0, 1.0 / (a * q), 1.0]),
-            (Shape::LowShelf, [a, a * r / q, a * a], [a, r / q, 1.0]),
-            (Shape::HighShelf, [a * a, a * r / q, a], [1.0, r / q, a]),
-            (Shape::LowpassFirst, [0.0, 0.0, 1.0], [0.0, 1.0, 1.0]),
-            (Shape::HighpassFirst, [0.0, 1.0, 0.0], [0.0, 1.0, 1.0]),
-            (Shape::AllpassFirst, [0.0, -1.0, 1.0], [0.0, 1.0, 1.0]),
-            (Shape::LowShelfFirst, [0.0, 1.0, a], [0.0, 1.0, 1.0 / a]),
-            (Shape::HighShelfFirst, [0.0, a, 1.0], [0.0, 1.0 / a, 1.0]),
+        let cases: [(FilterShape, [f64; 3], [f64; 3]); 13] = [
+            (FilterShape::Lowpass, [0.0, 0.0, 1.0], [1.0, 1.0 / q, 1.0]),
+            (FilterShape::Highpass, [1.0, 0.0, 0.0], [1.0, 1.0 / q, 1.0]),
+            (FilterShape::Bandpass, [0.0, 1.0 / q, 0.0], [1.0, 1.0 / q, 1.0]),
+            (FilterShape::Notch, [1.0, 0.0, 1.0], [1.0, 1.0 / q, 1.0]),
+            (FilterShape::Allpass, [1.0, -1.0 / q, 1.0], [1.0, 1.0 / q, 1.0]),
+            (FilterShape::Peaking, [1.0, a / q, 1.0], [1.0, 1.0 / (a * q), 1.0]),
+            (FilterShape::LowShelf, [a, a * r / q, a * a], [a, r / q, 1.0]),
+            (FilterShape::HighShelf, [a * a, a * r / q, a], [1.0, r / q, a]),
+            (FilterShape::LowpassFirst, [0.0, 0.0, 1.0], [0.0, 1.0, 1.0]),
+            (FilterShape::HighpassFirst, [0.0, 1.0, 0.0], [0.0, 1.0, 1.0]),
+            (FilterShape::AllpassFirst, [0.0, -1.0, 1.0], [0.0, 1.0, 1.0]),
+            (FilterShape::LowShelfFirst, [0.0, 1.0, a], [0.0, 1.0, 1.0 / a]),
+            (FilterShape::HighShelfFirst, [0.0, a, 1.0], [0.0, 1.0 / a, 1.0]),
         ];
         for (shape, b, den) in cases {
             let section = biquad(shape, f, gain, Width::Q(q), RATE);
@@ -251,7 +255,7 @@ mod tests {
     #[test]
     fn a_width_in_octaves_has_half_the_gain_at_its_edges() {
         // At low frequencies, where the transform warps nothing.
-        let section = biquad(Shape::Peaking, 100.0, 12.0, Width::Octaves(1.0), RATE);
+        let section = biquad(FilterShape::Peaking, 100.0, 12.0, Width::Octaves(1.0), RATE);
         for edge in [100.0 / 2f64.sqrt(), 100.0 * 2f64.sqrt()] {
             let db = super::super::decibels(section.gain_at(edge, RATE));
             assert!((db - 6.0).abs() < 0.01, "{db}");

@@ -1,8 +1,8 @@
 //! Dither: rounds to whole steps of a sample format, with noise in place of distortion.
 
 use crate::{
-    Block, Setting, Stage,
-    strip::{Built, Fault, Form, Key, KeyKind, Unit},
+    Block, ProcessSpec, Stage,
+    strip::{Built, Fault, Key, KeyKind, ValueForm, ValueUnit},
 };
 
 /// Error feedback of Lipshitz, Vanderkooy and Wannamaker (1991), made for 44.1 kHz.
@@ -15,13 +15,13 @@ pub(crate) const DITHER: KeyKind = KeyKind {
         Key {
             name: "bits",
             what: "8 to 24",
-            form: Form::Needed { unit: Unit::Plain, low: 8.0, high: 24.0, live: false },
+            form: ValueForm::Needed { unit: ValueUnit::Plain, low: 8.0, high: 24.0, live: false },
         },
         Key {
             name: "type",
             what: "plain rounding; noise of one step, or of two (triangular); the latter blue; \
                    shaped away from where the ear is keen",
-            form: Form::Choice {
+            form: ValueForm::Choice {
                 of: &["none", "rectangular", "triangular", "highpass", "lipshitz"],
                 default: Some("triangular"),
             },
@@ -94,7 +94,7 @@ impl Channel {
 }
 
 impl Dither {
-    fn new(bits: u32, noise: Noise, setting: Setting) -> Dither {
+    fn new(bits: u32, noise: Noise, setting: ProcessSpec) -> Dither {
         let channels = (0..setting.channels).map(Channel::new).collect();
         Dither { steps: f64::from(1u32 << (bits - 1)), noise, channels }
     }
@@ -134,7 +134,7 @@ mod tests {
     use quiet_types::{Frames, SampleRate};
 
     fn run(noise: Noise, x: &[f32]) -> Vec<f32> {
-        let setting = Setting { rate: SampleRate(44_100), channels: 1, block: Frames(0) };
+        let setting = ProcessSpec { rate: SampleRate(44_100), channels: 1, block: Frames(0) };
         let mut out = x.to_vec();
         Dither::new(16, noise, setting).process(&mut Block::new(&mut out, 1));
         out

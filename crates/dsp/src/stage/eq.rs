@@ -2,11 +2,11 @@
 
 use super::{
     biquad::Cascade,
-    design::{Section, Shape, Width, biquad},
+    design::{FilterShape, Section, Width, biquad},
 };
 use crate::{
     Block, Stage,
-    strip::{Built, Fault, Form, Given, Key, KeyKind, Room, Unit},
+    strip::{Built, Fault, Given, Key, KeyKind, Room, ValueForm, ValueUnit},
 };
 
 /// No EQ has more bands.
@@ -20,8 +20,8 @@ pub(crate) const EQ: KeyKind = KeyKind {
             name: "gains",
             what: "a gain a band: 10 for octaves from 31.25 Hz, 31 for thirds from 20 Hz; any \
                    number with `low` and `high`",
-            form: Form::Numbers {
-                unit: Unit::Decibel,
+            form: ValueForm::Numbers {
+                unit: ValueUnit::Decibel,
                 low: -40.0,
                 high: 40.0,
                 most: MOST_BANDS,
@@ -31,8 +31,8 @@ pub(crate) const EQ: KeyKind = KeyKind {
         Key {
             name: "low",
             what: "where the lowest band begins; bands are spread evenly on a logarithmic scale",
-            form: Form::Number {
-                unit: Unit::Hertz,
+            form: ValueForm::Number {
+                unit: ValueUnit::Hertz,
                 low: 1.0,
                 high: 20_000.0,
                 default: None,
@@ -42,8 +42,8 @@ pub(crate) const EQ: KeyKind = KeyKind {
         Key {
             name: "high",
             what: "where the highest band ends",
-            form: Form::Number {
-                unit: Unit::Hertz,
+            form: ValueForm::Number {
+                unit: ValueUnit::Hertz,
                 low: 10.0,
                 high: 96_000.0,
                 default: None,
@@ -100,7 +100,7 @@ impl Eq {
         if centre > 0.45 * self.rate {
             return Section::PLAIN;
         }
-        biquad(Shape::Peaking, centre, gain, Width::Octaves(self.octaves), self.rate)
+        biquad(FilterShape::Peaking, centre, gain, Width::Octaves(self.octaves), self.rate)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::{Ramp, factor};
 use crate::{
-    Block, Setting, Stage,
-    strip::{Built, Fault, Form, Given, Key, KeyKind, Room, Unit},
+    Block, ProcessSpec, Stage,
+    strip::{Built, Fault, Given, Key, KeyKind, Room, ValueForm, ValueUnit},
 };
 
 /// Gain of all channels alike, with ramps; negative for turned polarity.
@@ -18,13 +18,17 @@ pub(crate) const GAIN: KeyKind = KeyKind {
     name: "gain",
     what: "level of all its channels",
     keys: &[
-        Key::live("gain", "level", Unit::Decibel, (-120.0, 60.0), 0.0),
+        Key::live("gain", "level", ValueUnit::Decibel, (-120.0, 60.0), 0.0),
         Key {
             name: "invert",
             what: "turns the polarity",
-            form: Form::Switch { default: false, live: true },
+            form: ValueForm::Switch { default: false, live: true },
         },
-        Key { name: "mute", what: "silences", form: Form::Switch { default: false, live: true } },
+        Key {
+            name: "mute",
+            what: "silences",
+            form: ValueForm::Switch { default: false, live: true },
+        },
     ],
     shape: KeyKind::SAME,
     build: |given, room| {
@@ -44,7 +48,7 @@ pub(crate) const POLARITY: KeyKind = KeyKind {
     keys: &[Key {
         name: "invert",
         what: "turned, or not",
-        form: Form::Switch { default: true, live: true },
+        form: ValueForm::Switch { default: true, live: true },
     }],
     shape: KeyKind::SAME,
     build: polarity,
@@ -56,7 +60,7 @@ fn polarity(given: &Given, room: &mut Room<'_>) -> Result<Built, Fault> {
 
 impl Gain {
     /// A level in dB.
-    pub fn new(decibels: f64, inverted: bool, setting: Setting) -> Gain {
+    pub fn new(decibels: f64, inverted: bool, setting: ProcessSpec) -> Gain {
         let sign = if inverted { -1.0 } else { 1.0 };
         Gain {
             gain: Ramp::new(sign * factor(decibels), setting.rate),

@@ -2,20 +2,20 @@
 
 use super::{Ramp, factor, frames, settled, smoothing};
 use crate::{
-    Block, Setting, Stage,
-    strip::{Built, Key, KeyKind, Unit},
+    Block, ProcessSpec, Stage,
+    strip::{Built, Key, KeyKind, ValueUnit},
 };
 
 pub(crate) const GATE: KeyKind = KeyKind {
     name: "gate",
     what: "silences what is below a level; its channels open and close together",
     keys: &[
-        Key::live("threshold", "opens above this peak", Unit::Decibel, (-120.0, 0.0), -60.0),
-        Key::live("hysteresis", "closes so much below it", Unit::Decibel, (0.0, 40.0), 6.0),
-        Key::live("attack", "time to open", Unit::Millisecond, (0.0, 1000.0), 1.0),
-        Key::live("hold", "stays open at least", Unit::Millisecond, (0.0, 10_000.0), 50.0),
-        Key::live("release", "time to close", Unit::Millisecond, (0.0, 10_000.0), 100.0),
-        Key::live("range", "what is left when closed", Unit::Decibel, (-120.0, 0.0), -80.0),
+        Key::live("threshold", "opens above this peak", ValueUnit::Decibel, (-120.0, 0.0), -60.0),
+        Key::live("hysteresis", "closes so much below it", ValueUnit::Decibel, (0.0, 40.0), 6.0),
+        Key::live("attack", "time to open", ValueUnit::Millisecond, (0.0, 1000.0), 1.0),
+        Key::live("hold", "stays open at least", ValueUnit::Millisecond, (0.0, 10_000.0), 50.0),
+        Key::live("release", "time to close", ValueUnit::Millisecond, (0.0, 10_000.0), 100.0),
+        Key::live("range", "what is left when closed", ValueUnit::Decibel, (-120.0, 0.0), -80.0),
     ],
     shape: KeyKind::SAME,
     build: |given, room| {
@@ -39,11 +39,11 @@ struct Gate {
     peak: f64,
     open: bool,
     gain: f64,
-    setting: Setting,
+    setting: ProcessSpec,
 }
 
 impl Gate {
-    fn new(wanted: [f64; 6], setting: Setting) -> Gate {
+    fn new(wanted: [f64; 6], setting: ProcessSpec) -> Gate {
         let mut gate = Gate {
             wanted,
             opens: 0.0,

@@ -4,12 +4,18 @@ use super::decibels;
 use crate::{
     fir::{Fir, MAX_TAPS, Route},
     ir::{Ir, Normalise},
-    strip::{Built, Fault, Form, Given, Key, KeyKind, Room, Unit},
+    strip::{Built, Fault, Given, Key, KeyKind, Room, ValueForm, ValueUnit},
 };
 use quiet_types::SampleRate;
 
-const fn number(name: &'static str, what: &'static str, unit: Unit, low: f64, high: f64) -> Key {
-    Key { name, what, form: Form::Number { unit, low, high, default: None, live: false } }
+const fn number(
+    name: &'static str,
+    what: &'static str,
+    unit: ValueUnit,
+    low: f64,
+    high: f64,
+) -> Key {
+    Key { name, what, form: ValueForm::Number { unit, low, high, default: None, live: false } }
 }
 
 pub(crate) const IR: KeyKind = KeyKind {
@@ -21,12 +27,12 @@ pub(crate) const IR: KeyKind = KeyKind {
             name: "file",
             what: "WAV, text (.txt, .csv), raw floats (.f32, .raw, .f64); converted to the \
                    stream's rate",
-            form: Form::Text { needed: false },
+            form: ValueForm::Text { needed: false },
         },
         Key {
             name: "format",
             what: "of the file, where its name does not end with it",
-            form: Form::Choice {
+            form: ValueForm::Choice {
                 of: &["auto", "wav", "text", "f32", "f64"],
                 default: Some("auto"),
             },
@@ -34,8 +40,8 @@ pub(crate) const IR: KeyKind = KeyKind {
         Key {
             name: "taps",
             what: "in place of a file: the samples themselves, for every channel",
-            form: Form::Numbers {
-                unit: Unit::Factor,
+            form: ValueForm::Numbers {
+                unit: ValueUnit::Factor,
                 low: -1e6,
                 high: 1e6,
                 most: 65_536,
@@ -45,46 +51,52 @@ pub(crate) const IR: KeyKind = KeyKind {
         Key {
             name: "channels",
             what: "channels of the file that are used, counted from 0; all when left out",
-            form: Form::Numbers { unit: Unit::Plain, low: 0.0, high: 63.0, most: 64, live: false },
+            form: ValueForm::Numbers {
+                unit: ValueUnit::Plain,
+                low: 0.0,
+                high: 63.0,
+                most: 64,
+                live: false,
+            },
         },
         number(
             "rate",
             "of raw files and texts; the stream's when left out",
-            Unit::Hertz,
+            ValueUnit::Hertz,
             1e3,
             768e3,
         ),
-        number("gain", "level", Unit::Decibel, -120.0, 60.0),
+        number("gain", "level", ValueUnit::Decibel, -120.0, 60.0),
         Key {
             name: "normalise",
             what: "to the largest sample, or to the energy",
-            form: Form::Choice { of: &["none", "peak", "energy"], default: Some("none") },
+            form: ValueForm::Choice { of: &["none", "peak", "energy"], default: Some("none") },
         },
         number(
             "trim-start",
             "leaves out what is so far below the peak before it",
-            Unit::Decibel,
+            ValueUnit::Decibel,
             0.0,
             200.0,
         ),
         number(
             "trim-end",
             "leaves out what is so far below the peak at the end",
-            Unit::Decibel,
+            ValueUnit::Decibel,
             0.0,
             200.0,
         ),
         number(
             "frames",
             "no longer than this, at the stream's rate",
-            Unit::Frame,
+            ValueUnit::Frame,
             1.0,
             1_048_576.0,
         ),
         Key {
             name: "minimum-phase",
             what: "the same response as early as can be",
-            form: Form::Switch { default: false, live: false },
+            form: ValueForm::Switch { default: false, live: false },
         },
     ],
     shape: KeyKind::SAME,

@@ -2,8 +2,8 @@
 
 use super::{factor, frames, smoothing};
 use crate::{
-    Block, Setting, Stage,
-    strip::{Built, Form, Key, KeyKind, Unit},
+    Block, ProcessSpec, Stage,
+    strip::{Built, Key, KeyKind, ValueForm, ValueUnit},
 };
 use quiet_types::Frames;
 
@@ -14,13 +14,13 @@ pub(crate) const LIMITER: KeyKind = KeyKind {
     name: "limiter",
     what: "holds every sample below a ceiling; late by its look-ahead",
     keys: &[
-        Key::live("ceiling", "no sample is above it", Unit::Decibel, (-60.0, 20.0), -1.0),
-        Key::live("release", "time to let go", Unit::Millisecond, (0.0, 10_000.0), 50.0),
+        Key::live("ceiling", "no sample is above it", ValueUnit::Decibel, (-60.0, 20.0), -1.0),
+        Key::live("release", "time to let go", ValueUnit::Millisecond, (0.0, 10_000.0), 50.0),
         Key {
             name: "lookahead",
             what: "how early it begins, and the latency that it adds; 0 clips",
-            form: Form::Number {
-                unit: Unit::Millisecond,
+            form: ValueForm::Number {
+                unit: ValueUnit::Millisecond,
                 low: 0.0,
                 high: 50.0,
                 default: Some(1.5),
@@ -35,7 +35,7 @@ pub(crate) const LIMITER: KeyKind = KeyKind {
         let limiter = Limiter::new(ceiling, release, ahead, room.setting);
         let shown = limiter.shown.clone();
         let mut built = Built::of(limiter);
-        built.readings.push(("reduction".into(), Unit::Decibel, shown));
+        built.readings.push(("reduction".into(), ValueUnit::Decibel, shown));
         Ok(built)
     },
 };
@@ -57,12 +57,12 @@ struct Limiter {
     tree: Vec<u32>,
     means: Vec<u32>,
     sum: u64,
-    shown: crate::strip::Cell,
-    setting: Setting,
+    shown: crate::strip::Gauge,
+    setting: ProcessSpec,
 }
 
 impl Limiter {
-    fn new(ceiling: f64, release: f64, ahead: f64, setting: Setting) -> Limiter {
+    fn new(ceiling: f64, release: f64, ahead: f64, setting: ProcessSpec) -> Limiter {
         let ahead = frames(ahead, setting.rate).round() as usize;
         let reach = ahead + 1;
         let mut limiter = Limiter {
@@ -76,7 +76,7 @@ impl Limiter {
             tree: vec![0; 2 * reach.next_power_of_two()],
             means: vec![0; reach],
             sum: 0,
-            shown: crate::strip::Cell::default(),
+            shown: crate::strip::Gauge::default(),
             setting,
         };
         limiter.reset();
@@ -155,8 +155,8 @@ mod tests {
     use proptest::prelude::*;
     use quiet_types::SampleRate;
 
-    fn setting(channels: usize) -> Setting {
-        Setting { rate: SampleRate(48_000), channels, block: Frames(512) }
+    fn setting(channels: usize) -> ProcessSpec {
+        ProcessSpec { rate: SampleRate(48_000), channels, block: Frames(512) }
     }
 
     proptest! {

@@ -4,7 +4,7 @@
 //! adds to the sum of its 100 ms. The crate is the oracle of the test.
 
 use super::{biquad::Cascade, design::Section};
-use crate::{Block, Setting, Stage};
+use crate::{Block, ProcessSpec, Stage};
 use quiet_types::SampleRate;
 use std::f64::consts::PI;
 
@@ -59,7 +59,7 @@ fn lufs(power: f64) -> f64 {
 
 impl Loudness {
     /// Every channel counts the same.
-    pub fn new(setting: Setting) -> Loudness {
+    pub fn new(setting: ProcessSpec) -> Loudness {
         let SampleRate(rate) = setting.rate;
         let hop = (rate / 10).max(1);
         Loudness {
@@ -79,7 +79,7 @@ impl Loudness {
         }
     }
 
-    /// Hears a block, and leaves it as it is.
+    /// Hears a block, and leaves it is.
     ///
     /// # Real time
     /// Yes; 1000 additions more every 100 ms.
@@ -188,7 +188,7 @@ mod tests {
         }
         let mut reference = EbuR128::new(2, rate, Mode::I | Mode::S | Mode::M).unwrap();
         reference.add_frames_planar_f32(&[&planar[..frames], &planar[frames..]]).unwrap();
-        let setting = Setting { rate: SampleRate(rate), channels: 2, block: Frames(441) };
+        let setting = ProcessSpec { rate: SampleRate(rate), channels: 2, block: Frames(441) };
         let mut ours = Loudness::new(setting);
         for from in (0..frames).step_by(441) {
             let count = (frames - from).min(441);
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn a_tone_of_997_hz_at_minus_20_has_the_loudness_of_the_standard() {
         // BS.1770: 0 dBFS in one channel reads -3.01 LUFS.
-        let setting = Setting { rate: SampleRate(48_000), channels: 1, block: Frames(48_000) };
+        let setting = ProcessSpec { rate: SampleRate(48_000), channels: 1, block: Frames(48_000) };
         let mut meter = Loudness::new(setting);
         for second in 0..4 {
             let mut tone: Vec<f32> = (0..48_000)

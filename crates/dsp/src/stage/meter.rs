@@ -2,8 +2,8 @@
 
 use super::{decibels, loudness::Loudness, settled, smoothing};
 use crate::{
-    Block, Setting, Stage,
-    strip::{Built, Cell, Form, Key, KeyKind, Unit},
+    Block, ProcessSpec, Stage,
+    strip::{Built, Gauge, Key, KeyKind, ValueForm, ValueUnit},
 };
 
 pub(crate) const METER: KeyKind = KeyKind {
@@ -13,13 +13,13 @@ pub(crate) const METER: KeyKind = KeyKind {
         Key {
             name: "loudness",
             what: "momentary, short and integrated, too",
-            form: Form::Switch { default: false, live: false },
+            form: ValueForm::Switch { default: false, live: false },
         },
         Key {
             name: "window",
             what: "time constant of RMS",
-            form: Form::Number {
-                unit: Unit::Millisecond,
+            form: ValueForm::Number {
+                unit: ValueUnit::Millisecond,
                 low: 1.0,
                 high: 10_000.0,
                 default: Some(300.0),
@@ -29,8 +29,8 @@ pub(crate) const METER: KeyKind = KeyKind {
         Key {
             name: "fall",
             what: "time in which a peak falls by 8.7 dB",
-            form: Form::Number {
-                unit: Unit::Millisecond,
+            form: ValueForm::Number {
+                unit: ValueUnit::Millisecond,
                 low: 1.0,
                 high: 100_000.0,
                 default: Some(400.0),
@@ -44,13 +44,13 @@ pub(crate) const METER: KeyKind = KeyKind {
         let meter = Meter::new(window, fall, given.switch("loudness"), room.setting);
         let mut readings = Vec::new();
         for (at, channel) in meter.channels.iter().enumerate() {
-            readings.push((format!("peak.{at}"), Unit::Decibel, channel.shown[0].clone()));
-            readings.push((format!("rms.{at}"), Unit::Decibel, channel.shown[1].clone()));
-            readings.push((format!("top.{at}"), Unit::Decibel, channel.shown[2].clone()));
+            readings.push((format!("peak.{at}"), ValueUnit::Decibel, channel.shown[0].clone()));
+            readings.push((format!("rms.{at}"), ValueUnit::Decibel, channel.shown[1].clone()));
+            readings.push((format!("top.{at}"), ValueUnit::Decibel, channel.shown[2].clone()));
         }
         if meter.loudness.is_some() {
             for (name, cell) in ["momentary", "short", "integrated"].iter().zip(&meter.shown) {
-                readings.push(((*name).to_owned(), Unit::Lufs, cell.clone()));
+                readings.push(((*name).to_owned(), ValueUnit::Lufs, cell.clone()));
             }
         }
         let mut built = Built::of(meter);
@@ -64,7 +64,7 @@ struct Meter {
     mean: f64,
     fall: f64,
     loudness: Option<Loudness>,
-    shown: [Cell; 3],
+    shown: [Gauge; 3],
 }
 
 #[derive(Default)]
@@ -73,11 +73,11 @@ struct Channel {
     power: f64,
     top: f64,
     /// Peak, RMS, and the highest peak of all.
-    shown: [Cell; 3],
+    shown: [Gauge; 3],
 }
 
 impl Meter {
-    fn new(window: f64, fall: f64, loudness: bool, setting: Setting) -> Meter {
+    fn new(window: f64, fall: f64, loudness: bool, setting: ProcessSpec) -> Meter {
         Meter {
             channels: (0..setting.channels).map(|_| Channel::default()).collect(),
             mean: smoothing(window, setting.rate),
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_sine_reads_its_peak_and_3_db_less() {
-        let setting = Setting { rate: SampleRate(48_000), channels: 1, block: Frames(48_000) };
+        let setting = ProcessSpec { rate: SampleRate(48_000), channels: 1, block: Frames(48_000) };
         let mut meter = Meter::new(100.0, 400.0, false, setting);
         for _ in 0..2 {
             let mut sine: Vec<f32> =

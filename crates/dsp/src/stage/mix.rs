@@ -2,8 +2,8 @@
 
 use super::Ramp;
 use crate::{
-    Block, Setting, Stage,
-    strip::{Built, Fault, Form, Given, Key, KeyKind, Unit},
+    Block, ProcessSpec, Stage,
+    strip::{Built, Fault, Given, Key, KeyKind, ValueForm, ValueUnit},
 };
 
 /// No strip is wider.
@@ -23,8 +23,8 @@ pub(crate) const MIX: KeyKind = KeyKind {
     keys: &[Key {
         name: "matrix",
         what: "factors: a row an output, in it a factor an input",
-        form: Form::Rows {
-            unit: Unit::Factor,
+        form: ValueForm::Rows {
+            unit: ValueUnit::Factor,
             low: -1000.0,
             high: 1000.0,
             most: MOST_CHANNELS,
@@ -52,7 +52,7 @@ fn checked(given: &Given, inputs: usize) -> Result<&[Vec<f64>], Fault> {
 
 impl Mix {
     /// `rows[output][input]`, all rows alike in length.
-    pub fn new(rows: &[Vec<f64>], setting: Setting) -> Mix {
+    pub fn new(rows: &[Vec<f64>], setting: ProcessSpec) -> Mix {
         let inputs = rows.first().map_or(0, Vec::len);
         Mix {
             gains: rows.iter().flatten().map(|g| Ramp::new(*g, setting.rate)).collect(),

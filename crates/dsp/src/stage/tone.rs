@@ -7,8 +7,8 @@
 
 use super::{Ramp, settled};
 use crate::{
-    Block, Setting, Stage,
-    strip::{Built, Form, Key, KeyKind, Unit},
+    Block, ProcessSpec, Stage,
+    strip::{Built, Key, KeyKind, ValueForm, ValueUnit},
 };
 
 /// While a knob turns, the filter is made anew this often, in frames.
@@ -18,8 +18,8 @@ const fn knob(name: &'static str) -> Key {
     Key {
         name,
         what: "0 to 1",
-        form: Form::Number {
-            unit: Unit::Factor,
+        form: ValueForm::Number {
+            unit: ValueUnit::Factor,
             low: 0.0,
             high: 1.0,
             default: Some(0.5),
@@ -38,7 +38,7 @@ pub(crate) const TONE: KeyKind = KeyKind {
         Key {
             name: "circuit",
             what: "values of the parts",
-            form: Form::Choice { of: &["american", "british"], default: Some("american") },
+            form: ValueForm::Choice { of: &["american", "british"], default: Some("american") },
         },
     ],
     shape: KeyKind::SAME,
@@ -93,7 +93,7 @@ struct Tone {
 }
 
 impl Tone {
-    fn new(parts: Parts, knobs: [f64; 3], setting: Setting) -> Tone {
+    fn new(parts: Parts, knobs: [f64; 3], setting: ProcessSpec) -> Tone {
         let (b, a) = digital(&parts, knobs, f64::from(setting.rate.0));
         Tone {
             parts,
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn turning_a_knob_ends_where_a_new_stage_begins() {
-        let setting = Setting { rate: SampleRate(48_000), channels: 1, block: Frames(64) };
+        let setting = ProcessSpec { rate: SampleRate(48_000), channels: 1, block: Frames(64) };
         let mut turned = Tone::new(AMERICAN, [0.5; 3], setting);
         let wanted = Tone::new(AMERICAN, [1.0, 0.0, 0.25], setting);
         for (param, value) in [(0, 1.0), (1, 0.0), (2, 0.25)] {

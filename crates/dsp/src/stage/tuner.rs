@@ -10,8 +10,8 @@ use super::{
     design::{Section, butterworth},
 };
 use crate::{
-    Block, Setting, Stage,
-    strip::{Built, Cell, Form, Key, KeyKind, Unit},
+    Block, ProcessSpec, Stage,
+    strip::{Built, Gauge, Key, KeyKind, ValueForm, ValueUnit},
 };
 use quiet_types::Frames;
 
@@ -26,8 +26,8 @@ pub(crate) const TUNER: KeyKind = KeyKind {
     keys: &[Key {
         name: "a4",
         what: "the pitch of A4",
-        form: Form::Number {
-            unit: Unit::Hertz,
+        form: ValueForm::Number {
+            unit: ValueUnit::Hertz,
             low: 400.0,
             high: 480.0,
             default: Some(440.0),
@@ -38,10 +38,10 @@ pub(crate) const TUNER: KeyKind = KeyKind {
     build: |given, room| {
         let tuner = Tuner::new(given.number("a4"), room.setting);
         let names = [
-            ("pitch", Unit::Hertz),
-            ("note", Unit::Plain),
-            ("deviation", Unit::Cent),
-            ("clarity", Unit::Factor),
+            ("pitch", ValueUnit::Hertz),
+            ("note", ValueUnit::Plain),
+            ("deviation", ValueUnit::Cent),
+            ("clarity", ValueUnit::Factor),
         ];
         let readings = names
             .iter()
@@ -69,11 +69,11 @@ struct Tuner {
     similar: Vec<f32>,
     lag: usize,
     /// Pitch in Hz (0: none), MIDI note, cents from it, clarity 0 to 1.
-    shown: [Cell; 4],
+    shown: [Gauge; 4],
 }
 
 impl Tuner {
-    fn new(a4: f64, setting: Setting) -> Tuner {
+    fn new(a4: f64, setting: ProcessSpec) -> Tuner {
         let rate = f64::from(setting.rate.0);
         let every = (rate / 8000.0).floor().max(1.0) as u32;
         let slow = rate / f64::from(every);
@@ -83,7 +83,7 @@ impl Tuner {
         } else {
             vec![Section::PLAIN]
         };
-        let mono = Setting { channels: 1, ..setting };
+        let mono = ProcessSpec { channels: 1, ..setting };
         Tuner {
             a4,
             lowpass: Cascade::new(&sections, mono),
@@ -227,7 +227,7 @@ mod tests {
             // Low B of a bass to the 24th fret of a guitar, one of them 13 cents too high.
             for pitch in [30.87, 82.41, 110.0, 146.83, 196.0, 246.94, 329.63 * 1.00754, 1318.51] {
                 let setting =
-                    Setting { rate: SampleRate(rate), channels: 2, block: Frames(rate / 2) };
+                    ProcessSpec { rate: SampleRate(rate), channels: 2, block: Frames(rate / 2) };
                 let mut tuner = Tuner::new(440.0, setting);
                 let frames = rate as usize / 2;
                 let mut samples = vec![0.0; 2 * frames];
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn noise_and_silence_have_no_pitch() {
-        let setting = Setting { rate: SampleRate(48_000), channels: 1, block: Frames(48_000) };
+        let setting = ProcessSpec { rate: SampleRate(48_000), channels: 1, block: Frames(48_000) };
         let mut tuner = Tuner::new(440.0, setting);
         let mut seed = 1u32;
         let mut noise: Vec<f32> = (0..48_000)

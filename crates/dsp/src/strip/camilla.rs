@@ -14,7 +14,7 @@ const MOST_LOSSES: usize = 500;
 
 /// A configuration as a strip.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Imported {
+pub struct TranslatedStrip {
     /// The strip file.
     pub strip: String,
     /// What was not carried over, or not exactly, a sentence each; they stand in the file, too.
@@ -38,7 +38,7 @@ pub fn is_camilla(text: &str) -> bool {
 /// # Errors
 /// If it is no YAML, its pipeline names what it does not define, or a value is out of what a strip
 /// may hold.
-pub fn import(text: &str) -> Result<Imported, String> {
+pub fn import(text: &str) -> Result<TranslatedStrip, String> {
     if text.len() > LONGEST {
         return Err("the configuration is larger than 4 MiB".into());
     }
@@ -65,7 +65,7 @@ pub fn import(text: &str) -> Result<Imported, String> {
     if let Err(error) = super::Description::parse(&strip, "the strip that it becomes") {
         return Err(format!("it becomes no strip: {error}"));
     }
-    Ok(Imported { strip, lost: import.lost })
+    Ok(TranslatedStrip { strip, lost: import.lost })
 }
 
 struct Import<'a> {

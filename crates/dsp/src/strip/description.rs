@@ -1,7 +1,7 @@
 //! What a strip file says, checked, with the place of every word.
 
 use super::{
-    Form, Given, KINDS, Key, KeyKind,
+    Given, KINDS, Key, KeyKind, ValueForm,
     key::{Fault, Value},
 };
 use quiet_types::{FileError, printable};
@@ -318,13 +318,13 @@ impl Reader<'_> {
         }
         for key in kind.keys.iter().filter(|key| !table.contains_key(key.name)) {
             let default = match key.form {
-                Form::Number { default: Some(default), .. } => Value::Number(default),
-                Form::Switch { default, .. } => Value::Switch(default),
-                Form::Choice { default: Some(default), .. } => Value::Text(default.to_owned()),
-                Form::Needed { .. }
-                | Form::Choice { default: None, .. }
-                | Form::Text { needed: true }
-                | Form::Rows { .. } => {
+                ValueForm::Number { default: Some(default), .. } => Value::Number(default),
+                ValueForm::Switch { default, .. } => Value::Switch(default),
+                ValueForm::Choice { default: Some(default), .. } => Value::Text(default.to_owned()),
+                ValueForm::Needed { .. }
+                | ValueForm::Choice { default: None, .. }
+                | ValueForm::Text { needed: true }
+                | ValueForm::Rows { .. } => {
                     let title = format!("`{}` needs `{}`", kind.name, key.name);
                     let help = format!("`{}` says: {}", key.name, key.what);
                     return Err(self.wrong(span.clone(), &title, "this stage", &help));
@@ -338,11 +338,11 @@ impl Reader<'_> {
 
     fn value(&self, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<Value, FileError> {
         Ok(match key.form {
-            Form::Number { low, high, .. } | Form::Needed { low, high, .. } => {
+            ValueForm::Number { low, high, .. } | ValueForm::Needed { low, high, .. } => {
                 Value::Number(self.number(value, key.name, low, high)?)
             }
-            Form::Switch { .. } => Value::Switch(self.switch(value, key.name)?),
-            Form::Choice { of, .. } => {
+            ValueForm::Switch { .. } => Value::Switch(self.switch(value, key.name)?),
+            ValueForm::Choice { of, .. } => {
                 let word = self.text(value, key.name)?;
                 if !of.contains(&word.as_str()) {
                     let title = format!("`{}` cannot be `{word}`", key.name);
@@ -351,11 +351,11 @@ impl Reader<'_> {
                 }
                 Value::Text(word)
             }
-            Form::Text { .. } => Value::Text(self.text(value, key.name)?),
-            Form::Numbers { low, high, most, .. } => {
+            ValueForm::Text { .. } => Value::Text(self.text(value, key.name)?),
+            ValueForm::Numbers { low, high, most, .. } => {
                 Value::Numbers(self.numbers(value, key.name, low, high, most)?)
             }
-            Form::Rows { low, high, most, .. } => {
+            ValueForm::Rows { low, high, most, .. } => {
                 let rows = self.array(value, &format!("`{}` is a list of lists", key.name))?;
                 if rows.is_empty() || rows.len() > most {
                     let title = format!("`{}` has {} rows", key.name, rows.len());

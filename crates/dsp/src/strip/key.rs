@@ -1,8 +1,8 @@
 //! What may be written about a stage: its keys, with ranges and units, once for the parser, the
 //! live parameters and the documentation.
 
-use super::Loader;
-use crate::{Setting, Stage};
+use super::FileSource;
+use crate::{ProcessSpec, Stage};
 use std::{
     collections::BTreeMap,
     fmt,
@@ -15,7 +15,7 @@ use std::{
 
 /// What a number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum ValueUnit {
     /// dB.
     Decibel,
     /// Hz.
@@ -36,18 +36,18 @@ pub enum Unit {
     Switch,
 }
 
-impl fmt::Display for Unit {
+impl fmt::Display for ValueUnit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Unit::Decibel => "dB",
-            Unit::Hertz => "Hz",
-            Unit::Millisecond => "ms",
-            Unit::Frame => "frames",
-            Unit::Factor => "x",
-            Unit::Plain => "",
-            Unit::Lufs => "LUFS",
-            Unit::Cent => "cents",
-            Unit::Switch => "0/1",
+            ValueUnit::Decibel => "dB",
+            ValueUnit::Hertz => "Hz",
+            ValueUnit::Millisecond => "ms",
+            ValueUnit::Frame => "frames",
+            ValueUnit::Factor => "x",
+            ValueUnit::Plain => "",
+            ValueUnit::Lufs => "LUFS",
+            ValueUnit::Cent => "cents",
+            ValueUnit::Switch => "0/1",
         })
     }
 }
@@ -55,11 +55,11 @@ impl fmt::Display for Unit {
 /// The form of a key's value.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the fields say it: range, default, whether it is live")]
-pub enum Form {
+pub enum ValueForm {
     /// A number within a range; without a default it may be left out.
-    Number { unit: Unit, low: f64, high: f64, default: Option<f64>, live: bool },
+    Number { unit: ValueUnit, low: f64, high: f64, default: Option<f64>, live: bool },
     /// A number that must be given.
-    Needed { unit: Unit, low: f64, high: f64, live: bool },
+    Needed { unit: ValueUnit, low: f64, high: f64, live: bool },
     /// true or false.
     Switch { default: bool, live: bool },
     /// One of these words; without a default it must be given.
@@ -67,9 +67,9 @@ pub enum Form {
     /// A text, such as a file's name.
     Text { needed: bool },
     /// A list of numbers; empty when left out.
-    Numbers { unit: Unit, low: f64, high: f64, most: usize, live: bool },
+    Numbers { unit: ValueUnit, low: f64, high: f64, most: usize, live: bool },
     /// Rows of numbers; must be given.
-    Rows { unit: Unit, low: f64, high: f64, most: usize, live: bool },
+    Rows { unit: ValueUnit, low: f64, high: f64, most: usize, live: bool },
 }
 
 /// One key of a stage.
@@ -80,7 +80,7 @@ pub struct Key {
     /// What it does.
     pub what: &'static str,
     /// What it may be.
-    pub form: Form,
+    pub form: ValueForm,
 }
 
 impl Key {
@@ -88,12 +88,12 @@ impl Key {
     pub(crate) const fn live(
         name: &'static str,
         what: &'static str,
-        unit: Unit,
+        unit: ValueUnit,
         (low, high): (f64, f64),
         default: f64,
     ) -> Key {
         let default = Some(default);
-        Key { name, what, form: Form::Number { unit, low, high, default, live: true } }
+        Key { name, what, form: ValueForm::Number { unit, low, high, default, live: true } }
     }
 }
 
@@ -119,17 +119,17 @@ impl KeyKind {
 /// What a stage is built in.
 pub(crate) struct Room<'a> {
     /// Its rate, its longest block, and the channels that its blocks will have.
-    pub setting: Setting,
+    pub setting: ProcessSpec,
     /// How many of the channels come in; fewer than `setting.channels` where more go out.
     pub inputs: usize,
     /// Where files come from.
-    pub loader: &'a mut dyn Loader,
+    pub loader: &'a mut dyn FileSource,
 }
 
 /// A built stage, and what can be read from it while it sounds.
 pub(crate) struct Built {
     pub stage: Box<dyn Stage>,
-    pub readings: Vec<(String, Unit, Cell)>,
+    pub readings: Vec<(String, ValueUnit, Gauge)>,
     pub notes: Vec<String>,
     /// Frames for which it sounds on when its input has ended, where it knows them.
     pub tail: u32,
@@ -150,9 +150,9 @@ impl Built {
 
 /// A number that the quiet core writes and anybody reads.
 #[derive(Clone, Debug, Default)]
-pub struct Cell(Arc<AtomicU32>);
+pub struct Gauge(Arc<AtomicU32>);
 
-impl Cell {
+impl Gauge {
     pub(crate) fn put(&self, value: f32) {
         self.0.store(value.to_bits(), Ordering::Relaxed);
     }
@@ -237,11 +237,11 @@ impl Given {
 
 /// A parameter that can be changed while the strip sounds.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Param {
+pub struct LiveParam {
     /// `stage.param`.
     pub name: String,
     /// What it counts.
-    pub unit: Unit,
+    pub unit: ValueUnit,
     /// The least value.
     pub low: f32,
     /// The greatest value.
@@ -251,31 +251,31 @@ pub struct Param {
 }
 
 /// The live parameters of a stage, in the order of its `set`.
-pub(crate) fn params(stage: &str, kind: &KeyKind, given: &Given) -> Vec<Param> {
+pub(crate) fn params(stage: &str, kind: &KeyKind, given: &Given) -> Vec<LiveParam> {
     let mut found = Vec::new();
     let mut add = |name: String, unit, low: f64, high: f64, value: f64| {
         let (low, high, value) = (low as f32, high as f32, value as f32);
-        found.push(Param { name: format!("{stage}.{name}"), unit, low, high, value });
+        found.push(LiveParam { name: format!("{stage}.{name}"), unit, low, high, value });
     };
     for key in kind.keys {
         match key.form {
-            Form::Number { unit, low, high, default, live: true } => {
+            ValueForm::Number { unit, low, high, default, live: true } => {
                 let value = given.maybe(key.name).or(default).unwrap_or(low);
                 add(key.name.into(), unit, low, high, value);
             }
-            Form::Needed { unit, low, high, live: true } => {
+            ValueForm::Needed { unit, low, high, live: true } => {
                 add(key.name.into(), unit, low, high, given.number(key.name));
             }
-            Form::Switch { live: true, .. } => {
+            ValueForm::Switch { live: true, .. } => {
                 let value = f64::from(u8::from(given.switch(key.name)));
-                add(key.name.into(), Unit::Switch, 0.0, 1.0, value);
+                add(key.name.into(), ValueUnit::Switch, 0.0, 1.0, value);
             }
-            Form::Numbers { unit, low, high, live: true, .. } => {
+            ValueForm::Numbers { unit, low, high, live: true, .. } => {
                 for (at, value) in given.numbers(key.name).iter().enumerate() {
                     add(format!("{}.{at}", key.name), unit, low, high, *value);
                 }
             }
-            Form::Rows { unit, low, high, live: true, .. } => {
+            ValueForm::Rows { unit, low, high, live: true, .. } => {
                 for (row, values) in given.rows(key.name).iter().enumerate() {
                     for (at, value) in values.iter().enumerate() {
                         add(format!("{}.{row}.{at}", key.name), unit, low, high, *value);

@@ -28,13 +28,13 @@ mod sounding;
 
 pub use description::Description;
 pub(crate) use key::{Built, Fault, Room};
-pub use key::{Cell, Form, Given, Key, KeyKind, Param, Unit};
+pub use key::{Gauge, Given, Key, KeyKind, LiveParam, ValueForm, ValueUnit};
 pub use kinds::KINDS;
 pub use prepare::Shape;
-pub use sounding::{Edge, Reading, Standing, Strip};
+pub use sounding::{Edge, Readout, Strip, StripStage};
 
 /// Where the files come from that a strip names: stages themselves do no I/O.
-pub trait Loader {
+pub trait FileSource {
     /// The bytes of `name`, as it is written in the strip.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ pub trait Loader {
     fn load(&mut self, name: &str) -> Result<Vec<u8>, String>;
 }
 
-impl<F: FnMut(&str) -> Result<Vec<u8>, String>> Loader for F {
+impl<F: FnMut(&str) -> Result<Vec<u8>, String>> FileSource for F {
     fn load(&mut self, name: &str) -> Result<Vec<u8>, String> {
         self(name)
     }

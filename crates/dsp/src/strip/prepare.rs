@@ -1,12 +1,12 @@
 //! From description to sound: the part that may load, allocate and fail.
 
 use super::{
-    Description, Loader, Reading, Strip,
+    Description, FileSource, Readout, Strip,
     description::{Branch, Item, What},
-    key::{self, Fault, Room, Unit},
+    key::{self, Fault, Room, ValueUnit},
     sounding::{Bypass, Element, Join, Lanes, Op, Target},
 };
-use crate::{Setting, stage::mix::MOST_CHANNELS};
+use crate::{ProcessSpec, stage::mix::MOST_CHANNELS};
 use quiet_types::{FileError, Frames, SampleRate};
 
 /// How many channels a strip takes, gives, and needs room for.
@@ -106,10 +106,10 @@ impl Description {
         inputs: usize,
         rate: SampleRate,
         block: Frames,
-        loader: &mut dyn Loader,
+        loader: &mut dyn FileSource,
     ) -> Result<Strip, FileError> {
         let shape = self.shape(inputs)?;
-        let setting = Setting { rate, channels: shape.width, block };
+        let setting = ProcessSpec { rate, channels: shape.width, block };
         let mut maker = Maker { description: self, setting, loader, strip: Strip::empty(shape) };
         let (_, latency) = maker.items(&self.items, inputs, 0)?;
         let mut strip = maker.strip;
@@ -120,8 +120,8 @@ impl Description {
 
 struct Maker<'a> {
     description: &'a Description,
-    setting: Setting,
-    loader: &'a mut dyn Loader,
+    setting: ProcessSpec,
+    loader: &'a mut dyn FileSource,
     strip: Strip,
 }
 
@@ -157,7 +157,7 @@ impl Maker<'_> {
         let fault = |fault: Fault| item.fault(source, &fault);
         let out = (kind.shape)(given, taken).map_err(fault)?;
         let channels = taken.max(out);
-        let setting = Setting { channels, ..self.setting };
+        let setting = ProcessSpec { channels, ..self.setting };
         let mut room = Room { setting, inputs: taken, loader: &mut *self.loader };
         let built = (kind.build)(given, &mut room).map_err(fault)?;
         let late = built.stage.latency().0;
@@ -169,12 +169,13 @@ impl Maker<'_> {
         if bypass.is_some() {
             let name = format!("{}.bypass", item.name);
             let value = f32::from(u8::from(item.bypass));
-            let param = key::Param { name, unit: Unit::Switch, low: 0.0, high: 1.0, value };
+            let param =
+                key::LiveParam { name, unit: ValueUnit::Switch, low: 0.0, high: 1.0, value };
             self.strip.add(param, Target::Bypass { element });
         }
         for (name, unit, cell) in built.readings {
             let name = format!("{}.{name}", item.name);
-            self.strip.readings.push(Reading { name, unit, cell });
+            self.strip.readings.push(Readout { name, unit, cell });
         }
         for note in built.notes {
             self.strip.notes.push(format!("{}: {note}", item.name));
@@ -216,9 +217,9 @@ impl Maker<'_> {
             outs = out;
             let join = self.strip.joins.len();
             self.strip.joins.push(Join::new(branch.gain, self.setting));
-            let param = key::Param {
+            let param = key::LiveParam {
                 name: format!("{}.gain", branch.name),
-                unit: Unit::Decibel,
+                unit: ValueUnit::Decibel,
                 low: -120.0,
                 high: 60.0,
                 value: branch.gain as f32,

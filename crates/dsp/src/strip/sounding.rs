@@ -1,8 +1,8 @@
 //! The prepared strip: a list of operations over one block, in order.
 
-use super::{Cell, Param, Shape, Unit};
+use super::{Gauge, LiveParam, Shape, ValueUnit};
 use crate::{
-    Block, Setting, Stage,
+    Block, ProcessSpec, Stage,
     stage::{Ramp, factor},
 };
 use quiet_types::Frames;
@@ -18,9 +18,9 @@ pub struct Strip {
     pub(super) joins: Vec<Join>,
     pub(super) ops: Vec<Op>,
     pub(super) buffers: Vec<Vec<f32>>,
-    pub(super) readings: Vec<Reading>,
+    pub(super) readings: Vec<Readout>,
     pub(super) notes: Vec<String>,
-    params: Vec<Param>,
+    params: Vec<LiveParam>,
     targets: Vec<Target>,
     latency: Frames,
     pub(super) tail: Frames,
@@ -28,7 +28,7 @@ pub struct Strip {
 
 /// A stage as it stands in its strip.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Standing<'a> {
+pub struct StripStage<'a> {
     /// Its name.
     pub name: &'a str,
     /// Its kind.
@@ -41,13 +41,13 @@ pub struct Standing<'a> {
 
 /// What can be read while a strip sounds, such as a meter's peak.
 #[derive(Clone, Debug)]
-pub struct Reading {
+pub struct Readout {
     /// `stage.reading`.
     pub name: String,
     /// What it counts.
-    pub unit: Unit,
+    pub unit: ValueUnit,
     /// Where it is read.
-    pub cell: Cell,
+    pub cell: Gauge,
 }
 
 /// Before a stage, or after it.
@@ -92,7 +92,7 @@ impl Strip {
         }
     }
 
-    pub(super) fn add(&mut self, param: Param, target: Target) {
+    pub(super) fn add(&mut self, param: LiveParam, target: Target) {
         self.params.push(param);
         self.targets.push(target);
     }
@@ -117,7 +117,7 @@ impl Strip {
     }
 
     /// The live parameters; the place of one in this list is its number for [`Stage::set`].
-    pub fn params(&self) -> &[Param] {
+    pub fn params(&self) -> &[LiveParam] {
         &self.params
     }
 
@@ -127,7 +127,7 @@ impl Strip {
     }
 
     /// What can be read while it sounds: clone it before the strip leaves for the quiet core.
-    pub fn readings(&self) -> &[Reading] {
+    pub fn readings(&self) -> &[Readout] {
         &self.readings
     }
 
@@ -137,8 +137,8 @@ impl Strip {
     }
 
     /// Each stage, those in branches included, in order.
-    pub fn stages(&self) -> impl Iterator<Item = Standing<'_>> {
-        self.elements.iter().map(|element| Standing {
+    pub fn stages(&self) -> impl Iterator<Item = StripStage<'_>> {
+        self.elements.iter().map(|element| StripStage {
             name: &element.name,
             kind: element.kind,
             latency: element.stage.latency(),
@@ -359,7 +359,7 @@ pub(super) struct Bypass {
 }
 
 impl Bypass {
-    pub(super) fn new(on: bool, late: u32, setting: Setting) -> Bypass {
+    pub(super) fn new(on: bool, late: u32, setting: ProcessSpec) -> Bypass {
         Bypass {
             dry: Ramp::new(f64::from(u8::from(on)), setting.rate),
             wait: Lanes::new((0..setting.channels).collect(), late),
@@ -375,7 +375,7 @@ pub(super) struct Join {
 }
 
 impl Join {
-    pub(super) fn new(decibels: f64, setting: Setting) -> Join {
+    pub(super) fn new(decibels: f64, setting: ProcessSpec) -> Join {
         let gain = Ramp::new(factor(decibels), setting.rate);
         Join { gain, wait: Lanes::new(Vec::new(), 0) }
     }

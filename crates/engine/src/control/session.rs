@@ -4,7 +4,7 @@ use super::request::{Request, Swap, parse, typed};
 use crate::{
     Engine, Fade, Loaded, LoopEvent, Result, Shelf, Strip, Ticks, Wanted, admit, shelf::Param,
 };
-use quiet_dsp::Setting;
+use quiet_dsp::ProcessSpec;
 use quiet_linux::files::{self, Replace};
 use quiet_rt::Cure;
 use quiet_types::{
@@ -23,7 +23,7 @@ use std::{
 pub struct Session {
     engine: Engine,
     shelf: Box<dyn Shelf>,
-    setting: Setting,
+    setting: ProcessSpec,
     clock: Ticks,
     name: String,
     params: Vec<Param>,
@@ -73,7 +73,7 @@ impl Session {
         shelf: Box<dyn Shelf>,
         (name, params): (String, Vec<Param>),
         admission: Admission,
-        (setting, clock): (Setting, Ticks),
+        (setting, clock): (ProcessSpec, Ticks),
         presets: Option<PathBuf>,
     ) -> Session {
         Session {

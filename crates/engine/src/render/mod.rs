@@ -13,7 +13,7 @@ use convert::Convert;
 use quiet_dsp::{
     Block, Stage,
     simd::Denormals,
-    strip::{Loader, Strip},
+    strip::{FileSource, Strip},
 };
 use quiet_types::{
     Finding, Frames, SampleRate, Severity,
@@ -225,7 +225,7 @@ fn sound(
     let mut reader = Reader::open(&job.from)?;
     let chosen = chosen(job, order, &reader)?;
     let (rate, strip_rate) = (reader.rate, order.rate.unwrap_or(reader.rate));
-    let mut files: Box<dyn Loader> = Box::new(order.files.clone());
+    let mut files: Box<dyn FileSource> = Box::new(order.files.clone());
     let strip = order
         .strip
         .prepare(chosen.len(), SampleRate(strip_rate), order.block, &mut *files)

@@ -4,7 +4,7 @@
 //! the 1x1 of a layer that does not blend), the reference is followed: it is what everyone hears.
 
 use super::{
-    About, Amp, Error, Format, Limits, Size,
+    About, Amp, AmpFormat, Error, Limits, Size,
     json::At,
     net::{Activation, Cell, Chain, Linear, Net, Recurrent},
 };
@@ -45,7 +45,7 @@ fn model(at: &At<'_>, limits: &mut Limits) -> Result<(About, Vec<Size>), Error> 
     let rate = given.unwrap_or(48_000);
     let name = architecture.text()?;
     let mut about = About {
-        format: Format::Nam,
+        format: AmpFormat::Nam,
         architecture: name.to_owned(),
         rate: SampleRate(rate as u32),
         rate_assumed: given.is_none(),

@@ -2,9 +2,9 @@
 
 use super::{super::net::Linear, Error, memory::Planes};
 use crate::{
-    Block, Setting, Stage,
+    Block, ProcessSpec, Stage,
     fir::{Fir, Route},
-    simd::Level,
+    simd::SimdLevel,
 };
 use quiet_types::{Frames, SampleRate};
 
@@ -16,10 +16,10 @@ pub(super) struct LinearRun {
 }
 
 impl LinearRun {
-    pub(super) fn new(linear: &Linear, chunk: usize, level: Level) -> Result<LinearRun, Error> {
+    pub(super) fn new(linear: &Linear, chunk: usize, level: SimdLevel) -> Result<LinearRun, Error> {
         // The rate is none of a FIR's business: its taps are at the stream's already.
         let block = Frames(chunk as u32);
-        let setting = Setting { rate: SampleRate(48_000), channels: 1, block };
+        let setting = ProcessSpec { rate: SampleRate(48_000), channels: 1, block };
         let fir = Fir::prepare_for(level, &setting, &Route::each(1, &linear.taps))
             .map_err(|error| Error::file(format!("cannot be played: {error}")))?;
         Ok(LinearRun { fir, bias: linear.bias, out: Planes::new(1, chunk) })

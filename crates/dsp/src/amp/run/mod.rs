@@ -2,8 +2,8 @@
 
 use super::{Error, net::Net};
 use crate::{
-    Block, Setting, Stage,
-    simd::{Denormals, Level, amp_wave::STEP, lanes::Kernel},
+    Block, ProcessSpec, Stage,
+    simd::{Denormals, SimdLevel, amp_wave::STEP, lanes::Kernel},
 };
 use chain::ChainRun;
 use linear::LinearRun;
@@ -40,10 +40,10 @@ struct Channel {
 impl AmpStage {
     pub fn new(
         net: &Net,
-        setting: &Setting,
+        setting: &ProcessSpec,
         before: f32,
         after: f32,
-        level: Level,
+        level: SimdLevel,
     ) -> Result<AmpStage, Error> {
         let chunk = (setting.block.0 as usize).clamp(1, CHUNK).next_multiple_of(STEP);
         let mut channels = Vec::new();
@@ -120,7 +120,7 @@ enum Runner {
 }
 
 impl Runner {
-    fn new(net: &Net, chunk: usize, level: Level) -> Result<Runner, Error> {
+    fn new(net: &Net, chunk: usize, level: SimdLevel) -> Result<Runner, Error> {
         let kernel = Kernel::new(level);
         Ok(match net {
             Net::Chain(chain) => Runner::Chain(ChainRun::new(chain, chunk, kernel)),
@@ -176,7 +176,7 @@ struct SeriesRun {
 }
 
 impl SeriesRun {
-    fn new(nets: &[Net], chunk: usize, level: Level) -> Result<SeriesRun, Error> {
+    fn new(nets: &[Net], chunk: usize, level: SimdLevel) -> Result<SeriesRun, Error> {
         let Some((last, before)) = nets.split_last() else {
             return Err(Error::file("is a sequence of nothing".to_owned()));
         };

@@ -7,7 +7,7 @@ use super::{
     memory::{Planes, Ring, Taps, pointwise},
 };
 use crate::simd::{
-    Level, amp_array,
+    SimdLevel, amp_array,
     amp_wave::{self as wave, Act, STEP},
     lanes::Kernel,
 };
@@ -29,7 +29,7 @@ pub(super) struct WaveRun {
 }
 
 impl WaveRun {
-    pub(super) fn new(wave: &Wave, chunk: usize, level: Level) -> Result<WaveRun, Error> {
+    pub(super) fn new(wave: &Wave, chunk: usize, level: SimdLevel) -> Result<WaveRun, Error> {
         let kernel = Kernel::new(level);
         let condition = wave.condition.as_ref().map(|net| Runner::new(net, chunk, level));
         let given = wave.condition.as_ref().map_or(1, |net| net.outputs());

@@ -22,8 +22,8 @@ fn load(name: &str) -> Amp {
     Amp::parse(&fs::read(fixtures().join(name)).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-fn setting(amp: &Amp, block: u32) -> Setting {
-    Setting { rate: amp.rate(), channels: 1, block: Frames(block) }
+fn setting(amp: &Amp, block: u32) -> ProcessSpec {
+    ProcessSpec { rate: amp.rate(), channels: 1, block: Frames(block) }
 }
 
 /// Plays `input` in blocks of the lengths in `split`, over and over.
@@ -91,8 +91,8 @@ fn the_known_engines_reference_outputs_are_met() {
         let wanted: Vec<f64> =
             samples(&format!("{reference}.ref.f32")).into_iter().map(f64::from).collect();
         let peak = wanted.iter().fold(1.0f64, |m, y| m.max(y.abs()));
-        for level in Level::all() {
-            let options = Options { slim: *slim, ..Options::default() };
+        for level in SimdLevel::all() {
+            let options = AmpOptions { slim: *slim, ..AmpOptions::default() };
             let mut stage = amp.prepare_for(&setting(&amp, 64), &options, level).unwrap();
             let got = play(&mut *stage, &input, &[64]);
             let (esr, most) = error(&got, &wanted);
@@ -122,12 +122,12 @@ fn noise(seed: u64, silence: usize, frames: usize) -> Vec<f64> {
 const ROUNDING: f64 = 4.0 * f32::EPSILON as f64;
 
 /// The amp's output for `x`, on every level and in two splits, all alike; against the oracle's.
-fn compare(file: &serde_json::Value, x: &[f64], wanted: &[f64], options: &Options) {
+fn compare(file: &serde_json::Value, x: &[f64], wanted: &[f64], options: &AmpOptions) {
     let amp =
         Amp::parse(&serde_json::to_vec(file).unwrap()).unwrap_or_else(|e| panic!("{e}: {file}"));
     let input: Vec<f32> = x.iter().map(|x| *x as f32).collect();
     let mut fused = Vec::new();
-    for level in Level::all() {
+    for level in SimdLevel::all() {
         let mut stage = amp.prepare_for(&setting(&amp, 48), options, level).unwrap();
         let whole = play(&mut *stage, &input, &[48]);
         let (esr, most) = error(&whole, wanted);
@@ -136,7 +136,7 @@ fn compare(file: &serde_json::Value, x: &[f64], wanted: &[f64], options: &Option
         stage.reset();
         let pieces = play(&mut *stage, &input, &[1, 17, 5, 40, 3, 16]);
         assert_eq!(bits(&whole), bits(&pieces), "{level:?}: {file}");
-        if level != Level::Plain {
+        if level != SimdLevel::Plain {
             fused.push(bits(&whole));
         }
     }
@@ -157,14 +157,14 @@ proptest! {
     fn wavenets_of_every_kind_are_played_as_described(seed: u64) {
         let x: Rows = vec![noise(seed, REACH, 400)];
         let (file, y) = oracle::wavenet(seed, &x, 1, 1);
-        compare(&file, &x[0][REACH..], &y[0][REACH..], &Options::default());
+        compare(&file, &x[0][REACH..], &y[0][REACH..], &AmpOptions::default());
     }
 
     #[test]
     fn usual_arrays_of_every_width_are_played_as_described(seed: u64, channels in 1usize..=19) {
         let x: Rows = vec![noise(seed, REACH, 400)];
         let (file, y) = oracle::usual_wavenet(seed, &x, channels);
-        compare(&file, &x[0][REACH..], &y[0][REACH..], &Options::default());
+        compare(&file, &x[0][REACH..], &y[0][REACH..], &AmpOptions::default());
     }
 
     #[test]
@@ -177,7 +177,7 @@ proptest! {
         };
         // What has one size is asked for none.
         let slim = arrays.iter().any(|array| sizes(array) > 1).then_some(slim);
-        let options = Options { slim, ..Options::default() };
+        let options = AmpOptions { slim, ..AmpOptions::default() };
         compare(&file, &x[0][REACH..], &y[0][REACH..], &options);
     }
 
@@ -185,9 +185,9 @@ proptest! {
     fn convnets_and_linears_are_played_as_described(seed: u64) {
         let x: Rows = vec![noise(seed, REACH, 400)];
         let (file, y) = oracle::convnet(seed, &x);
-        compare(&file, &x[0][REACH..], &y[0][REACH..], &Options::default());
+        compare(&file, &x[0][REACH..], &y[0][REACH..], &AmpOptions::default());
         let (file, y) = oracle::linear(seed, &x);
-        compare(&file, &x[0][REACH..], &y[0][REACH..], &Options::default());
+        compare(&file, &x[0][REACH..], &y[0][REACH..], &AmpOptions::default());
     }
 }
 
@@ -198,7 +198,7 @@ proptest! {
     fn long_linears_are_played_as_described(seed: u64, taps in 300usize..5000) {
         let x: Rows = vec![noise(seed, 0, 6000)];
         let (file, y) = oracle::linear_of(seed, taps, &x);
-        compare(&file, &x[0], &y[0], &Options::default());
+        compare(&file, &x[0], &y[0], &AmpOptions::default());
     }
 
     #[test]
@@ -209,7 +209,7 @@ proptest! {
         let (second, y) = oracle::linear_of(seed ^ 1, taps, &between);
         let inner = oracle::sequential(&[second]);
         let file = oracle::sequential(&[first, inner]);
-        compare(&file, &x[0][REACH..], &y[0][REACH..], &Options::default());
+        compare(&file, &x[0][REACH..], &y[0][REACH..], &AmpOptions::default());
     }
 }
 
@@ -221,11 +221,11 @@ proptest! {
     fn recurrent_nets_are_played_as_described(seed: u64, knob in 0f32..1.0) {
         let x = noise(seed, 0, 400);
         let (file, y) = oracle::lstm(seed, &x, 24_000);
-        compare(&file, &x, &y, &Options::default());
+        compare(&file, &x, &y, &AmpOptions::default());
         let knobs: Vec<f32> = (0..seed % 3).map(|n| knob / (n + 1) as f32).collect();
         let at: Vec<f64> = knobs.iter().map(|k| f64::from(*k)).collect();
         let (file, y) = oracle::keras(seed, &x, &at);
-        compare(&file, &x, &y, &Options { knobs, ..Options::default() });
+        compare(&file, &x, &y, &AmpOptions { knobs, ..AmpOptions::default() });
     }
 }
 
@@ -303,17 +303,20 @@ fn huge_promises_are_refused_before_memory_is_taken() {
 fn options_that_the_file_cannot_serve_are_refused() {
     let amp = Amp::parse(&serde_json::to_vec(&small()).unwrap()).unwrap();
     let at = setting(&amp, 64);
-    let refused = |options: Options| {
+    let refused = |options: AmpOptions| {
         amp.prepare(&at, &options).err().map(|e| e.to_string()).unwrap_or_default()
     };
-    assert!(refused(Options { slim: Some(0.5), ..Options::default() }).contains("one size"));
-    assert!(refused(Options { loudness: Some(-18.0), ..Options::default() }).contains("loudness"));
+    assert!(refused(AmpOptions { slim: Some(0.5), ..AmpOptions::default() }).contains("one size"));
     assert!(
-        refused(Options { input_dbu: Some(12.0), ..Options::default() }).contains("input_level")
+        refused(AmpOptions { loudness: Some(-18.0), ..AmpOptions::default() }).contains("loudness")
     );
-    assert!(refused(Options { knobs: vec![0.5], ..Options::default() }).contains("knobs"));
-    let other = Setting { rate: SampleRate(44_100), ..at };
-    let error = amp.prepare(&other, &Options::default()).err().unwrap();
+    assert!(
+        refused(AmpOptions { input_dbu: Some(12.0), ..AmpOptions::default() })
+            .contains("input_level")
+    );
+    assert!(refused(AmpOptions { knobs: vec![0.5], ..AmpOptions::default() }).contains("knobs"));
+    let other = ProcessSpec { rate: SampleRate(44_100), ..at };
+    let error = amp.prepare(&other, &AmpOptions::default()).err().unwrap();
     assert_eq!(error, Error::Rate { amp: SampleRate(48_000), stream: SampleRate(44_100) });
     assert!(error.to_string().contains("48000 Hz") && error.to_string().contains("44100 Hz"));
 }
@@ -321,13 +324,13 @@ fn options_that_the_file_cannot_serve_are_refused() {
 #[test]
 fn loudness_and_calibration_are_gains() {
     let amp = load("lstm.nam");
-    let play_with = |options: Options| {
+    let play_with = |options: AmpOptions| {
         let mut stage = amp.prepare(&setting(&amp, 64), &options).unwrap();
         play(&mut *stage, &samples("input_8192.f32")[..512], &[64])
     };
     let (plain, louder) = (
-        play_with(Options::default()),
-        play_with(Options { loudness: Some(-18.0), ..Options::default() }),
+        play_with(AmpOptions::default()),
+        play_with(AmpOptions { loudness: Some(-18.0), ..AmpOptions::default() }),
     );
     let gain = 10f64.powf((-18.0 + 37.840_686_797) / 20.0);
     for (a, b) in plain.iter().zip(&louder) {
@@ -338,7 +341,7 @@ fn loudness_and_calibration_are_gains() {
 #[test]
 fn a_stray_infinity_does_not_stay() {
     let amp = load("BossLSTM-2x8.nam");
-    let mut stage = amp.prepare(&setting(&amp, 16), &Options::default()).unwrap();
+    let mut stage = amp.prepare(&setting(&amp, 16), &AmpOptions::default()).unwrap();
     let heard = play(&mut *stage, &[f32::INFINITY, f32::NAN, 0.5, -0.5], &[3]);
     assert!(heard.iter().all(|y| y.is_finite()));
 }
@@ -351,8 +354,8 @@ fn a_linear_amp_is_at_home_at_every_rate() {
         "sample_rate": 48000, "config": {"receptive_field": 480, "bias": false}});
     let amp = Amp::parse(&serde_json::to_vec(&file).unwrap()).unwrap();
     let level = |rate: u32| {
-        let at = Setting { rate: SampleRate(rate), channels: 1, block: Frames(64) };
-        let mut stage = amp.prepare(&at, &Options::default()).unwrap();
+        let at = ProcessSpec { rate: SampleRate(rate), channels: 1, block: Frames(64) };
+        let mut stage = amp.prepare(&at, &AmpOptions::default()).unwrap();
         let tone = |t: u32| (std::f64::consts::TAU * 500.0 * f64::from(t) / f64::from(rate)).sin();
         let input: Vec<f32> = (0..rate).map(|t| tone(t) as f32).collect();
         let heard = play(&mut *stage, &input, &[64]);
@@ -384,8 +387,8 @@ fn a_wav_file_is_a_linear_amp() {
         bytes.into_inner()
     };
     let amp = Amp::parse(&write(1)).unwrap();
-    assert_eq!((amp.about().format, amp.rate()), (Format::Wav, SampleRate(44_100)));
-    let mut stage = amp.prepare(&setting(&amp, 16), &Options::default()).unwrap();
+    assert_eq!((amp.about().format, amp.rate()), (AmpFormat::Wav, SampleRate(44_100)));
+    let mut stage = amp.prepare(&setting(&amp, 16), &AmpOptions::default()).unwrap();
     assert_eq!(play(&mut *stage, &[1.0, 0.0, 0.0, 0.0], &[3]), [0.5, -0.25, 0.125, 0.0]);
     assert!(refusal(&write(2)).contains("several channels"));
     let whole = write(1);

@@ -50,7 +50,7 @@ struct Path {
 
 /// A piece of work that is done in one go: some tens of nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub struct Unit {
+pub struct WorkUnit {
     what: What,
     /// Estimated cycles.
     pub cost: u32,
@@ -211,7 +211,7 @@ impl Segment {
     }
 
     /// What it has to do in a period, in order.
-    pub fn units(&self) -> Vec<Unit> {
+    pub fn units(&self) -> Vec<WorkUnit> {
         let mut units = Vec::new();
         for input in 0..self.spectra.len() {
             units.extend(self.forward(input as u32));
@@ -223,12 +223,12 @@ impl Segment {
         units
     }
 
-    fn forward(&self, input: u32) -> Vec<Unit> {
+    fn forward(&self, input: u32) -> Vec<WorkUnit> {
         let (mut units, chunks) = (Vec::new(), self.part as u32 / 16);
         let radix = if self.halves { 2 } else { 4 };
         for (from, to) in columns(0, chunks / radix) {
             let what = What::Take { input, from, to };
-            units.push(Unit { what, cost: self.cost(TAKE * radix * (to - from)) });
+            units.push(WorkUnit { what, cost: self.cost(TAKE * radix * (to - from)) });
         }
         if chunks <= TILE {
             self.descend(input, 0, 0, chunks, &mut units);
@@ -242,11 +242,11 @@ impl Segment {
     }
 
     /// Depth first: what fits into the nearest cache is finished in it.
-    fn descend(&self, input: u32, pass: usize, from: u32, size: u32, units: &mut Vec<Unit>) {
+    fn descend(&self, input: u32, pass: usize, from: u32, size: u32, units: &mut Vec<WorkUnit>) {
         let mut down = |pass: usize| {
             for (from, to) in columns(from / 4, (from + size) / 4) {
                 let what = What::Down { pass: pass as u32, from, to };
-                units.push(Unit { what, cost: self.cost(COLUMN * (to - from)) });
+                units.push(WorkUnit { what, cost: self.cost(COLUMN * (to - from)) });
             }
         };
         if size > TILE {
@@ -260,13 +260,13 @@ impl Segment {
             for from in fours.clone().step_by(FOURS as usize) {
                 let to = (from + FOURS).min(fours.end);
                 let what = What::Leaf { input, from, to };
-                units.push(Unit { what, cost: self.cost(FOUR * (to - from)) });
+                units.push(WorkUnit { what, cost: self.cost(FOUR * (to - from)) });
             }
         }
     }
 
     /// The way back: the way there, mirrored.
-    fn backward(&self, output: u32) -> impl Iterator<Item = Unit> {
+    fn backward(&self, output: u32) -> impl Iterator<Item = WorkUnit> {
         self.forward(0).into_iter().rev().map(move |unit| {
             let cost = unit.cost;
             let (what, cost) = match unit.what {
@@ -275,7 +275,7 @@ impl Segment {
                 What::Leaf { from, to, .. } => (What::Root { from, to }, cost * 7 / 6),
                 other => (other, cost),
             };
-            Unit { what, cost }
+            WorkUnit { what, cost }
         })
     }
 
@@ -295,11 +295,11 @@ impl Segment {
         CALL + if self.far() { cycles * 3 / 2 } else { cycles }
     }
 
-    fn products(&self, output: usize, units: &mut Vec<Unit>) {
+    fn products(&self, output: usize, units: &mut Vec<WorkUnit>) {
         let here = self.paths.iter().enumerate().filter(|(_, path)| path.output == output);
         let here: Vec<u32> = here.map(|(i, _)| i as u32).collect();
         if here.is_empty() {
-            units.push(Unit { what: What::Clear, cost: CALL });
+            units.push(WorkUnit { what: What::Clear, cost: CALL });
         }
         let (bands, slots) = (self.part as u32 / 32, self.slots as u32);
         let step = (PRODUCTS / slots).max(1);
@@ -317,14 +317,14 @@ impl Segment {
                     let slots = (first, (first + most).min(slots));
                     let what = What::Multiply { path, bands, slots, more: i > 0 || first > 0 };
                     let (bands, slots) = (bands.1 - bands.0, slots.1 - slots.0);
-                    units.push(Unit { what, cost: (product * slots + BAND) * bands + CALL });
+                    units.push(WorkUnit { what, cost: (product * slots + BAND) * bands + CALL });
                 }
             }
         }
     }
 
     /// Does some units, on the inputs' rings (each a power of two of rows).
-    pub fn run(&mut self, units: &[Unit], rings: &[Vec<Row>]) {
+    pub fn run(&mut self, units: &[WorkUnit], rings: &[Vec<Row>]) {
         self.kernel.run(passes::Units { segment: self, units, rings });
     }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::needless_range_loop, reason = "vectors in step with each other")]
 
 use super::{
-    Chunk, Roots, Row, Segment, Unit, What,
+    Chunk, Roots, Row, Segment, What, WorkUnit,
     complex::{Complex, Deal, Twiddles, deal, join, place, split},
 };
 use crate::simd::lanes::{Job, Lanes};
@@ -11,7 +11,7 @@ use crate::simd::lanes::{Job, Lanes};
 /// Some units of a segment, on the inputs' rings.
 pub(super) struct Units<'a> {
     pub(super) segment: &'a mut Segment,
-    pub(super) units: &'a [Unit],
+    pub(super) units: &'a [WorkUnit],
     pub(super) rings: &'a [Vec<Row>],
 }
 

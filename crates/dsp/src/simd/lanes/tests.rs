@@ -48,12 +48,12 @@ fn every_level_here_does_every_operation_alike() {
     for (n, x) in x.as_flattened_mut().iter_mut().enumerate() {
         *x = (n as f32 * 37.0 % 64.0 - 31.5) / 16.0;
     }
-    let levels: Vec<Level> = Level::all().collect();
-    let wanted = Kernel::new(Level::Plain).run(All(&x));
+    let levels: Vec<SimdLevel> = SimdLevel::all().collect();
+    let wanted = Kernel::new(SimdLevel::Plain).run(All(&x));
     assert_eq!(wanted[8], *x.as_flattened(), "fours and back are where they were");
     for level in levels {
         assert_eq!(Kernel::new(level).level(), level);
-        assert_eq!(Kernel::new(level).narrow().level(), level.min(Level::Avx2));
+        assert_eq!(Kernel::new(level).narrow().level(), level.min(SimdLevel::Avx2));
         assert_eq!(Kernel::new(level).run(All(&x)), wanted, "{level:?}");
     }
 }
