@@ -9,7 +9,7 @@
 //! - `ours`: `quiet_rt::duplex` with the player of `play` and a wire: timed, metered, counted.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark")]
 
-use quiet_engine::{Board, LoopMode, Wire, host::format::Format, player};
+use quiet_engine::{Board, LoopMode, Wire, host::format::SampleFormat, player};
 use quiet_rt::{Clock, Cycle, Duplex, Look, duplex};
 use std::{
     cell::Cell,
@@ -122,14 +122,19 @@ impl Duplex for Card {
     fn read(&mut self, samples: &mut [f32]) {
         let place = self.place();
         let frames = self.frames as usize;
-        Format::S32.take_apart(&self.capture[place], CHANNELS, samples, (CHANNELS, frames, 0));
+        SampleFormat::S32.take_apart(
+            &self.capture[place],
+            CHANNELS,
+            samples,
+            (CHANNELS, frames, 0),
+        );
     }
 
     #[inline]
     fn write(&mut self, samples: &[f32]) {
         let place = self.place();
         let frames = self.frames as usize;
-        Format::S32.put_together(
+        SampleFormat::S32.put_together(
             &mut self.playback[place],
             CHANNELS,
             samples,

@@ -1,6 +1,6 @@
 //! Admission: how long the worst block of a strip takes, measured before it sounds.
 
-use crate::{clock::Ticks, player::Strip};
+use crate::{clock::Ticks, player::ReadyStrip};
 use quiet_dsp::{Block, ProcessSpec, simd::Denormals};
 use quiet_rt::Clock;
 use quiet_types::{Nanos, play::Admission};
@@ -11,7 +11,7 @@ const FRAMES: usize = 32_768;
 const PASSES: usize = 3;
 
 /// Runs the strip over noise and silence, on a thread of its own, and hands it back as new.
-pub fn admit(mut strip: Strip, setting: ProcessSpec, clock: Ticks) -> (Strip, Admission) {
+pub fn admit(mut strip: ReadyStrip, setting: ProcessSpec, clock: Ticks) -> (ReadyStrip, Admission) {
     let trial = move || {
         let _flushed = Denormals::flush();
         let block = (setting.block.0 as usize).max(1);

@@ -14,7 +14,7 @@ use std::{hint::black_box, time::Instant};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct BenchSpec {
     /// Frames a second.
     pub rate: SampleRate,
     /// Frames a block.
@@ -43,7 +43,7 @@ const FLUSH: usize = 64 << 20;
 pub fn bench(
     strip: &Description,
     loader: &mut dyn FileSource,
-    wanted: &Wanted,
+    wanted: &BenchSpec,
     step: &mut dyn FnMut(f64),
 ) -> Result<Bench> {
     let mut prepare = |block: Frames| {
@@ -148,7 +148,7 @@ fn throttled(clock_kept: f64) -> Option<Finding> {
 /// The shortest period in which the strip is done in time.
 fn smallest(
     prepare: &mut dyn FnMut(Frames) -> Result<Strip>,
-    wanted: &Wanted,
+    wanted: &BenchSpec,
     step: &mut dyn FnMut(f64),
 ) -> Result<Option<Carried>> {
     for (at, frames) in PERIODS.iter().enumerate() {

@@ -4,10 +4,10 @@ use crate::{
     Error, ErrorKind, Result,
     clock::{self, Ticks},
     host::{Again, Device, file::File, null},
-    place::{self, Placed, Wait, Wish},
-    player::{Remote, Strip, player},
+    place::{self, Placed, SeatWish, Wait},
+    player::{ReadyStrip, Remote, player},
     playing::{Place, Playing, fault},
-    setup::{Host, Setup, Sizes},
+    setup::{AudioHost, Setup, Sizes},
 };
 use quiet_dsp::{ProcessSpec, simd::Denormals};
 use quiet_linux::{
@@ -49,7 +49,7 @@ type Work = Box<dyn FnOnce(&Place, &Placed) -> Outcome + Send>;
 ///
 /// # Errors
 /// A sentence, when this machine cannot do it, or a right cannot be given up.
-pub fn seat(wish: &Wish, less: Option<(Less, Arc<Walls>)>) -> Result<Seat> {
+pub fn seat(wish: &SeatWish, less: Option<(Less, Arc<Walls>)>) -> Result<Seat> {
     let root = Root::system()?;
     let mut decision = place::decide(&root, wish)?;
     decision.findings.extend(clock::doubt(&root));
@@ -147,11 +147,11 @@ pub fn open_from(setup: &Setup, seat: Option<Seat>) -> Result<Opened> {
     let mut period = setup.period;
     let mut wish = setup.wish.clone();
     let (card, about) = match &setup.host {
-        Host::Null(cable) => {
+        AudioHost::Null(cable) => {
             let card = null::Null::new(clock, rate, period, buffer, *cable);
             (Card::Null(card), "null: a card that does not exist".to_owned())
         }
-        Host::File { input, output } => {
+        AudioHost::File { input, output } => {
             let file = File::open(input, output, setup.channels, period)?;
             (rate, buffer) = (file.rate(), period);
             // It never waits for anything: nothing to be awake for.
@@ -159,14 +159,14 @@ pub fn open_from(setup: &Setup, seat: Option<Seat>) -> Result<Opened> {
             (Card::File(file), format!("{} to {}", input.display(), output.display()))
         }
         #[cfg(feature = "audio")]
-        Host::Alsa(names) => {
+        AudioHost::Alsa(names) => {
             let card = crate::host::alsa::Alsa::open(names, setup)?;
             (rate, period, buffer) = card.sizes();
             let about = card.about();
             (Card::Alsa(Box::new(card)), about)
         }
         #[cfg(feature = "audio")]
-        Host::Jack(ports) => {
+        AudioHost::Jack(ports) => {
             let client = crate::host::jack::Client::open(ports, setup.inputs, setup.outputs)?;
             (rate, period) = client.sizes();
             buffer = 2 * period;
@@ -206,7 +206,7 @@ impl Opened {
     ///
     /// # Errors
     /// When the thread or the server's client cannot be started.
-    pub fn start(self, strip: Strip) -> Result<Engine> {
+    pub fn start(self, strip: ReadyStrip) -> Result<Engine> {
         let channels = self.setup.channels;
         let (player, remote, told) = player(strip, channels, self.period as usize, self.rate);
         let board = Arc::new(Board::new());

@@ -22,7 +22,7 @@ use quiet_types::{
 
 /// What is asked.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct SeatWish {
     /// The CPU; none: the first shielded one, else left to the kernel.
     pub cpu: Option<CpuId>,
     /// How to wait; none: never asleep where the thread has a CPU for itself.
@@ -114,7 +114,7 @@ pub struct Placed {
     pub state: State,
 }
 
-pub(crate) fn decide(root: &Root, wish: &Wish) -> Result<Decision> {
+pub(crate) fn decide(root: &Root, wish: &SeatWish) -> Result<Decision> {
     if !(1..=99).contains(&wish.priority) {
         return Err(Error::new(format!(
             "the priority is {}; it can be 1 to 99, such as --priority 85",
@@ -125,7 +125,7 @@ pub(crate) fn decide(root: &Root, wish: &Wish) -> Result<Decision> {
 }
 
 /// Pure: tested without a machine.
-pub(crate) fn choose(facts: &Facts, wish: &Wish) -> Result<Decision> {
+pub(crate) fn choose(facts: &Facts, wish: &SeatWish) -> Result<Decision> {
     let shielded = wish.shield.as_ref().map(|shield| shield.cpus.clone()).unwrap_or_default();
     let cpu = wish.cpu.or_else(|| shielded.first());
     if let Some(cpu) = cpu
@@ -282,7 +282,7 @@ pub(crate) fn prepare(root: &Root, decision: &Decision) -> Placed {
 }
 
 /// Puts the calling thread where it was decided, and reads back what came of it.
-pub(crate) fn settle(wish: &Wish, decision: &Decision, placed: &mut Placed) {
+pub(crate) fn settle(wish: &SeatWish, decision: &Decision, placed: &mut Placed) {
     let findings = &mut placed.findings;
     let mut refused = |title: &str, error: &std::io::Error, effect: &str| {
         findings.push(
@@ -383,8 +383,8 @@ mod tests {
         })
     }
 
-    fn wish(mode: Option<Wait>, cpu: Option<u32>, shield: Option<Shield>) -> Wish {
-        Wish { cpu: cpu.map(CpuId), mode, priority: 85, shield }
+    fn wish(mode: Option<Wait>, cpu: Option<u32>, shield: Option<Shield>) -> SeatWish {
+        SeatWish { cpu: cpu.map(CpuId), mode, priority: 85, shield }
     }
 
     #[test]

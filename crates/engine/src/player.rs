@@ -13,7 +13,7 @@ use std::sync::{
 };
 
 /// A strip, prepared and ready to sound.
-pub type Strip = Box<dyn Stage>;
+pub type ReadyStrip = Box<dyn Stage>;
 
 /// How one strip gives way to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Fade {
 }
 
 enum Order {
-    Swap { number: u64, strip: Strip, fade: Fade },
+    Swap { number: u64, strip: ReadyStrip, fade: Fade },
     Set { number: u64, param: usize, value: f32 },
     Bypass { number: u64, on: bool },
 }
@@ -51,7 +51,7 @@ const WHOLE: u32 = 10;
 
 struct Fading {
     /// The new one; after [`Fading::turned`] with [`Fade::Through`], the old one.
-    other: Strip,
+    other: ReadyStrip,
     number: u64,
     fade: Fade,
     /// Frames since it began.
@@ -61,9 +61,9 @@ struct Fading {
 
 /// The real-time side.
 pub struct Player {
-    strip: Strip,
+    strip: ReadyStrip,
     orders: Consumer<Order>,
-    spent: Producer<Strip>,
+    spent: Producer<ReadyStrip>,
     fading: Option<Fading>,
     /// Frames of a fade, one way.
     length: usize,
@@ -86,7 +86,7 @@ pub struct Player {
 /// The other side: gives orders, hears events, drops what is spent.
 pub struct Remote {
     orders: Producer<Order>,
-    spent: Consumer<Strip>,
+    spent: Consumer<ReadyStrip>,
     told: Consumer<LoopEvent>,
     dropped: Arc<AtomicU64>,
     number: u64,
@@ -109,7 +109,12 @@ impl Tell for Told {
 
 /// A player of `strip`, its remote, and the way out for events. `block` is the longest block in
 /// frames, `rate` frames a second.
-pub fn player(strip: Strip, channels: usize, block: usize, rate: u32) -> (Player, Remote, Told) {
+pub fn player(
+    strip: ReadyStrip,
+    channels: usize,
+    block: usize,
+    rate: u32,
+) -> (Player, Remote, Told) {
     let (orders_in, orders) = RingBuffer::new(ORDERS);
     let (spent, spent_out) = RingBuffer::new(SPENT);
     let (told, told_out) = RingBuffer::new(EVENTS);
@@ -152,7 +157,7 @@ impl Remote {
     ///
     /// # Errors
     /// The strip itself, when too many orders wait.
-    pub fn swap(&mut self, strip: Strip, fade: Fade) -> Result<u64, Strip> {
+    pub fn swap(&mut self, strip: ReadyStrip, fade: Fade) -> Result<u64, ReadyStrip> {
         let number = self.number + 1;
         match self.orders.push(Order::Swap { number, strip, fade }) {
             Ok(()) => {

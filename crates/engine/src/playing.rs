@@ -3,7 +3,7 @@
 use crate::{
     Error, ErrorKind,
     clock::Ticks,
-    place::{self, Decision, Placed, Wish},
+    place::{self, Decision, Placed, SeatWish},
     player::{Player, Told},
 };
 use quiet_linux::{Root, marks::Marks, state};
@@ -26,7 +26,7 @@ pub(crate) struct Playing {
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub root: Arc<Root>,
-    pub wish: Wish,
+    pub wish: SeatWish,
     pub decision: Decision,
 }
 

@@ -1,11 +1,11 @@
 //! What is asked of an engine, and what it then has.
 
-use crate::{Error, Result, host::null::Cable, place::Wish};
+use crate::{Error, Result, host::null::Cable, place::SeatWish};
 use std::path::PathBuf;
 
 /// What to play on.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Host {
+pub enum AudioHost {
     /// A card that does not exist, with a cable from its output to its input or without.
     Null(Option<Cable>),
     /// A file in, a file out, as fast as it goes.
@@ -58,7 +58,7 @@ pub enum Connect {
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Where sound comes from and goes to.
-    pub host: Host,
+    pub host: AudioHost,
     /// Frames a second.
     pub rate: u32,
     /// Frames a period.
@@ -72,7 +72,7 @@ pub struct Setup {
     /// How many of them go out.
     pub outputs: usize,
     /// Where the thread runs and how it waits.
-    pub wish: Wish,
+    pub wish: SeatWish,
 }
 
 /// Frames a second, frames a period, frames in the ring.
@@ -126,7 +126,7 @@ impl Setup {
                 self.inputs, self.outputs, self.channels
             ));
         }
-        if let Host::Null(Some(cable)) = &self.host {
+        if let AudioHost::Null(Some(cable)) = &self.host {
             let most = 1_000_000.0;
             if !(0.0..=most).contains(&cable.delay) {
                 return wrong(format!(

@@ -1,13 +1,13 @@
 //! Where strips come from while it plays.
 
-use crate::{Result, Strip};
+use crate::{ReadyStrip, Result};
 use quiet_dsp::ProcessSpec;
 use serde::Serialize;
 use std::path::PathBuf;
 
 /// A strip that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum WantedStrip {
     /// By its description.
     Strip(PathBuf),
     /// The strip that sounds, with another amp.
@@ -34,7 +34,7 @@ pub struct Param {
 /// A strip, prepared, with what to know about it.
 pub struct Loaded {
     /// The strip.
-    pub strip: Strip,
+    pub strip: ReadyStrip,
     /// Its own name, or its file's.
     pub name: String,
     /// Its parameters, in the order that [`quiet_dsp::Stage::set`] counts them.
@@ -70,7 +70,7 @@ pub trait Shelf: Send {
     ///
     /// # Errors
     /// A sentence: the file, the line, the remedy.
-    fn load(&mut self, wanted: &Wanted, setting: ProcessSpec) -> Result<Loaded>;
+    fn load(&mut self, wanted: &WantedStrip, setting: ProcessSpec) -> Result<Loaded>;
 
     /// The description of the strip loaded last, to be kept with a preset.
     fn path(&self) -> Option<PathBuf> {
@@ -83,7 +83,7 @@ pub trait Shelf: Send {
 pub struct Empty;
 
 impl Shelf for Empty {
-    fn load(&mut self, _: &Wanted, _: ProcessSpec) -> Result<Loaded> {
+    fn load(&mut self, _: &WantedStrip, _: ProcessSpec) -> Result<Loaded> {
         Err(crate::Error::new("there are no strips here: it plays a wire"))
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     Error, ErrorKind, Loaded, Param, Result,
     files::{Files, read},
-    shelf::{Shelf, Wanted},
+    shelf::{Shelf, WantedStrip},
 };
 use quiet_dsp::{
     ProcessSpec, Stage,
@@ -68,15 +68,15 @@ fn with(text: &str, kind: &str, file: &Path) -> Result<String> {
 }
 
 impl Shelf for Strips {
-    fn load(&mut self, wanted: &Wanted, setting: ProcessSpec) -> Result<Loaded> {
+    fn load(&mut self, wanted: &WantedStrip, setting: ProcessSpec) -> Result<Loaded> {
         let nothing = || Error::new("no strip sounds that could be changed: swap a strip in first");
         let (path, text) = match wanted {
-            Wanted::Strip(path) => (path.clone(), parse(path)?.1),
-            Wanted::Amp(file) => {
+            WantedStrip::Strip(path) => (path.clone(), parse(path)?.1),
+            WantedStrip::Amp(file) => {
                 let (path, text) = self.now.as_ref().ok_or_else(nothing)?;
                 (path.clone(), with(text, "amp", file)?)
             }
-            Wanted::Ir(file) => {
+            WantedStrip::Ir(file) => {
                 let (path, text) = self.now.as_ref().ok_or_else(nothing)?;
                 (path.clone(), with(text, "ir", file)?)
             }
@@ -114,7 +114,7 @@ impl Shelf for Strips {
             .unwrap_or_default();
         let (notes, latency) = (strip.notes().to_vec(), strip.latency().0);
         let width = strip.width();
-        let strip: crate::Strip = if width == setting.channels {
+        let strip: crate::ReadyStrip = if width == setting.channels {
             Box::new(strip)
         } else {
             Box::new(Narrow { strip, width })

@@ -149,7 +149,7 @@ impl Stage for Load {
 
 /// What is tried.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct TrialSpec {
     /// Share of a period that the work takes, 0 to 1.
     pub load: f64,
     /// The work's own speed; `None`: measured first.
@@ -178,7 +178,7 @@ pub struct Tried {
 /// A sentence, when the device cannot be opened or the thread cannot be started.
 pub fn trial(
     setup: &Setup,
-    wanted: Wanted,
+    wanted: TrialSpec,
     stop: &AtomicBool,
     step: &mut dyn FnMut(Duration),
 ) -> Result<Tried> {
@@ -212,7 +212,7 @@ pub fn trial(
     let nanos = |ticks: u64| Nanos(clock.nanos(ticks));
     let (obtained, xruns) = (word(&board.blocks) - word(&board.late), word(&board.xruns));
     let mut missed = word(&board.missed);
-    if !matches!(setup.host, crate::Host::Null(_)) {
+    if !matches!(setup.host, crate::AudioHost::Null(_)) {
         // Cards do not say how much was lost: what the clock says and was not processed.
         let due = lasted.as_secs_f64() * f64::from(sizes.rate) / f64::from(sizes.period.max(1));
         let by_clock = (due as u64).saturating_sub(obtained);

@@ -3,7 +3,7 @@
 
 use quiet_dsp::{Block, Stage};
 use quiet_engine::{
-    Fade, Host, LoopEvent, Setup, Strip, Wait, Wire, Wish, host::null::Cable, open,
+    AudioHost, Fade, LoopEvent, ReadyStrip, SeatWish, Setup, Wait, Wire, host::null::Cable, open,
 };
 use std::{
     sync::{
@@ -15,14 +15,14 @@ use std::{
 
 fn setup(cable: Option<Cable>) -> Setup {
     Setup {
-        host: Host::Null(cable),
+        host: AudioHost::Null(cable),
         rate: 48_000,
         period: 64,
         buffer: 1024,
         channels: 1,
         inputs: 1,
         outputs: 1,
-        wish: Wish { mode: Some(Wait::Sleep), priority: 50, ..Default::default() },
+        wish: SeatWish { mode: Some(Wait::Sleep), priority: 50, ..Default::default() },
     }
 }
 
@@ -95,7 +95,7 @@ struct Sine {
 }
 
 impl Sine {
-    fn boxed(level: f32, alive: &Arc<AtomicI64>) -> Strip {
+    fn boxed(level: f32, alive: &Arc<AtomicI64>) -> ReadyStrip {
         alive.fetch_add(1, Relaxed);
         Box::new(Sine { phase: 0.0, level, alive: alive.clone() })
     }
@@ -170,7 +170,7 @@ fn what_makes_no_sense_is_refused_with_the_remedy() {
         (|s| s.buffer = 100, "--buffer 128"),
         (|s| s.channels = 0, "1 to 64"),
         (|s| s.wish.priority = 0, "--priority"),
-        (|s| s.host = Host::Null(Some(Cable { delay: 3.5, inverted: false })), "64 or more"),
+        (|s| s.host = AudioHost::Null(Some(Cable { delay: 3.5, inverted: false })), "64 or more"),
     ];
     for (change, says) in cases {
         let mut setup = setup(None);
@@ -196,7 +196,7 @@ fn a_file_goes_in_and_comes_out() {
         writer.write_sample(*sample).unwrap();
     }
     writer.finalize().unwrap();
-    let host = Host::File { input, output: output.clone() };
+    let host = AudioHost::File { input, output: output.clone() };
     let opened = open(&Setup { host, channels: 2, inputs: 2, outputs: 2, ..setup(None) }).unwrap();
     assert_eq!(opened.rate, 44_100);
     let mut engine = opened.start(Box::new(Wire)).unwrap();

@@ -1,7 +1,7 @@
 //! Files through strips: in time, whole or not at all, and never over what is there.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_engine::render::{Description, Files, Format, Job, Order, Progress, render};
+use quiet_engine::render::{Description, Files, Job, Order, RenderProgress, WavFormat, render};
 use quiet_types::{Frames, render::FileOutcome};
 use std::path::Path;
 
@@ -25,7 +25,7 @@ fn order(strip: &str) -> Order {
     Order {
         strip: Description::parse(strip, "test.toml").unwrap_or_else(|e| panic!("{e}")),
         files: Files::here(),
-        format: Format::Float,
+        format: WavFormat::Float,
         rate: None,
         channels: None,
         tail: None,
@@ -56,7 +56,7 @@ fn latency_is_taken_out_and_the_tail_is_written() {
     let x = noise(2 * 5000);
     wav(&from, 48_000, 2, &x);
     let jobs = [Job { from, to: to.clone() }];
-    let done = render(&jobs, &order(LATE), &Progress::default());
+    let done = render(&jobs, &order(LATE), &RenderProgress::default());
     assert_eq!(done[0].outcome, FileOutcome::Done, "{:?}", done[0].error);
     let sound = done[0].sound.as_ref().unwrap();
     assert_eq!((sound.latency, sound.frames, sound.channels), (72, 5000, [2, 2]));
@@ -74,13 +74,13 @@ fn what_is_there_stays_unless_it_is_forced() {
     wav(&from, 48_000, 1, &noise(100));
     std::fs::write(&to, "mine").unwrap();
     let jobs = [Job { from, to: to.clone() }];
-    let done = render(&jobs, &order(LATE), &Progress::default());
+    let done = render(&jobs, &order(LATE), &RenderProgress::default());
     assert_eq!(done[0].outcome, FileOutcome::Failed);
     assert!(done[0].error.as_ref().unwrap().contains("--force"));
-    let done = render(&jobs, &Order { skip: true, ..order(LATE) }, &Progress::default());
+    let done = render(&jobs, &Order { skip: true, ..order(LATE) }, &RenderProgress::default());
     assert_eq!(done[0].outcome, FileOutcome::Skipped);
     assert_eq!(std::fs::read(&to).unwrap(), b"mine");
-    let done = render(&jobs, &Order { force: true, ..order(LATE) }, &Progress::default());
+    let done = render(&jobs, &Order { force: true, ..order(LATE) }, &RenderProgress::default());
     assert_eq!(done[0].outcome, FileOutcome::Done);
     assert_eq!(read(&to).len() as u64, 100 + done[0].sound.as_ref().unwrap().tail);
 }
@@ -96,14 +96,14 @@ fn two_calls_for_one_file_are_not_in_each_others_way() {
     std::fs::write(&aside, "half of it").unwrap();
     let other = std::fs::File::open(&aside).unwrap();
     other.lock().unwrap();
-    let done = render(&jobs, &order(LATE), &Progress::default());
+    let done = render(&jobs, &order(LATE), &RenderProgress::default());
     assert_eq!(done[0].outcome, FileOutcome::Failed);
     assert!(done[0].error.as_ref().unwrap().contains("another call is at it"), "{done:?}");
     assert_eq!(std::fs::read_to_string(&aside).unwrap(), "half of it");
     assert!(!to.exists());
     // It has ended without an end: what it left is replaced.
     drop(other);
-    let done = render(&jobs, &order(LATE), &Progress::default());
+    let done = render(&jobs, &order(LATE), &RenderProgress::default());
     assert_eq!(done[0].outcome, FileOutcome::Done, "{:?}", done[0].error);
     assert!(to.exists() && !aside.exists());
 }
@@ -116,7 +116,7 @@ fn a_model_of_a_gigabyte_gets_a_sentence() {
     std::fs::File::create(&amp).unwrap().set_len(1 << 30).unwrap();
     let strip = format!("[[stage]]\nkind = \"amp\"\nfile = \"{}\"\n", amp.display());
     let to = folder.path().join("out.wav");
-    let done = render(&[Job { from, to }], &order(&strip), &Progress::default());
+    let done = render(&[Job { from, to }], &order(&strip), &RenderProgress::default());
     let error = done[0].error.as_ref().unwrap();
     assert!(error.contains("huge.nam") && error.contains("larger than 256 MiB"), "{error}");
 }
@@ -133,7 +133,7 @@ fn flac_is_read_to_the_last_bit() {
     let from = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/sound/ramp.flac").into();
     let to = folder.path().join("out.wav");
     let order = Order { tail: Some(0.0), ..order("[[stage]]\nkind = \"polarity\"\n") };
-    let done = render(&[Job { from, to: to.clone() }], &order, &Progress::default());
+    let done = render(&[Job { from, to: to.clone() }], &order, &RenderProgress::default());
     assert_eq!(done[0].outcome, FileOutcome::Done, "{:?}", done[0].error);
     let sound = done[0].sound.as_ref().unwrap();
     assert_eq!((sound.rate, sound.frames, sound.channels), (44_100, 5000, [2, 2]));
@@ -151,7 +151,7 @@ fn a_file_that_ends_early_leaves_nothing_behind_and_does_not_stop_the_others() {
     std::fs::write(at("bad.wav"), &bytes[..bytes.len() / 2]).unwrap();
     let jobs = [("bad.wav", "a.wav"), ("good.wav", "b.wav"), ("no.wav", "c.wav")]
         .map(|(from, to)| Job { from: at(from), to: at(to) });
-    let done = render(&jobs, &order(LATE), &Progress::default());
+    let done = render(&jobs, &order(LATE), &RenderProgress::default());
     let outcomes: Vec<FileOutcome> = done.iter().map(|file| file.outcome).collect();
     assert_eq!(outcomes, [FileOutcome::Failed, FileOutcome::Done, FileOutcome::Failed]);
     assert!(done[0].error.as_ref().unwrap().contains("ends early"));
@@ -168,8 +168,8 @@ fn clipping_is_counted_and_integers_are_cut() {
     wav(&from, 48_000, 1, &[0.9, -0.9, 0.1, 0.25]);
     let strip = "[[stage]]\nkind = \"gain\"\ngain = 6.0205999\n";
     let jobs = [Job { from, to: to.clone() }];
-    let order = Order { format: Format::Whole(16), tail: Some(0.0), ..order(strip) };
-    let done = render(&jobs, &order, &Progress::default());
+    let order = Order { format: WavFormat::Whole(16), tail: Some(0.0), ..order(strip) };
+    let done = render(&jobs, &order, &RenderProgress::default());
     let sound = done[0].sound.as_ref().unwrap();
     assert_eq!((sound.clipped, sound.tail), (2, 0));
     assert_eq!(done[0].findings[0].id, "render.clipped");
@@ -186,7 +186,7 @@ fn a_strip_at_another_rate_gives_back_the_sound_in_its_time() {
     wav(&from, 44_100, 1, &sine);
     let strip = "[[stage]]\nkind = \"limiter\"\n";
     let order = Order { rate: Some(48_000), tail: Some(0.0), ..order(strip) };
-    let done = render(&[Job { from, to: to.clone() }], &order, &Progress::default());
+    let done = render(&[Job { from, to: to.clone() }], &order, &RenderProgress::default());
     let sound = done[0].sound.as_ref().unwrap_or_else(|| panic!("{:?}", done[0].error));
     assert_eq!((sound.rate, sound.strip_rate, sound.frames), (44_100, 48_000, 22_050));
     let y = read(&to);

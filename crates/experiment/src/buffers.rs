@@ -6,7 +6,7 @@ use crate::{
 };
 use quiet_engine::{
     Setup, Wait,
-    trial::{Calibrated, Wanted, calibrate, trial},
+    trial::{Calibrated, TrialSpec, calibrate, trial},
 };
 use quiet_linux::Root;
 use quiet_probe::RunningStress;
@@ -277,7 +277,7 @@ impl Played<'_> {
         let mut setup = Setup { period, buffer, ..self.setup.clone() };
         setup.wish.mode = mode;
         let length = Duration::from_nanos(self.grid.length.0);
-        let wanted = Wanted { load: self.grid.load, calibrated: Some(self.calibrated), length };
+        let wanted = TrialSpec { load: self.grid.load, calibrated: Some(self.calibrated), length };
         let (start, observer) = (self.done, self.observer);
         observer.doing(&format!("{period} x {}, {setting}, {stress}", buffer / period));
         let tried = trial(&setup, wanted, self.stop, &mut |now| {

@@ -1,7 +1,7 @@
 //! Experiments without a terminal: what an observer hears, and what comes of it.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_engine::{Host, Setup, Wait, Wish};
+use quiet_engine::{AudioHost, SeatWish, Setup, Wait};
 use quiet_experiment::{
     ErrorKind, Event, Grid, Observer, Place, buffers, campaign_status, least_buffer, read_campaign,
 };
@@ -49,14 +49,14 @@ impl Observer for Ear<'_> {
 
 fn setup() -> Setup {
     Setup {
-        host: Host::Null(None),
+        host: AudioHost::Null(None),
         rate: 48_000,
         period: 256,
         buffer: 512,
         channels: 1,
         inputs: 1,
         outputs: 1,
-        wish: Wish { cpu: None, mode: Some(Wait::Sleep), priority: 70, shield: None },
+        wish: SeatWish { cpu: None, mode: Some(Wait::Sleep), priority: 70, shield: None },
     }
 }
 

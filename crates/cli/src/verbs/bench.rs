@@ -4,7 +4,7 @@ use super::strip::{self, Parts};
 use crate::face;
 use anyhow::bail;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use quiet_engine::bench::{self, Wanted};
+use quiet_engine::bench::{self, BenchSpec};
 use quiet_types::{Frames, Nanos, SampleRate, bench::Bench};
 use std::{fmt::Write, path::PathBuf, process::ExitCode};
 
@@ -55,7 +55,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(path) => strip::read(path)?,
         None => args.parts.strip()?,
     };
-    let wanted = Wanted {
+    let wanted = BenchSpec {
         rate: SampleRate(args.rate),
         block: Frames(args.block),
         channels: args.channels.or(strip.channels()).unwrap_or(1),

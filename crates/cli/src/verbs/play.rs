@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quiet_engine::{
-    Host, Loaded, Placed, Setup, Shelf, Strips, Wait, Wanted, Wish, admit,
+    AudioHost, Loaded, Placed, SeatWish, Setup, Shelf, Strips, Wait, WantedStrip, admit,
     control::{Server, Session, private_dir},
     host::null::Cable,
     mode_name, open_from, seat,
@@ -185,13 +185,13 @@ impl On {
     /// As the engine takes it; the shield that is up is looked for.
     pub fn setup(&self) -> anyhow::Result<Setup> {
         let host = match self.host {
-            HostName::Null => Host::Null(
+            HostName::Null => AudioHost::Null(
                 self.cable
                     .map(|delay| Cable { delay: delay.abs(), inverted: delay.is_sign_negative() }),
             ),
             HostName::File => match (&self.input, &self.output) {
                 (Some(input), Some(output)) => {
-                    Host::File { input: input.clone(), output: output.clone() }
+                    AudioHost::File { input: input.clone(), output: output.clone() }
                 }
                 _ => bail!("the host file needs --input IN.wav and --output OUT.wav"),
             },
@@ -207,10 +207,10 @@ impl On {
                          one, or play with --host null"
                     );
                 }
-                Host::Alsa(quiet_engine::setup::Names { playback, capture })
+                AudioHost::Alsa(quiet_engine::setup::Names { playback, capture })
             }
             #[cfg(feature = "audio")]
-            HostName::Jack => Host::Jack(quiet_engine::setup::Ports {
+            HostName::Jack => AudioHost::Jack(quiet_engine::setup::Ports {
                 name: self.device.clone().unwrap_or_else(|| "quietcores".to_owned()),
                 connect: quiet_engine::setup::Connect::Physical,
             }),
@@ -225,7 +225,7 @@ impl On {
             channels: self.channels,
             inputs: self.channels,
             outputs: self.channels,
-            wish: Wish {
+            wish: SeatWish {
                 cpu: self.cpu.map(CpuId),
                 mode: self.mode.map(ModeName::wait),
                 priority: self.priority,
@@ -271,7 +271,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let found = least_buffer(&setup, &stop, &progress)?;
         (setup.period, setup.buffer) = found;
     }
-    if let Host::File { .. } = setup.host {
+    if let AudioHost::File { .. } = setup.host {
         // It never waits for anything: nothing to be awake for.
         setup.wish.mode = Some(Wait::Sleep);
     }
@@ -301,7 +301,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let opened = open_from(&setup, taken)?;
     let (setting, clock, about) = (opened.setting(), opened.clock(), opened.about.clone());
     let loaded = match &args.strip {
-        Some(path) => shelf.load(&Wanted::Strip(path.clone()), setting)?,
+        Some(path) => shelf.load(&WantedStrip::Strip(path.clone()), setting)?,
         None => Loaded::wire(),
     };
     let (strip, admission) = admit(loaded.strip, setting, clock);
@@ -406,7 +406,7 @@ fn less(args: &Args, setup: &Setup) -> anyhow::Result<Option<Less>> {
         return Ok(None);
     }
     #[cfg(feature = "audio")]
-    if let Host::Jack(_) = setup.host {
+    if let AudioHost::Jack(_) = setup.host {
         if args.user.is_some() {
             bail!("--user: a JACK server serves its own user alone; run `play` as that user");
         }

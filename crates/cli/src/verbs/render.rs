@@ -5,7 +5,7 @@ use crate::face;
 use anyhow::bail;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use quiet_engine::render::{self, Format, Job, Order, Progress};
+use quiet_engine::render::{self, Job, Order, RenderProgress, WavFormat};
 use quiet_types::{
     Frames, Nanos,
     render::{FileOutcome, Rendering, SCHEMA},
@@ -103,10 +103,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         strip,
         files,
         format: match args.format {
-            Samples::I16 => Format::Whole(16),
-            Samples::I24 => Format::Whole(24),
-            Samples::I32 => Format::Whole(32),
-            Samples::F32 => Format::Float,
+            Samples::I16 => WavFormat::Whole(16),
+            Samples::I24 => WavFormat::Whole(24),
+            Samples::I32 => WavFormat::Whole(32),
+            Samples::F32 => WavFormat::Float,
         },
         rate: args.rate,
         channels: (!args.channels.is_empty()).then_some(args.channels),
@@ -118,7 +118,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
         }),
     };
-    let progress = Progress::default();
+    let progress = RenderProgress::default();
     let stop = face::interrupt()?;
     let begun = Instant::now();
     let mut files = Vec::new();

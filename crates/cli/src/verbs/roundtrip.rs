@@ -5,8 +5,8 @@ use crate::{face, keep};
 use anyhow::bail;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quiet_engine::{
-    Host, mode_name,
-    trip::{Cables, Measured, Step, measure},
+    AudioHost, mode_name,
+    trip::{Cables, CycleProgress, MeasuredTrip, measure},
 };
 use quiet_judge::Way;
 use quiet_types::{
@@ -71,17 +71,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let stop = face::interrupt()?;
     let mut setup = args.on.setup()?;
-    if let Host::Null(cable @ None) = &mut setup.host {
+    if let AudioHost::Null(cable @ None) = &mut setup.host {
         *cable = Some(Default::default());
     }
     #[cfg(feature = "audio")]
-    if let Host::Alsa(names) = &setup.host
+    if let AudioHost::Alsa(names) = &setup.host
         && (names.playback.is_none() || names.capture.is_none())
     {
         bail!("a round trip goes out and comes in: name a device for both");
     }
     #[cfg(feature = "audio")]
-    if let Host::Jack(ports) = &mut setup.host
+    if let AudioHost::Jack(ports) = &mut setup.host
         && args.own
     {
         ports.connect = quiet_engine::setup::Connect::Own;
@@ -100,7 +100,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         bail!("interrupted before anything was measured");
     };
     let way = way(&args, &measured);
-    let Measured { about, sizes, placed, cycles, .. } = measured;
+    let MeasuredTrip { about, sizes, placed, cycles, .. } = measured;
     let spread = Spread::of(cycles.iter().filter_map(|cycle| Some(cycle.heard?.frames)));
     let mut trip = RoundTrip {
         head: begun.head(SCHEMA, &args.label, face::raised(&stop)),
@@ -139,7 +139,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// What is known of the way beside the measurement.
-fn way(args: &Args, measured: &Measured) -> Way {
+fn way(args: &Args, measured: &MeasuredTrip) -> Way {
     let sizes = measured.sizes;
     let (buffer, note) = match (args.on.host, measured.way) {
         (HostName::Null, _) => (sizes.buffer, "set; the rest is the cable"),
@@ -202,7 +202,7 @@ fn bar(cycles: u32) -> ProgressBar {
     bar
 }
 
-fn show(bar: &ProgressBar, step: Step) {
+fn show(bar: &ProgressBar, step: CycleProgress) {
     bar.set_position(u64::from(step.cycle) * 1000 + (step.done * 1000.0) as u64);
     bar.set_message(format!("cycle {}, {:.1} s each", step.cycle + 1, step.length.as_secs_f64()));
 }

@@ -2,7 +2,7 @@
 
 use crate::face;
 use quiet_engine::{
-    Error, Host, Loaded, ProcessSpec, Setup, Shelf, Strips, Wanted, control::private_dir,
+    AudioHost, Error, Loaded, ProcessSpec, Setup, Shelf, Strips, WantedStrip, control::private_dir,
 };
 use quiet_linux::walls::{Use, Walls, refuse_calls};
 use quiet_types::{Finding, Severity};
@@ -34,7 +34,7 @@ pub struct Within {
 /// Walls for the engine's own thread, which may go behind them first: of files it opens those of the host alone.
 pub fn build(setup: &Setup) -> Walls {
     let walls = Walls::new();
-    if let Host::File { input, output } = &setup.host {
+    if let AudioHost::File { input, output } = &setup.host {
         let _ = walls.allow(&folder(input), Use::Read);
         let _ = walls.allow(&folder(output), Use::Write);
     }
@@ -56,7 +56,7 @@ pub fn close(reach: &Reach<'_>, setup: &Setup, walls: &Walls) -> Within {
     let _ = setup;
     // Its library makes sockets and memory where the server says, and nobody has written down where.
     #[cfg(feature = "audio")]
-    if let Host::Jack(_) = setup.host {
+    if let AudioHost::Jack(_) = setup.host {
         let title = "A client of JACK is not kept to its folders";
         findings.push(
             Finding::new(Severity::Note, "play.jack_reach", title)
@@ -142,7 +142,7 @@ pub struct Walled {
 }
 
 impl Shelf for Walled {
-    fn load(&mut self, wanted: &Wanted, setting: ProcessSpec) -> Result<Loaded, Error> {
+    fn load(&mut self, wanted: &WantedStrip, setting: ProcessSpec) -> Result<Loaded, Error> {
         self.strips.load(wanted, setting).map_err(|error| explained(error, &self.folders))
     }
 

@@ -2,7 +2,8 @@
 
 use super::request::{Request, Swap, parse, typed};
 use crate::{
-    Engine, Fade, Loaded, LoopEvent, Result, Shelf, Strip, Ticks, Wanted, admit, shelf::Param,
+    Engine, Fade, Loaded, LoopEvent, ReadyStrip, Result, Shelf, Ticks, WantedStrip, admit,
+    shelf::Param,
 };
 use quiet_dsp::ProcessSpec;
 use quiet_linux::files::{self, Replace};
@@ -277,7 +278,7 @@ impl Session {
         self.set(name, value)
     }
 
-    fn swap(&mut self, wanted: &Wanted) -> Answer {
+    fn swap(&mut self, wanted: &WantedStrip) -> Answer {
         let loaded = self.shelf.load(wanted, self.setting).map_err(|e| e.to_string())?;
         self.take(loaded)
     }
@@ -305,7 +306,7 @@ impl Session {
         }))
     }
 
-    fn send(&mut self, strip: Strip, fade: Fade) -> std::result::Result<(), String> {
+    fn send(&mut self, strip: ReadyStrip, fade: Fade) -> std::result::Result<(), String> {
         self.engine.remote.swap(strip, fade).map(|_| ()).map_err(|_| busy())
     }
 
@@ -368,7 +369,7 @@ impl Session {
         let preset: Preset = serde_json::from_slice(&text)
             .map_err(|e| format!("cannot understand {}: {e}", file.display()))?;
         if let Some(path) = preset.strip.filter(|path| Some(path) != self.shelf.path().as_ref()) {
-            self.swap(&Wanted::Strip(path))?;
+            self.swap(&WantedStrip::Strip(path))?;
         }
         let mut left = Vec::new();
         for (param, value) in &preset.params {
@@ -405,11 +406,11 @@ fn well_named(name: &str) -> bool {
     !name.is_empty() && name.chars().count() <= 64 && name.chars().all(fine)
 }
 
-fn wanted(swap: &Swap) -> std::result::Result<Wanted, String> {
+fn wanted(swap: &Swap) -> std::result::Result<WantedStrip, String> {
     match (&swap.strip, &swap.amp, &swap.ir) {
-        (Some(path), None, None) => Ok(Wanted::Strip(path.clone())),
-        (None, Some(path), None) => Ok(Wanted::Amp(path.clone())),
-        (None, None, Some(path)) => Ok(Wanted::Ir(path.clone())),
+        (Some(path), None, None) => Ok(WantedStrip::Strip(path.clone())),
+        (None, Some(path), None) => Ok(WantedStrip::Amp(path.clone())),
+        (None, None, Some(path)) => Ok(WantedStrip::Ir(path.clone())),
         _ => Err("give one of strip, amp and ir to swap in".to_owned()),
     }
 }

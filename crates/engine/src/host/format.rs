@@ -2,7 +2,7 @@
 
 /// A sample format, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum SampleFormat {
     /// 32 bits.
     S32,
     /// 24 bits in the low end of 32.
@@ -15,28 +15,33 @@ pub enum Format {
     S16,
 }
 
-impl Format {
+impl SampleFormat {
     /// Best first.
-    pub const ALL: [Format; 5] =
-        [Format::S32, Format::S24, Format::S24Packed, Format::F32, Format::S16];
+    pub const ALL: [SampleFormat; 5] = [
+        SampleFormat::S32,
+        SampleFormat::S24,
+        SampleFormat::S24Packed,
+        SampleFormat::F32,
+        SampleFormat::S16,
+    ];
 
     /// Bytes a sample.
     pub fn bytes(self) -> usize {
         match self {
-            Format::S32 | Format::S24 | Format::F32 => 4,
-            Format::S24Packed => 3,
-            Format::S16 => 2,
+            SampleFormat::S32 | SampleFormat::S24 | SampleFormat::F32 => 4,
+            SampleFormat::S24Packed => 3,
+            SampleFormat::S16 => 2,
         }
     }
 
     /// ALSA's name.
     pub fn name(self) -> &'static str {
         match self {
-            Format::S32 => "S32_LE",
-            Format::S24 => "S24_LE",
-            Format::S24Packed => "S24_3LE",
-            Format::F32 => "FLOAT_LE",
-            Format::S16 => "S16_LE",
+            SampleFormat::S32 => "S32_LE",
+            SampleFormat::S24 => "S24_LE",
+            SampleFormat::S24Packed => "S24_3LE",
+            SampleFormat::F32 => "FLOAT_LE",
+            SampleFormat::S16 => "S16_LE",
         }
     }
 
@@ -53,11 +58,11 @@ impl Format {
         place: (usize, usize, usize),
     ) {
         match self {
-            Format::S32 => apart(bytes, channels, to, place, s32),
-            Format::S24 => apart(bytes, channels, to, place, s24),
-            Format::S24Packed => apart(bytes, channels, to, place, s24_packed),
-            Format::F32 => apart(bytes, channels, to, place, f32::from_le_bytes),
-            Format::S16 => apart(bytes, channels, to, place, s16),
+            SampleFormat::S32 => apart(bytes, channels, to, place, s32),
+            SampleFormat::S24 => apart(bytes, channels, to, place, s24),
+            SampleFormat::S24Packed => apart(bytes, channels, to, place, s24_packed),
+            SampleFormat::F32 => apart(bytes, channels, to, place, f32::from_le_bytes),
+            SampleFormat::S16 => apart(bytes, channels, to, place, s16),
         }
     }
 
@@ -75,11 +80,11 @@ impl Format {
         place: (usize, usize, usize),
     ) {
         match self {
-            Format::S32 => together(bytes, channels, from, place, to_s32),
-            Format::S24 => together(bytes, channels, from, place, to_s24),
-            Format::S24Packed => together(bytes, channels, from, place, to_s24_packed),
-            Format::F32 => together(bytes, channels, from, place, f32::to_le_bytes),
-            Format::S16 => together(bytes, channels, from, place, to_s16),
+            SampleFormat::S32 => together(bytes, channels, from, place, to_s32),
+            SampleFormat::S24 => together(bytes, channels, from, place, to_s24),
+            SampleFormat::S24Packed => together(bytes, channels, from, place, to_s24_packed),
+            SampleFormat::F32 => together(bytes, channels, from, place, f32::to_le_bytes),
+            SampleFormat::S16 => together(bytes, channels, from, place, to_s16),
         }
     }
 }
@@ -205,10 +210,10 @@ mod tests {
     fn every_format_goes_there_and_back_to_its_own_step() {
         // Planar, two channels of five frames; written in two pieces, as a ring wraps.
         let planes = [0.0, 0.5, -0.5, 0.123_456_7, -1.0, 1.0, 2.0, -2.0, 1e-9, 0.75f32];
-        for format in Format::ALL {
+        for format in SampleFormat::ALL {
             let step = match format {
-                Format::S16 => 1.0 / 32_768.0,
-                Format::F32 => 0.0,
+                SampleFormat::S16 => 1.0 / 32_768.0,
+                SampleFormat::F32 => 0.0,
                 _ => 1.0 / 8_388_608.0,
             };
             let frame = 3 * format.bytes();
@@ -222,7 +227,8 @@ mod tests {
                 // Card channel 2 repeats plane 0; strip channel 3 repeats card channel 0.
                 let plane = [0, 1, 0, 0][n / 5];
                 let wanted = planes[plane * 5 + n % 5];
-                let wanted = if format == Format::F32 { wanted } else { wanted.clamp(-1.0, 1.0) };
+                let wanted =
+                    if format == SampleFormat::F32 { wanted } else { wanted.clamp(-1.0, 1.0) };
                 assert!(
                     (sample - wanted).abs() <= step * 1.01,
                     "{format:?} {n}: {sample} {wanted}"
@@ -251,7 +257,7 @@ mod tests {
     #[test]
     fn every_shape_is_the_general_one() {
         let planes: Vec<f32> = (0..44).map(|n| (n as f32 / 21.0 - 1.0) * 0.9).collect();
-        for format in Format::ALL {
+        for format in SampleFormat::ALL {
             let size = format.bytes();
             for (channels, used) in [(1, 1), (2, 2), (1, 2), (2, 1), (4, 4), (3, 2)] {
                 let mut bytes = vec![0u8; 11 * channels * size];

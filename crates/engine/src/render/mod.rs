@@ -6,7 +6,7 @@ mod write;
 
 pub use crate::files::Files;
 pub use quiet_dsp::strip::{Description, KINDS, camilla};
-pub use write::Format;
+pub use write::WavFormat;
 
 use crate::{Error, ErrorKind, Result};
 use convert::Convert;
@@ -58,7 +58,7 @@ pub struct Order {
     /// Where the strip's own files come from.
     pub files: Files,
     /// Samples that are written.
-    pub format: Format,
+    pub format: WavFormat,
     /// The rate at which the strip runs; files of another are converted, and back. None: each
     /// runs at its own.
     pub rate: Option<u32>,
@@ -78,7 +78,7 @@ pub struct Order {
 
 /// How far it has got, and whether to end.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct RenderProgress {
     /// Frames done, of all files.
     pub frames: AtomicU64,
     /// Frames in all, as far as headers tell.
@@ -90,7 +90,7 @@ pub struct Progress {
 }
 
 /// Renders every file; results stand in the order of `jobs`.
-pub fn render(jobs: &[Job], order: &Order, progress: &Progress) -> Vec<Rendered> {
+pub fn render(jobs: &[Job], order: &Order, progress: &RenderProgress) -> Vec<Rendered> {
     for job in jobs {
         if let Ok(Some(frames)) = Reader::open(&job.from).map(|reader| reader.frames) {
             progress.total.fetch_add(frames, Ordering::Relaxed);
@@ -116,7 +116,7 @@ pub fn render(jobs: &[Job], order: &Order, progress: &Progress) -> Vec<Rendered>
     done.into_inner().unwrap_or_default().into_iter().flatten().collect()
 }
 
-fn one(job: &Job, order: &Order, progress: &Progress) -> Rendered {
+fn one(job: &Job, order: &Order, progress: &RenderProgress) -> Rendered {
     let shown = |path: &PathBuf| quiet_types::printable(&path.display().to_string(), 1000);
     let mut rendered = Rendered {
         from: shown(&job.from),
@@ -218,7 +218,7 @@ impl Running {
 fn sound(
     job: &Job,
     order: &Order,
-    progress: &Progress,
+    progress: &RenderProgress,
     findings: &mut Vec<Finding>,
 ) -> Result<Sound> {
     let begun = Instant::now();
@@ -355,11 +355,11 @@ fn finding(id: &str, says: String) -> Finding {
     Finding::new(Severity::Note, id, says)
 }
 
-fn clipping(clipped: u64, peak: f32, format: Format) -> Finding {
+fn clipping(clipped: u64, peak: f32, format: WavFormat) -> Finding {
     let over = 20.0 * peak.log10();
     let what = match format {
-        Format::Float => "kept, but will be cut by whatever plays them",
-        Format::Whole(_) => "cut to full scale",
+        WavFormat::Float => "kept, but will be cut by whatever plays them",
+        WavFormat::Whole(_) => "cut to full scale",
     };
     let says = format!("{clipped} samples are above full scale, by up to {over:.1} dB: {what}");
     Finding::new(Severity::Warning, "render.clipped", says)

@@ -9,18 +9,18 @@ use std::{
 
 /// The samples of a WAV file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum WavFormat {
     /// Whole numbers of so many bits: 16, 24 or 32.
     Whole(u16),
     /// 32-bit floats.
     Float,
 }
 
-impl Format {
+impl WavFormat {
     fn bits(self) -> u16 {
         match self {
-            Format::Whole(bits) => bits,
-            Format::Float => 32,
+            WavFormat::Whole(bits) => bits,
+            WavFormat::Float => 32,
         }
     }
 }
@@ -30,7 +30,7 @@ pub(super) struct Writer {
     wav: Option<hound::WavWriter<BufWriter<File>>>,
     /// The locked file while it has the other name.
     claimed: Option<File>,
-    format: Format,
+    format: WavFormat,
     to: PathBuf,
     aside: PathBuf,
     force: bool,
@@ -47,7 +47,7 @@ impl Writer {
     pub(super) fn create(
         to: &Path,
         force: bool,
-        format: Format,
+        format: WavFormat,
         channels: usize,
         rate: u32,
     ) -> Result<Writer> {
@@ -62,8 +62,8 @@ impl Writer {
             sample_rate: rate,
             bits_per_sample: format.bits(),
             sample_format: match format {
-                Format::Float => hound::SampleFormat::Float,
-                Format::Whole(_) => hound::SampleFormat::Int,
+                WavFormat::Float => hound::SampleFormat::Float,
+                WavFormat::Whole(_) => hound::SampleFormat::Int,
             },
         };
         let wav = hound::WavWriter::new(BufWriter::with_capacity(1 << 16, file), spec)
@@ -102,8 +102,8 @@ impl Writer {
                 self.peak = self.peak.max(x.abs());
                 self.clipped += u64::from(x.abs() > 1.0);
                 match self.format {
-                    Format::Float => wav.write_sample(x),
-                    Format::Whole(bits) => {
+                    WavFormat::Float => wav.write_sample(x),
+                    WavFormat::Whole(bits) => {
                         let steps = (1u64 << (bits - 1)) as f64;
                         let whole = (f64::from(x) * steps).round().clamp(-steps, steps - 1.0);
                         wav.write_sample(whole as i32)

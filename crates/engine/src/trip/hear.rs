@@ -1,6 +1,6 @@
 //! What comes of one pass, and why nothing does.
 
-use super::{sound::Sound, sweep, tones};
+use super::{sound::TestSignal, sweep, tones};
 use quiet_types::trip::Heard;
 use std::fmt;
 
@@ -10,7 +10,7 @@ const AGREE: f64 = 1.0;
 
 /// Why a pass tells no round trip.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Wrong {
+pub enum Unheard {
     /// Nothing of what was sent came back.
     Silent {
         /// The loudest sample that came in, dBFS.
@@ -62,46 +62,46 @@ pub enum Wrong {
     },
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for Unheard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wrong::Silent { peak_db, longest_ms } => write!(
+            Unheard::Silent { peak_db, longest_ms } => write!(
                 f,
                 "no signal came back within {longest_ms:.0} ms (the loudest sample that came in is at \
                  {peak_db:.0} dBFS): lead the output back to the input with a cable, turn the levels \
                  up, or wait for longer with --longest"
             ),
-            Wrong::Late { frames, longest_ms } => write!(
+            Unheard::Late { frames, longest_ms } => write!(
                 f,
                 "the tones came back after {frames:.0} frames, later than was waited for \
                  ({longest_ms:.0} ms): wait for longer with --longest"
             ),
-            Wrong::Unclear { clear, sweep } => write!(
+            Unheard::Unclear { clear, sweep } => write!(
                 f,
                 "the sweep came back after {sweep:.1} frames, and the tones were clear for {:.0} % of \
                  their time only: too much noise, or sound was lost; raise --level",
                 clear * 100.0
             ),
-            Wrong::NoSweep { tones } => write!(
+            Unheard::NoSweep { tones } => write!(
                 f,
                 "the tones say {tones:.3} frames, and no sweep came back to check them: something on \
                  the way takes the sweep out (an effect, a noise gate?)"
             ),
-            Wrong::Disagree { tones, sweep, after } => write!(
+            Unheard::Disagree { tones, sweep, after } => write!(
                 f,
                 "the two methods disagree: the tones say {tones:.3} frames and the sweep {} them \
                  {sweep:.3}; sound was lost or an effect is on the way",
                 if *after { "after" } else { "before" }
             ),
-            Wrong::Polarity => f.write_str(
+            Unheard::Polarity => f.write_str(
                 "the two methods disagree on the polarity: a filter on the way turns phases",
             ),
-            Wrong::Slipped { frames, at } => write!(
+            Unheard::Slipped { frames, at } => write!(
                 f,
                 "the round trip changed by {frames:+.2} frames about {at:.2} s into the pass: sound \
                  was lost or repeated, and the device counted no xrun"
             ),
-            Wrong::Lost { at } => write!(
+            Unheard::Lost { at } => write!(
                 f,
                 "sound was lost, or something else was heard, about {at:.2} s into the pass, and the \
                  device counted no xrun"
@@ -113,8 +113,8 @@ impl fmt::Display for Wrong {
 /// What `came` in while `sound` was played from the same frame on.
 ///
 /// # Errors
-/// [`Wrong`], where no round trip can be told with confidence.
-pub fn hear(sound: &Sound, came: &[f32]) -> Result<Heard, Wrong> {
+/// [`Unheard`], where no round trip can be told with confidence.
+pub fn hear(sound: &TestSignal, came: &[f32]) -> Result<Heard, Unheard> {
     let rate = f64::from(sound.rate);
     let tones = tones::track(sound, came);
     // Where the tones say nothing, the sweep is looked for without a drift.
@@ -126,32 +126,32 @@ pub fn hear(sound: &Sound, came: &[f32]) -> Result<Heard, Wrong> {
     let line = match (line, &before) {
         (Some(line), _) => line,
         (None, Some(found)) => {
-            return Err(Wrong::Unclear { clear: tones.clear(), sweep: found.delay });
+            return Err(Unheard::Unclear { clear: tones.clear(), sweep: found.delay });
         }
         (None, None) => {
             let peak = came.iter().fold(0.0f32, |most, x| most.max(x.abs()));
-            return Err(Wrong::Silent { peak_db: decibels(f64::from(peak)), longest_ms });
+            return Err(Unheard::Silent { peak_db: decibels(f64::from(peak)), longest_ms });
         }
     };
     if before.is_none() && line.delay > sound.longest as f64 {
-        return Err(Wrong::Late { frames: line.delay, longest_ms });
+        return Err(Unheard::Late { frames: line.delay, longest_ms });
     }
     if let Some((at, frames)) = line.slip {
-        return Err(Wrong::Slipped { frames, at: at / rate });
+        return Err(Unheard::Slipped { frames, at: at / rate });
     }
     if let Some(at) = line.lost {
-        return Err(Wrong::Lost { at: at / rate });
+        return Err(Unheard::Lost { at: at / rate });
     }
     let (Some(before), Some(after)) = (before, after) else {
-        return Err(Wrong::NoSweep { tones: line.delay });
+        return Err(Unheard::NoSweep { tones: line.delay });
     };
     for (found, is_after) in [(&before, false), (&after, true)] {
         let tones = line.at(found.at);
         if (tones - found.delay).abs() > AGREE {
-            return Err(Wrong::Disagree { tones, sweep: found.delay, after: is_after });
+            return Err(Unheard::Disagree { tones, sweep: found.delay, after: is_after });
         }
         if found.inverted != line.inverted {
-            return Err(Wrong::Polarity);
+            return Err(Unheard::Polarity);
         }
     }
     Ok(Heard {

@@ -1,6 +1,6 @@
 //! Passes of sound over a device that is opened anew for each.
 
-use super::{hear::hear, sound::Sound};
+use super::{hear::hear, sound::TestSignal};
 use crate::{Error, ErrorKind, Placed, Result, Setup, Sizes, open};
 use quiet_dsp::{Block, Stage};
 use quiet_types::trip::Opening;
@@ -32,7 +32,7 @@ struct Kept {
 /// Plays a sound once and keeps what comes in meanwhile, to the sample.
 #[derive(Debug)]
 pub struct Pass {
-    sound: Arc<Sound>,
+    sound: Arc<TestSignal>,
     kept: Arc<Kept>,
     cables: Cables,
     at: usize,
@@ -63,7 +63,7 @@ impl Stage for Pass {
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step {
+pub struct CycleProgress {
     /// Cycle, from 0.
     pub cycle: u32,
     /// How much of it is done, 0 to 1.
@@ -74,7 +74,7 @@ pub struct Step {
 
 /// What was measured.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct MeasuredTrip {
     /// The device in its own words.
     pub about: String,
     /// What it plays at.
@@ -103,8 +103,8 @@ pub fn measure(
     cables: Cables,
     (cycles, longest, level): (u32, Duration, f64),
     stop: &AtomicBool,
-    step: &mut dyn FnMut(Step),
-) -> Result<Option<Measured>> {
+    step: &mut dyn FnMut(CycleProgress),
+) -> Result<Option<MeasuredTrip>> {
     if cables.output >= setup.channels || cables.input >= setup.channels {
         return Err(Error::new(format!(
             "the cable joins output {} and input {}, and there are {} channels; give more with \
@@ -114,14 +114,14 @@ pub fn measure(
             setup.channels
         )));
     }
-    let mut done: Option<Measured> = None;
+    let mut done: Option<MeasuredTrip> = None;
     for cycle in 0..cycles {
         let mut disturbed = 0;
         let one = loop {
             let opened = open(setup)?;
             let about = opened.about.clone();
             let frames = (longest.as_secs_f64() * f64::from(opened.rate)) as usize;
-            let sound = Arc::new(Sound::new(opened.rate, frames, level));
+            let sound = Arc::new(TestSignal::new(opened.rate, frames, level));
             let kept = Arc::new(Kept {
                 came: sound.samples().iter().map(|_| AtomicU32::new(0)).collect(),
                 frames: AtomicUsize::new(0),
@@ -147,12 +147,12 @@ pub fn measure(
                     );
                     return Err(Error::of(ErrorKind::Device, sentence));
                 }
-                step(Step { cycle, done: now as f64 / whole as f64, length });
+                step(CycleProgress { cycle, done: now as f64 / whole as f64, length });
             }
             let lost = engine.board().xruns.load(Relaxed) + engine.gone();
             let (sizes, placed, way) = (engine.sizes(), engine.placed().clone(), engine.way());
             engine.stop()?;
-            let done = done.get_or_insert_with(|| Measured {
+            let done = done.get_or_insert_with(|| MeasuredTrip {
                 about: about.clone(),
                 sizes,
                 way,

@@ -30,7 +30,7 @@ const SPARE: usize = 1_536;
 
 /// The sound of one pass and where its parts lie.
 #[derive(Clone, Debug)]
-pub struct Sound {
+pub struct TestSignal {
     /// Frames a second.
     pub(super) rate: u32,
     /// Every sample; silence at the end, until the longest round trip is over.
@@ -45,16 +45,16 @@ pub struct Sound {
     pub(super) level: f64,
 }
 
-impl Sound {
+impl TestSignal {
     /// For round trips of up to `longest` frames (at most 64 000), peaking at `level`, 0 to 1.
-    pub fn new(rate: u32, longest: usize, level: f64) -> Sound {
+    pub fn new(rate: u32, longest: usize, level: f64) -> TestSignal {
         let longest = longest.clamp(64, ROUND - SPARE);
         let lead = (rate as usize / 8).max(1024);
         let sweep_at = lead;
         let tones_at = sweep_at + SWEEP + longest;
         let tones_end = tones_at + longest + LOOKED_AT;
         let again_at = tones_end;
-        let mut sound = Sound {
+        let mut sound = TestSignal {
             rate,
             samples: vec![0.0; again_at + SWEEP + longest + 2 * FADE],
             longest,
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn it_peaks_at_its_level_at_most_and_begins_and_ends_in_silence() {
-        let sound = Sound::new(48_000, 4_000, 0.5);
+        let sound = TestSignal::new(48_000, 4_000, 0.5);
         let peak = sound.samples.iter().fold(0.0f32, |most, x| most.max(x.abs()));
         assert!((0.3..=0.5).contains(&peak), "{peak}");
         assert!(sound.samples[..sound.sweep_at].iter().all(|x| *x == 0.0));

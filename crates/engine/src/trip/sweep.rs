@@ -1,6 +1,6 @@
 //! The delay by the sweep: what came in, divided by what was sent, within the sweep's band.
 
-use super::sound::{BAND, SWEEP, Sound, sweep};
+use super::sound::{BAND, SWEEP, TestSignal, sweep};
 use realfft::{RealFftPlanner, num_complex::Complex};
 use std::f64::consts::TAU;
 
@@ -20,7 +20,7 @@ pub(super) struct Found {
 }
 
 /// Looks for the sweep that was sent at `sent`, where the capturing clock is faster by `drift`.
-pub(super) fn find(sound: &Sound, came: &[f32], sent: usize, drift: f64) -> Option<Found> {
+pub(super) fn find(sound: &TestSignal, came: &[f32], sent: usize, drift: f64) -> Option<Found> {
     let length = (SWEEP + sound.longest + OWN).next_power_of_two() * 2;
     let mut planner = RealFftPlanner::<f64>::new();
     let forward = planner.plan_fft_forward(length);

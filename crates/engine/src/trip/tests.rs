@@ -1,6 +1,6 @@
 //! The estimators against signals whose delay is known.
 
-use super::{Sound, Wrong, hear};
+use super::{TestSignal, Unheard, hear};
 use quiet_types::trip::Heard;
 
 const RATE: u32 = 48_000;
@@ -23,7 +23,7 @@ impl Random {
 
 /// The sound `delay` frames later, by a windowed sinc over 64 frames: the capturing clock may be
 /// faster by `ppm`.
-fn later(sound: &Sound, delay: f64, ppm: f64) -> Vec<f32> {
+fn later(sound: &TestSignal, delay: f64, ppm: f64) -> Vec<f32> {
     let samples = sound.samples();
     let middle = samples.len() as f64 / 2.0;
     let mut taps = taps(-delay - (-delay).floor());
@@ -58,17 +58,17 @@ fn taps(fraction: f64) -> [f64; 64] {
     taps
 }
 
-fn sound() -> Sound {
-    Sound::new(RATE, LONGEST, 0.25)
+fn sound() -> TestSignal {
+    TestSignal::new(RATE, LONGEST, 0.25)
 }
 
 /// What is told at the middle of the tones of a delay that is `delay` in the middle of the pass.
-fn expected(sound: &Sound, delay: f64, ppm: f64) -> f64 {
+fn expected(sound: &TestSignal, delay: f64, ppm: f64) -> f64 {
     let tones = (sound.tones_at + sound.longest + sound.tones_end) as f64 / 2.0;
     delay + ppm * 1e-6 * (tones - sound.samples().len() as f64 / 2.0)
 }
 
-fn heard(delay: f64, ppm: f64, change: impl Fn(&mut Vec<f32>)) -> Result<(Heard, f64), Wrong> {
+fn heard(delay: f64, ppm: f64, change: impl Fn(&mut Vec<f32>)) -> Result<(Heard, f64), Unheard> {
     let sound = sound();
     let mut came = later(&sound, delay, ppm);
     change(&mut came);
@@ -153,11 +153,11 @@ fn a_lost_period_is_never_missed() {
             came.resize(whole.len(), 0.0);
             let wrong = hear(&sound, &came).unwrap_err();
             match wrong {
-                Wrong::Slipped { frames, at: when } => {
+                Unheard::Slipped { frames, at: when } => {
                     assert!((frames + period as f64).abs() < 0.01, "{period}: {frames}");
                     assert!((when - at as f64 / 48e3).abs() < 0.1, "{when}");
                 }
-                Wrong::Disagree { .. } | Wrong::Lost { .. } | Wrong::NoSweep { .. } => {}
+                Unheard::Disagree { .. } | Unheard::Lost { .. } | Unheard::NoSweep { .. } => {}
                 other => panic!("{period} at {at}: {other:?}"),
             }
         }
@@ -166,7 +166,7 @@ fn a_lost_period_is_never_missed() {
         let at = sound.tones_at + sound.longest + 30_000;
         came[at..at + period].fill(0.0);
         let wrong = hear(&sound, &came).unwrap_err();
-        assert!(matches!(wrong, Wrong::Lost { .. }), "{period}: {wrong:?}");
+        assert!(matches!(wrong, Unheard::Lost { .. }), "{period}: {wrong:?}");
     }
 }
 
@@ -174,25 +174,25 @@ fn a_lost_period_is_never_missed() {
 fn silence_noise_and_a_foreign_sound_are_no_round_trip() {
     let sound = sound();
     let silent = hear(&sound, &vec![0.0; sound.samples().len()]).unwrap_err();
-    assert!(matches!(silent, Wrong::Silent { .. }), "{silent:?}");
+    assert!(matches!(silent, Unheard::Silent { .. }), "{silent:?}");
     assert!(silent.to_string().contains("no signal came back"), "{silent}");
     let mut random = Random(7);
     for _ in 0..3 {
         let noise: Vec<f32> =
             sound.samples().iter().map(|_| (0.3 * random.normal()) as f32).collect();
         let wrong = hear(&sound, &noise).unwrap_err();
-        assert!(matches!(wrong, Wrong::Silent { .. }), "{wrong:?}");
+        assert!(matches!(wrong, Unheard::Silent { .. }), "{wrong:?}");
     }
     let hum: Vec<f32> = (0..sound.samples().len())
         .map(|n| (0.5 * (n as f64 * std::f64::consts::TAU / 16.0).sin()) as f32)
         .collect();
     let wrong = hear(&sound, &hum).unwrap_err();
-    assert!(matches!(wrong, Wrong::Silent { .. }), "{wrong:?}");
+    assert!(matches!(wrong, Unheard::Silent { .. }), "{wrong:?}");
     // Longer than is waited for.
     let late = later(&sound, LONGEST as f64 + 8_000.0, 0.0);
     let wrong = hear(&sound, &late).unwrap_err();
     assert!(
-        matches!(wrong, Wrong::Late { frames, .. } if (frames - 20e3).abs() < 1.0),
+        matches!(wrong, Unheard::Late { frames, .. } if (frames - 20e3).abs() < 1.0),
         "{wrong:?}"
     );
 }
@@ -203,13 +203,16 @@ fn without_the_sweep_the_tones_are_not_believed() {
     let mut came = later(&sound, 500.0, 0.0);
     came[..sound.tones_at].fill(0.0);
     let wrong = hear(&sound, &came).unwrap_err();
-    assert!(matches!(wrong, Wrong::NoSweep { tones } if (tones - 500.0).abs() < 1e-3), "{wrong:?}");
+    assert!(
+        matches!(wrong, Unheard::NoSweep { tones } if (tones - 500.0).abs() < 1e-3),
+        "{wrong:?}"
+    );
     // And tones that were moved by a whole turn of the first one are found out by it.
     let mut came = later(&sound, 500.0, 0.0);
     let moved = later(&sound, 564.0, 0.0);
     let from = sound.tones_at - 100;
     came[from..sound.again_at].copy_from_slice(&moved[from..sound.again_at]);
     let wrong = hear(&sound, &came).unwrap_err();
-    assert!(matches!(wrong, Wrong::Disagree { .. }), "{wrong:?}");
+    assert!(matches!(wrong, Unheard::Disagree { .. }), "{wrong:?}");
     assert!(wrong.to_string().contains("disagree"), "{wrong}");
 }

@@ -1,6 +1,6 @@
 //! The delay by the phases of the tones, window after window.
 
-use super::sound::{ROUND, Sound, TONES, amplitude};
+use super::sound::{ROUND, TONES, TestSignal, amplitude};
 use std::f64::consts::TAU;
 
 /// Half turns beyond which a tone's phase says nothing certain.
@@ -85,7 +85,7 @@ impl Line {
 }
 
 /// Looks at the tones of a pass.
-pub(super) fn track(sound: &Sound, came: &[f32]) -> Track {
+pub(super) fn track(sound: &TestSignal, came: &[f32]) -> Track {
     let taper = taper();
     let first = sound.tones_at + sound.longest;
     let windows: Vec<Window> = (first..)

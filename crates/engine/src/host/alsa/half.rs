@@ -1,7 +1,7 @@
 //! One direction of a sound card.
 
 use super::{
-    super::{format::Format, laps::Laps},
+    super::{format::SampleFormat, laps::Laps},
     said::{libc_errno, said},
 };
 use crate::{Error, ErrorKind, Result, setup::Setup};
@@ -13,20 +13,20 @@ use alsa::{
 use quiet_linux::sys::clock::monotonic;
 use std::cell::Cell;
 
-pub(super) fn alsa_format(format: Format) -> AlsaFormat {
+pub(super) fn alsa_format(format: SampleFormat) -> AlsaFormat {
     match format {
-        Format::S32 => AlsaFormat::S32LE,
-        Format::S24 => AlsaFormat::S24LE,
-        Format::S24Packed => AlsaFormat::S243LE,
-        Format::F32 => AlsaFormat::FloatLE,
-        Format::S16 => AlsaFormat::S16LE,
+        SampleFormat::S32 => AlsaFormat::S32LE,
+        SampleFormat::S24 => AlsaFormat::S24LE,
+        SampleFormat::S24Packed => AlsaFormat::S243LE,
+        SampleFormat::F32 => AlsaFormat::FloatLE,
+        SampleFormat::S16 => AlsaFormat::S16LE,
     }
 }
 
 /// One direction.
 pub(super) struct Half {
     pub pcm: PCM,
-    pub format: Format,
+    pub format: SampleFormat,
     pub channels: usize,
     pub rate: u32,
     pub period: u32,
@@ -85,11 +85,11 @@ impl Half {
             hw.set_access(Access::MMapInterleaved).map_err(|e| cannot("map the memory", e))?;
             // The card's own rates alone: a hidden resampler would add latency.
             let _ = hw.set_rate_resample(false);
-            let format = Format::ALL
+            let format = SampleFormat::ALL
                 .into_iter()
                 .find(|format| hw.test_format(alsa_format(*format)).is_ok())
                 .ok_or_else(|| {
-                    let names: Vec<_> = Format::ALL.iter().map(|f| f.name()).collect();
+                    let names: Vec<_> = SampleFormat::ALL.iter().map(|f| f.name()).collect();
                     let sentence = format!(
                         "{name} ({what}) has none of the formats {}; play through a `plughw:` device",
                         names.join(", ")

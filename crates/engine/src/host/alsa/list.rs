@@ -1,6 +1,6 @@
 //! Which sound cards there are, and what they can do.
 
-use super::{super::format::Format, half::alsa_format, said::hush};
+use super::{super::format::SampleFormat, half::alsa_format, said::hush};
 use alsa::{
     Direction, PCM, card,
     ctl::{Ctl, DeviceIter},
@@ -62,9 +62,9 @@ fn abilities(name: &str, direction: Direction) -> Option<Abilities> {
     let hw = HwParams::any(&pcm).ok()?;
     let _ = hw.set_rate_resample(false);
     let small = |n: alsa::Result<Frames>| u32::try_from(n.unwrap_or(0)).unwrap_or(u32::MAX);
-    let formats = Format::ALL.into_iter().filter(|f| hw.test_format(alsa_format(*f)).is_ok());
+    let formats = SampleFormat::ALL.into_iter().filter(|f| hw.test_format(alsa_format(*f)).is_ok());
     Some(Abilities {
-        formats: formats.map(Format::name).collect(),
+        formats: formats.map(SampleFormat::name).collect(),
         channels: (hw.get_channels_min().ok()?, hw.get_channels_max().ok()?),
         rates: (hw.get_rate_min().ok()?, hw.get_rate_max().ok()?),
         periods: (small(hw.get_period_size_min()), small(hw.get_period_size_max())),
