@@ -1,7 +1,7 @@
 //! Boot loaders' folders with one file of any content: loaders are found and changes proposed, or there is a sentence.
 #![no_main]
 use libfuzzer_sys::fuzz_target;
-use quiet_boot::{Request, Term, entries_of, loaders, propose};
+use quiet_boot::{PersistRequest, Term, entries_of, loaders, propose};
 use quiet_linux::files;
 use quiet_types::boot::{BootParameters, Parameter};
 use std::{
@@ -77,7 +77,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(!why.is_empty());
         }
         for term in [Term::Lasting, Term::OneBoot] {
-            let request = Request { asked: &asked, loader: &loader, service: None, term };
+            let request = PersistRequest { asked: &asked, loader: &loader, service: None, term };
             match propose(&place, &request) {
                 Ok(proposal) => drop(proposal.diff()),
                 Err(why) => assert!(!why.to_string().is_empty()),

@@ -1,19 +1,19 @@
 //! A boot loader's file in any form: words put in are found there, and taken out again leave every byte as it was.
 #![no_main]
 use libfuzzer_sys::fuzz_target;
-use quiet_boot::form::{Form, add, parameters, remove, spots};
+use quiet_boot::form::{FileForm, add, parameters, remove, spots};
 
 fuzz_target!(|bytes: &[u8]| {
     // The last byte chooses the form: what stands before it is a file as it lies on a disk.
     let Some((which, text)) = bytes.split_last() else { return };
     let form = match which % 7 {
-        0 => Form::Bls,
-        1 => Form::KernelCmdline,
-        2 => Form::OneLine,
-        3 => Form::Extlinux,
-        4 => Form::Assignment { key: "extraargs".to_owned() },
-        5 => Form::GrubEnv,
-        _ => Form::ShellAppend { variable: "GRUB_CMDLINE_LINUX_DEFAULT".to_owned() },
+        0 => FileForm::Bls,
+        1 => FileForm::KernelCmdline,
+        2 => FileForm::OneLine,
+        3 => FileForm::Extlinux,
+        4 => FileForm::Assignment { key: "extraargs".to_owned() },
+        5 => FileForm::GrubEnv,
+        _ => FileForm::ShellAppend { variable: "GRUB_CMDLINE_LINUX_DEFAULT".to_owned() },
     };
     let found = spots(&form, text);
     for spot in found.iter().flatten() {

@@ -3,12 +3,14 @@
 use libfuzzer_sys::fuzz_target;
 use quiet_plan::{
     chain,
-    recipe::{Format, detect, import},
+    recipe::{RecipeFormat, detect, import},
 };
 
 fuzz_target!(|text: &str| {
     let _ = detect(text);
-    for format in [Format::Cset, Format::Isolcpus, Format::Rtirq, Format::Tuned] {
+    for format in
+        [RecipeFormat::Cset, RecipeFormat::Isolcpus, RecipeFormat::Rtirq, RecipeFormat::Tuned]
+    {
         match import(text, format, "fuzzed") {
             Ok(chain) => {
                 if let Err(why) = chain::parse(&chain, "imported.toml", None) {

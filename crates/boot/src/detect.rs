@@ -2,7 +2,7 @@
 
 use super::{
     efi,
-    form::{Form, parameters, spots, words_of},
+    form::{FileForm, parameters, spots, words_of},
     grub,
 };
 use quiet_linux::files::Tree;
@@ -61,7 +61,7 @@ pub struct Loader {
     /// The file that gave it away.
     pub evidence: String,
     /// Files that hold parameters and are edited, with their form.
-    pub files: Vec<(String, Form)>,
+    pub files: Vec<(String, FileForm)>,
     /// GRUB's generated configuration.
     pub generated: Option<String>,
 }
@@ -123,7 +123,7 @@ fn raspberry_pi(place: &Tree) -> Option<Loader> {
     Some(Loader {
         kind: LoaderKind::RaspberryPi,
         evidence: path.clone(),
-        files: vec![(path, Form::OneLine)],
+        files: vec![(path, FileForm::OneLine)],
         generated: None,
     })
 }
@@ -153,7 +153,7 @@ fn environment(place: &Tree, kind: LoaderKind, path: &str, key: &str) -> Option<
     if kind == LoaderKind::UEnv && !text.lines().any(|line| line.starts_with(&start)) {
         return None;
     }
-    let form = Form::Assignment { key: key.into() };
+    let form = FileForm::Assignment { key: key.into() };
     Some(Loader { kind, evidence: path.into(), files: vec![(path.into(), form)], generated: None })
 }
 
@@ -170,7 +170,8 @@ fn entries(place: &Tree, dir: &str) -> Vec<String> {
     let own: Vec<String> = all.iter().filter(|path| is_own(place, path)).cloned().collect();
     let ordinary = own.iter().any(|path| {
         let text = place.text(path).unwrap_or_default();
-        spots(&Form::Bls, text.as_bytes()).is_ok_and(|spots| spots.iter().any(|spot| !spot.rescue))
+        spots(&FileForm::Bls, text.as_bytes())
+            .is_ok_and(|spots| spots.iter().any(|spot| !spot.rescue))
     });
     if ordinary { own } else { all }
 }
@@ -191,7 +192,7 @@ fn is_own(place: &Tree, path: &str) -> bool {
     }
     let root = |words: &[String]| words.iter().find(|word| word.starts_with("root=")).cloned();
     let running = root(&words_of(place.text("/proc/cmdline").unwrap_or_default().as_bytes()));
-    let entry = spots(&Form::Bls, text.as_bytes()).unwrap_or_default();
+    let entry = spots(&FileForm::Bls, text.as_bytes()).unwrap_or_default();
     let entry: Vec<String> = entry.into_iter().flat_map(|spot| spot.words).collect();
     match (running, root(&entry)) {
         (Some(running), Some(entry)) => running == entry,
@@ -212,9 +213,9 @@ fn all_entries(place: &Tree, dir: &str) -> Vec<String> {
     found
 }
 
-fn kernel_cmdline(place: &Tree) -> Option<(String, Form)> {
+fn kernel_cmdline(place: &Tree) -> Option<(String, FileForm)> {
     let path = "/etc/kernel/cmdline";
-    place.exists(path).then(|| (path.to_owned(), Form::KernelCmdline))
+    place.exists(path).then(|| (path.to_owned(), FileForm::KernelCmdline))
 }
 
 fn grub_bls(place: &Tree) -> Option<Loader> {
@@ -232,17 +233,18 @@ fn grub_bls(place: &Tree) -> Option<Loader> {
     let mut by_variable = false;
     for path in entries {
         let words = place.read(&path).ok().flatten().map(|found| found.bytes);
-        let words = words.and_then(|text| parameters(&Form::Bls, &text).ok()).unwrap_or_default();
+        let words =
+            words.and_then(|text| parameters(&FileForm::Bls, &text).ok()).unwrap_or_default();
         if words.iter().any(|(word, _)| word == "$kernelopts") {
             by_variable = true;
         } else {
-            files.push((path, Form::Bls));
+            files.push((path, FileForm::Bls));
         }
     }
     if by_variable {
         let dir = cfg.trim_end_matches("/grub.cfg");
         let block = place.real(&format!("{dir}/grubenv"))?;
-        files.push((block, Form::GrubEnv));
+        files.push((block, FileForm::GrubEnv));
     }
     files.extend(kernel_cmdline(place));
     Some(Loader { kind: LoaderKind::GrubBls, evidence: cfg.clone(), files, generated: Some(cfg) })
@@ -256,7 +258,7 @@ fn grub(place: &Tree) -> Option<Loader> {
     let (kind, files) = if grub::updater(place, &cfg).is_some_and(|(_, debian)| debian) {
         (LoaderKind::Grub, vec![])
     } else {
-        let form = Form::ShellAppend { variable: grub::VARIABLE.into() };
+        let form = FileForm::ShellAppend { variable: grub::VARIABLE.into() };
         (LoaderKind::GrubMkconfig, vec![("/etc/default/grub".to_owned(), form)])
     };
     Some(Loader { kind, evidence: cfg.clone(), files, generated: Some(cfg) })
@@ -267,9 +269,9 @@ fn systemd_boot(place: &Tree) -> Option<Loader> {
         .iter()
         .flat_map(|dir| [format!("{dir}/loader/loader.conf"), format!("{dir}/EFI/systemd")])
         .find(|path| place.exists(path))?;
-    let mut files: Vec<(String, Form)> = Vec::new();
+    let mut files: Vec<(String, FileForm)> = Vec::new();
     for dir in BOOT_DIRS {
-        files.extend(entries(place, dir).into_iter().map(|path| (path, Form::Bls)));
+        files.extend(entries(place, dir).into_iter().map(|path| (path, FileForm::Bls)));
     }
     if files.is_empty() {
         return None;
@@ -302,7 +304,7 @@ fn extlinux(place: &Tree) -> Option<Loader> {
         "/boot/efi/EFI/syslinux/syslinux.cfg",
     ];
     let path = FILES.into_iter().find(|path| place.exists(path))?;
-    let mut files = vec![(path.to_owned(), Form::Extlinux)];
+    let mut files = vec![(path.to_owned(), FileForm::Extlinux)];
     let text = place.text(path).unwrap_or_default();
     if text.contains("use: u-boot-update") {
         files.extend(kernel_cmdline(place));
@@ -326,7 +328,7 @@ pub fn entries_of(place: &Tree, loader: &Loader) -> Result<(Vec<Entry>, usize), 
             let words = spot.words.clone();
             longest = longest.max(words.iter().map(|word| word.len() + 1).sum());
             // What only continues a variable of its own says nothing yet.
-            if !matches!(form, Form::ShellAppend { .. }) {
+            if !matches!(form, FileForm::ShellAppend { .. }) {
                 found.push(Entry { place: named(path, spot.line), words });
             }
         }
@@ -343,7 +345,12 @@ pub fn entries_of(place: &Tree, loader: &Loader) -> Result<(Vec<Entry>, usize), 
     }
     if found.is_empty() && loader.kind != LoaderKind::Uki && !loader.files.is_empty() {
         let only_made = loader.files.iter().all(|(_, form)| {
-            matches!(form, Form::Assignment { .. } | Form::KernelCmdline | Form::ShellAppend { .. })
+            matches!(
+                form,
+                FileForm::Assignment { .. }
+                    | FileForm::KernelCmdline
+                    | FileForm::ShellAppend { .. }
+            )
         });
         if !only_made {
             return Err(format!(

@@ -3,9 +3,9 @@
 use super::{
     detect::{Loader, LoaderKind},
     error::{Error, Result},
-    form::{self, Form},
+    form::{self, FileForm},
     grub,
-    record::{Change, Ours, missing_dirs},
+    record::{FileChange, Ours, missing_dirs},
     unit::{self, Service},
 };
 use quiet_linux::files::{FileOwner, FoundFile, Tree, split};
@@ -22,9 +22,9 @@ pub enum Term {
 
 /// A change with the texts it is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct DraftedChange {
     /// What is recorded.
-    pub change: Change,
+    pub change: FileChange,
     /// Files: the text as it is.
     pub old: Option<Vec<u8>>,
     /// Files: the text as it becomes.
@@ -34,7 +34,7 @@ pub struct Step {
 /// Changes as they are gathered.
 pub(super) struct Draft<'a> {
     pub place: &'a Tree,
-    pub steps: Vec<Step>,
+    pub steps: Vec<DraftedChange>,
     pub findings: Vec<Finding>,
 }
 
@@ -45,7 +45,7 @@ impl Draft<'_> {
         }
         match loader.kind {
             LoaderKind::Grub => {
-                let form = Form::ShellAppend { variable: grub::VARIABLE.into() };
+                let form = FileForm::ShellAppend { variable: grub::VARIABLE.into() };
                 let ours = Ours::Words { form, words: words.to_vec() };
                 self.make_with(grub::DROP_IN, grub::drop_in(words).into_bytes(), ours)?;
                 self.generate(loader)?;
@@ -60,7 +60,7 @@ impl Draft<'_> {
     }
 
     /// Words into a file of others.
-    pub fn edit(&mut self, path: &str, form: &Form, words: &[String]) -> Result<()> {
+    pub fn edit(&mut self, path: &str, form: &FileForm, words: &[String]) -> Result<()> {
         let shown = self.place.shown(path);
         let Some(found) = self.place.read(path)? else {
             return Err(Error::new(format!("cannot read {shown}: it vanished just now")));
@@ -68,7 +68,9 @@ impl Draft<'_> {
         let new = match form::add(form, &found.bytes, words) {
             Ok(new) => new,
             // A rescue entry is the way back; others may stand beside it.
-            Err(_) if *form == Form::Bls && form::parameters(form, &found.bytes) == Ok(vec![]) => {
+            Err(_)
+                if *form == FileForm::Bls && form::parameters(form, &found.bytes) == Ok(vec![]) =>
+            {
                 return Ok(());
             }
             Err(why) => return Err(Error::new(format!("cannot change {shown}: {why}"))),
@@ -81,8 +83,8 @@ impl Draft<'_> {
     /// A text for a file that is there; a link to it is followed now, not when it is written.
     pub fn replace(&mut self, path: &str, found: FoundFile, new: Vec<u8>, ours: Ours) {
         let path = self.place.real(path).unwrap_or_else(|| path.to_owned());
-        let change = Change::File { path, ours, old: Some(found.owner), new: found.owner };
-        self.steps.push(Step { change, old: Some(found.bytes), new: Some(new) });
+        let change = FileChange::File { path, ours, old: Some(found.owner), new: found.owner };
+        self.steps.push(DraftedChange { change, old: Some(found.bytes), new: Some(new) });
     }
 
     /// A file of our own, where there must be none yet.
@@ -105,17 +107,21 @@ impl Draft<'_> {
             gid: rustix::process::getegid().as_raw(),
         };
         let path = self.place.real(path).unwrap_or_else(|| path.to_owned());
-        let change = Change::File { path, ours, old: None, new: owner };
-        self.steps.push(Step { change, old: None, new: Some(new) });
+        let change = FileChange::File { path, ours, old: None, new: owner };
+        self.steps.push(DraftedChange { change, old: None, new: Some(new) });
         Ok(())
     }
 
     /// The directories that a new file needs.
     fn dirs(&mut self, path: &str) {
         for path in missing_dirs(self.place, path) {
-            let made = |step: &Step| matches!(&step.change, Change::Dir { path: p } if *p == path);
+            let made = |step: &DraftedChange| matches!(&step.change, FileChange::Dir { path: p } if *p == path);
             if !self.steps.iter().any(made) {
-                self.steps.push(Step { change: Change::Dir { path }, old: None, new: None });
+                self.steps.push(DraftedChange {
+                    change: FileChange::Dir { path },
+                    old: None,
+                    new: None,
+                });
             }
         }
     }
@@ -128,8 +134,8 @@ impl Draft<'_> {
             )));
         }
         self.dirs(path);
-        let change = Change::Link { path: path.into(), target: target.into() };
-        self.steps.push(Step { change, old: None, new: None });
+        let change = FileChange::Link { path: path.into(), target: target.into() };
+        self.steps.push(DraftedChange { change, old: None, new: None });
         Ok(())
     }
 
@@ -142,8 +148,8 @@ impl Draft<'_> {
         let Some(found) = self.place.read(&path)? else {
             return Err(Error::new(format!("cannot read {path}: it vanished just now")));
         };
-        let change = Change::Generate { command, path, old: found.owner };
-        self.steps.push(Step { change, old: Some(found.bytes), new: None });
+        let change = FileChange::Generate { command, path, old: found.owner };
+        self.steps.push(DraftedChange { change, old: Some(found.bytes), new: None });
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 /// How a file holds kernel parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
-pub enum Form {
+pub enum FileForm {
     /// A boot loader entry with `options` lines (systemd-boot, GRUB with blscfg).
     ///
     /// # Source
@@ -58,18 +58,18 @@ pub struct Spot {
 ///
 /// # Errors
 /// A sentence when the file is not of this form.
-pub fn spots(form: &Form, text: &[u8]) -> Result<Vec<Spot>, String> {
+pub fn spots(form: &FileForm, text: &[u8]) -> Result<Vec<Spot>, String> {
     match form {
-        Form::Bls => bls(text),
-        Form::KernelCmdline => Ok(kernel_cmdline(text)),
-        Form::OneLine => one_line(text),
-        Form::Extlinux => extlinux(text),
-        Form::Assignment { key } => assignment(text, key),
-        Form::GrubEnv => grubenv::variable(text, "kernelopts").map(|range| {
+        FileForm::Bls => bls(text),
+        FileForm::KernelCmdline => Ok(kernel_cmdline(text)),
+        FileForm::OneLine => one_line(text),
+        FileForm::Extlinux => extlinux(text),
+        FileForm::Assignment { key } => assignment(text, key),
+        FileForm::GrubEnv => grubenv::variable(text, "kernelopts").map(|range| {
             range.into_iter().map(|range| spot(text, range, String::new(), false)).collect()
         }),
-        Form::ShellAppend { variable } => Ok(shell_append(text, variable)),
-        Form::Owned => Ok(Vec::new()),
+        FileForm::ShellAppend { variable } => Ok(shell_append(text, variable)),
+        FileForm::Owned => Ok(Vec::new()),
     }
 }
 
@@ -77,18 +77,18 @@ pub fn spots(form: &Form, text: &[u8]) -> Result<Vec<Spot>, String> {
 ///
 /// # Errors
 /// A sentence when the file is not of this form or has no such place.
-pub fn add(form: &Form, text: &[u8], words: &[String]) -> Result<Vec<u8>, String> {
+pub fn add(form: &FileForm, text: &[u8], words: &[String]) -> Result<Vec<u8>, String> {
     let run = run(words);
     match form {
-        Form::Owned => return Ok(text.to_vec()),
-        Form::ShellAppend { variable } => {
+        FileForm::Owned => return Ok(text.to_vec()),
+        FileForm::ShellAppend { variable } => {
             let line = format!("{variable}=\"${{{variable}}}{run}\" {MARK}");
             return Ok(with_line(text, &line));
         }
-        Form::Assignment { key } if assignment(text, key)?.is_empty() => {
+        FileForm::Assignment { key } if assignment(text, key)?.is_empty() => {
             return Ok(with_line(text, &format!("{key}={}", words.join(" "))));
         }
-        Form::KernelCmdline if kernel_cmdline(text).is_empty() => {
+        FileForm::KernelCmdline if kernel_cmdline(text).is_empty() => {
             return Ok(with_line(text, &words.join(" ")));
         }
         _ => {}
@@ -104,7 +104,7 @@ pub fn add(form: &Form, text: &[u8], words: &[String]) -> Result<Vec<u8>, String
     for place in places.iter().rev() {
         new.splice(place.range.end..place.range.end, run.bytes());
     }
-    if *form == Form::GrubEnv { grubenv::repad(&new, text.len()) } else { Ok(new) }
+    if *form == FileForm::GrubEnv { grubenv::repad(&new, text.len()) } else { Ok(new) }
 }
 
 /// The file without `words`, and how many of them were there: all of them in one run where they
@@ -112,10 +112,10 @@ pub fn add(form: &Form, text: &[u8], words: &[String]) -> Result<Vec<u8>, String
 ///
 /// # Errors
 /// A sentence when the file is not of this form.
-pub fn remove(form: &Form, text: &[u8], words: &[String]) -> Result<(Vec<u8>, usize), String> {
+pub fn remove(form: &FileForm, text: &[u8], words: &[String]) -> Result<(Vec<u8>, usize), String> {
     match form {
-        Form::Owned => return Ok((text.to_vec(), 0)),
-        Form::ShellAppend { variable } => {
+        FileForm::Owned => return Ok((text.to_vec(), 0)),
+        FileForm::ShellAppend { variable } => {
             let start = format!("{variable}=\"${{{variable}}} ");
             if let Some(without) = without_line(text, |line| {
                 line.starts_with(start.as_bytes()) && line.ends_with(MARK.as_bytes())
@@ -123,9 +123,9 @@ pub fn remove(form: &Form, text: &[u8], words: &[String]) -> Result<(Vec<u8>, us
                 return Ok((without, words.len()));
             }
         }
-        Form::Assignment { .. } | Form::KernelCmdline => {
+        FileForm::Assignment { .. } | FileForm::KernelCmdline => {
             let ours = match form {
-                Form::Assignment { key } => format!("{key}={}", words.join(" ")),
+                FileForm::Assignment { key } => format!("{key}={}", words.join(" ")),
                 _ => words.join(" "),
             };
             if let Some(without) = without_line(text, |line| line == ours.as_bytes()) {
@@ -141,7 +141,7 @@ pub fn remove(form: &Form, text: &[u8], words: &[String]) -> Result<(Vec<u8>, us
         found += some;
         new.splice(place.range.clone(), without);
     }
-    if *form == Form::GrubEnv && found > 0 {
+    if *form == FileForm::GrubEnv && found > 0 {
         new = grubenv::repad(&new, text.len())?;
     }
     Ok((new, found))
@@ -151,7 +151,7 @@ pub fn remove(form: &Form, text: &[u8], words: &[String]) -> Result<(Vec<u8>, us
 ///
 /// # Errors
 /// A sentence when the file is not of this form.
-pub fn parameters(form: &Form, text: &[u8]) -> Result<Vec<(String, usize)>, String> {
+pub fn parameters(form: &FileForm, text: &[u8]) -> Result<Vec<(String, usize)>, String> {
     let mut all = Vec::new();
     for spot in spots(form, text)?.iter().filter(|spot| !spot.rescue) {
         all.extend(spot.words.iter().map(|word| (word.clone(), spot.line)));
@@ -425,7 +425,7 @@ mod tests {
 
     const RUN: &str = " isolcpus=managed_irq,domain,2-3 irqaffinity=0-1 skew_tick=1";
 
-    fn added(form: &Form, text: &str) -> String {
+    fn added(form: &FileForm, text: &str) -> String {
         let new = add(form, text.as_bytes(), &ours()).unwrap();
         let (back, found) = remove(form, &new, &ours()).unwrap();
         assert_eq!(String::from_utf8(back).unwrap(), text, "{form:?}");
@@ -437,14 +437,17 @@ mod tests {
     fn an_entry_gets_the_words_at_the_end_of_its_options() {
         let text = "title Debian\nversion 6.12\noptions root=/dev/vda2 rw \t\r\nlinux /v\n";
         assert_eq!(
-            added(&Form::Bls, text),
+            added(&FileForm::Bls, text),
             format!("title Debian\nversion 6.12\noptions root=/dev/vda2 rw{RUN} \t\r\nlinux /v\n")
         );
         // Of several options lines, the last one; without a final newline.
-        assert_eq!(added(&Form::Bls, "options a\noptions b"), format!("options a\noptions b{RUN}"));
-        assert_eq!(added(&Form::Bls, "options\n"), format!("options{RUN}\n"));
         assert_eq!(
-            add(&Form::Bls, b"title x\nlinux /v\n", &ours()).unwrap_err(),
+            added(&FileForm::Bls, "options a\noptions b"),
+            format!("options a\noptions b{RUN}")
+        );
+        assert_eq!(added(&FileForm::Bls, "options\n"), format!("options{RUN}\n"));
+        assert_eq!(
+            add(&FileForm::Bls, b"title x\nlinux /v\n", &ours()).unwrap_err(),
             "it has no `options` line"
         );
     }
@@ -452,10 +455,10 @@ mod tests {
     #[test]
     fn a_rescue_entry_stays_as_the_way_back() {
         let text = b"title Fedora (0-rescue-ab) 40\noptions root=/dev/vda2\n";
-        assert!(add(&Form::Bls, text, &ours()).unwrap_err().contains("rescue"));
+        assert!(add(&FileForm::Bls, text, &ours()).unwrap_err().contains("rescue"));
         let text = "DEFAULT l0\nLABEL l0\n\tMENU LABEL Debian\n\tlinux /v\n\tappend root=a\n\n\
                     LABEL l0r\n\tMENU LABEL Debian (rescue target)\n\tlinux /v\n\tappend root=a single\n";
-        let new = added(&Form::Extlinux, text);
+        let new = added(&FileForm::Extlinux, text);
         assert_eq!(new, text.replacen("append root=a", &format!("append root=a{RUN}"), 1));
     }
 
@@ -463,16 +466,16 @@ mod tests {
     fn labels_that_start_something_else_are_left_alone() {
         let text = "append quiet\nlabel hdt\n kernel hdt.c32\n append modules=x\nlabel a\n linux /v\n\
                     label b\n linux /v\n append -\nlabel m\n kernel /memtest\n append x\n";
-        let new = added(&Form::Extlinux, text);
+        let new = added(&FileForm::Extlinux, text);
         assert_eq!(new, text.replacen("append quiet", &format!("append quiet{RUN}"), 1));
         let bare = b"label a\n linux /v\n";
-        let why = add(&Form::Extlinux, bare, &ours()).unwrap_err();
+        let why = add(&FileForm::Extlinux, bare, &ours()).unwrap_err();
         assert_eq!(why, "line 1: label a has no APPEND line; give it one, which may be empty");
     }
 
     #[test]
     fn the_one_line_stays_one_line() {
-        let form = Form::OneLine;
+        let form = FileForm::OneLine;
         assert_eq!(
             added(&form, "console=tty1 rootwait\r\n"),
             format!("console=tty1 rootwait{RUN}\r\n")
@@ -484,7 +487,7 @@ mod tests {
 
     #[test]
     fn a_missing_assignment_is_made_and_taken_away_again() {
-        let form = Form::Assignment { key: "extraargs".into() };
+        let form = FileForm::Assignment { key: "extraargs".into() };
         let words = ours().join(" ");
         assert_eq!(added(&form, "rootdev=x\n"), format!("rootdev=x\nextraargs={words}\n"));
         assert_eq!(added(&form, "rootdev=x"), format!("rootdev=x\nextraargs={words}"));
@@ -497,7 +500,7 @@ mod tests {
 
     #[test]
     fn a_sourced_file_gets_a_line_of_ours() {
-        let form = Form::ShellAppend { variable: "GRUB_CMDLINE_LINUX_DEFAULT".into() };
+        let form = FileForm::ShellAppend { variable: "GRUB_CMDLINE_LINUX_DEFAULT".into() };
         let new = added(&form, "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\n");
         assert!(new.ends_with(&format!(
             "\nGRUB_CMDLINE_LINUX_DEFAULT=\"${{GRUB_CMDLINE_LINUX_DEFAULT}}{RUN}\" # quietcores\n"
@@ -507,7 +510,7 @@ mod tests {
 
     #[test]
     fn remarks_and_several_lines_of_a_kernel_cmdline_stay() {
-        let form = Form::KernelCmdline;
+        let form = FileForm::KernelCmdline;
         assert_eq!(
             added(&form, "# mine\nroot=a\nrw \n\n"),
             format!("# mine\nroot=a\nrw{RUN} \n\n")
@@ -522,32 +525,32 @@ mod tests {
             found.into_iter().map(|(word, _)| word).collect::<Vec<String>>()
         };
         assert_eq!(
-            of(Form::Bls, b"options root=a nohz=off\noptions quiet\n"),
+            of(FileForm::Bls, b"options root=a nohz=off\noptions quiet\n"),
             ["root=a", "nohz=off", "quiet"]
         );
-        assert_eq!(of(Form::KernelCmdline, b"# x\nroot=a\nquiet"), ["root=a", "quiet"]);
+        assert_eq!(of(FileForm::KernelCmdline, b"# x\nroot=a\nquiet"), ["root=a", "quiet"]);
     }
 
     #[test]
     fn words_that_were_moved_or_joined_by_others_are_found_one_by_one() {
         let text =
             b"options skew_tick=1 root=a irqaffinity=0-1 rw isolcpus=managed_irq,domain,2-3\n";
-        let (left, found) = remove(&Form::Bls, text, &ours()).unwrap();
+        let (left, found) = remove(&FileForm::Bls, text, &ours()).unwrap();
         assert_eq!((String::from_utf8(left).unwrap().as_str(), found), ("options root=a rw\n", 3));
         // A longer word that begins alike is another's.
         let text = b"options a isolcpus=managed_irq,domain,2-3,5 skew_tick=12\n";
-        let (left, found) = remove(&Form::Bls, text, &ours()).unwrap();
+        let (left, found) = remove(&FileForm::Bls, text, &ours()).unwrap();
         assert_eq!((left.as_slice(), found), (text.as_slice(), 0));
     }
 
-    fn forms() -> impl Strategy<Value = Form> {
+    fn forms() -> impl Strategy<Value = FileForm> {
         prop_oneof![
-            Just(Form::Bls),
-            Just(Form::KernelCmdline),
-            Just(Form::OneLine),
-            Just(Form::Extlinux),
-            Just(Form::Assignment { key: "extraargs".into() }),
-            Just(Form::ShellAppend { variable: "GRUB_CMDLINE_LINUX_DEFAULT".into() }),
+            Just(FileForm::Bls),
+            Just(FileForm::KernelCmdline),
+            Just(FileForm::OneLine),
+            Just(FileForm::Extlinux),
+            Just(FileForm::Assignment { key: "extraargs".into() }),
+            Just(FileForm::ShellAppend { variable: "GRUB_CMDLINE_LINUX_DEFAULT".into() }),
         ]
     }
 

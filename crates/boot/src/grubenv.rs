@@ -97,7 +97,7 @@ fn check(block: &[u8]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::form::{Form, add, remove};
+    use super::super::form::{FileForm, add, remove};
     use super::*;
     use proptest::prelude::*;
 
@@ -112,20 +112,20 @@ mod tests {
     #[test]
     fn kernelopts_grow_and_the_block_does_not() {
         let old = block("saved_entry=0\nkernelopts=root=/dev/vda2 ro quiet \nboot_success=1\n");
-        let new = add(&Form::GrubEnv, &old, &words()).unwrap();
+        let new = add(&FileForm::GrubEnv, &old, &words()).unwrap();
         assert_eq!(new.len(), 1024);
         let range = variable(&new, "kernelopts").unwrap().unwrap();
         assert_eq!(
             &new[range],
             b"root=/dev/vda2 ro quiet isolcpus=managed_irq,domain,2-3 irqaffinity=0-1 "
         );
-        assert_eq!(remove(&Form::GrubEnv, &new, &words()).unwrap(), (old, 2));
+        assert_eq!(remove(&FileForm::GrubEnv, &new, &words()).unwrap(), (old, 2));
     }
 
     #[test]
     fn a_full_block_is_refused_and_not_cut() {
         let old = block(&format!("kernelopts={}\n", "x".repeat(940)));
-        let why = add(&Form::GrubEnv, &old, &words()).unwrap_err();
+        let why = add(&FileForm::GrubEnv, &old, &words()).unwrap_err();
         assert!(why.contains("GRUB's environment block has 1024"), "{why}");
     }
 
@@ -157,9 +157,9 @@ mod tests {
             after in "(# [A-Z]{0,20}\n)?([a-z]{1,8}=[a-z ]{0,30}\n){0,4}",
         ) {
             let old = block(&format!("{before}kernelopts={value}\n{after}"));
-            let new = add(&Form::GrubEnv, &old, &words()).unwrap();
+            let new = add(&FileForm::GrubEnv, &old, &words()).unwrap();
             prop_assert_eq!(new.len(), old.len());
-            prop_assert_eq!(remove(&Form::GrubEnv, &new, &words()).unwrap().0, old);
+            prop_assert_eq!(remove(&FileForm::GrubEnv, &new, &words()).unwrap().0, old);
         }
     }
 }

@@ -30,10 +30,10 @@ mod unit;
 mod write;
 
 pub use detect::{Entry, Loader, LoaderKind, entries_of, loaders};
-pub use draft::{Step, Term};
+pub use draft::{DraftedChange, Term};
 pub use error::{Error, Result};
-pub use propose::{Proposal, Request, propose};
-pub use record::{Change, Ours, Phase, Record, SCHEMA, record};
+pub use propose::{PersistRequest, Proposal, propose};
+pub use record::{FileChange, Ours, Phase, Record, SCHEMA, record};
 pub use runner::{NoRunner, Ran, Runner, SystemRunner};
 pub use trial::how_to_start;
 pub use undo::{Restoration, TakenBack, Undone, undo};

@@ -3,10 +3,10 @@
 use super::{
     detect::{Loader, LoaderKind},
     diff,
-    draft::{Draft, Step, Term},
+    draft::{Draft, DraftedChange, Term},
     error::Result,
     grubenv,
-    record::Change,
+    record::FileChange,
     trial,
     unit::Service,
 };
@@ -15,7 +15,7 @@ use quiet_types::{Finding, boot::BootParameters};
 
 /// What is to be made to last.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct PersistRequest<'a> {
     /// The boot parameters.
     pub asked: &'a BootParameters,
     /// The boot loader that gets them.
@@ -38,7 +38,7 @@ pub struct Proposal {
     /// The arguments of `apply` in the unit.
     pub apply: Option<Vec<String>>,
     /// In the order in which they are made.
-    pub steps: Vec<Step>,
+    pub steps: Vec<DraftedChange>,
     /// What the owner should know.
     pub findings: Vec<Finding>,
 }
@@ -49,7 +49,7 @@ impl Proposal {
         let mut text = String::new();
         for step in &self.steps {
             match &step.change {
-                Change::File { path, .. } => {
+                FileChange::File { path, .. } => {
                     let shown = |text| Option::map(text, grubenv::without_filling);
                     text += &diff::unified(
                         path,
@@ -57,14 +57,14 @@ impl Proposal {
                         shown(step.new.as_deref()),
                     );
                 }
-                Change::Link { path, target } => text += &format!("link {path} -> {target}\n"),
-                Change::Generate { command, path, .. } => {
+                FileChange::Link { path, target } => text += &format!("link {path} -> {target}\n"),
+                FileChange::Generate { command, path, .. } => {
                     text += &format!("run {} (makes {path} anew)\n", command.join(" "));
                 }
-                Change::OneShot { entry } => {
+                FileChange::OneShot { entry } => {
                     text += &format!("ask the firmware for one boot of {entry}\n");
                 }
-                Change::Dir { .. } => {}
+                FileChange::Dir { .. } => {}
             }
         }
         text
@@ -76,7 +76,7 @@ impl Proposal {
 /// # Errors
 /// A sentence when a file cannot be read, is not of its form or belongs to somebody else, or when
 /// the loader has no trial boot.
-pub fn propose(place: &Tree, request: &Request<'_>) -> Result<Proposal> {
+pub fn propose(place: &Tree, request: &PersistRequest<'_>) -> Result<Proposal> {
     let mut draft = Draft { place, steps: Vec::new(), findings: Vec::new() };
     let words = request.asked.words();
     match request.term {

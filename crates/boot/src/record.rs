@@ -7,7 +7,7 @@
 
 use super::{
     error::{Error, Result},
-    form::Form,
+    form::FileForm,
 };
 use quiet_linux::files::{FileOwner, StateDir, Tree, split};
 use quiet_types::boot::BootParameters;
@@ -55,13 +55,13 @@ pub struct Record {
     /// The arguments of `apply` in the systemd unit; `None` where no unit was written.
     pub apply: Option<Vec<String>>,
     /// The changes, in the order in which they are made.
-    pub changes: Vec<Change>,
+    pub changes: Vec<FileChange>,
 }
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
-pub enum Change {
+pub enum FileChange {
     /// A directory made.
     Dir {
         /// Where.
@@ -109,7 +109,7 @@ pub enum Ours {
     /// These words, in this form.
     Words {
         /// The form of the file.
-        form: Form,
+        form: FileForm,
         /// The words.
         words: Vec<String>,
     },
@@ -121,15 +121,15 @@ pub enum Ours {
     NextEntry,
 }
 
-impl Change {
+impl FileChange {
     /// What is changed, for people.
     pub fn what(&self) -> String {
         match self {
-            Change::Dir { path } | Change::File { path, .. } | Change::Link { path, .. } => {
-                path.clone()
-            }
-            Change::Generate { path, .. } => path.clone(),
-            Change::OneShot { .. } => "the firmware's one-shot entry".into(),
+            FileChange::Dir { path }
+            | FileChange::File { path, .. }
+            | FileChange::Link { path, .. } => path.clone(),
+            FileChange::Generate { path, .. } => path.clone(),
+            FileChange::OneShot { .. } => "the firmware's one-shot entry".into(),
         }
     }
 }

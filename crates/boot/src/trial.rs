@@ -2,12 +2,12 @@
 
 use super::{
     detect::{BOOT_DIRS, ENTRY_FILE, GRUB_FILE, Loader, LoaderKind},
-    draft::{Draft, Step},
+    draft::{Draft, DraftedChange},
     efi,
     error::{Error, Result},
-    form::{self, Form},
+    form::{self, FileForm},
     grub, grubenv,
-    record::{Change, Ours},
+    record::{FileChange, Ours},
 };
 use quiet_linux::files::{Tree, split};
 
@@ -39,8 +39,8 @@ pub(super) fn steps(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) ->
                 })
                 .unwrap_or(&"/boot");
             entry_file(draft, loader, words, &format!("{dir}/loader/entries/{ENTRY_FILE}"))?;
-            let change = Change::OneShot { entry: ENTRY_FILE.into() };
-            draft.steps.push(Step { change, old: None, new: None });
+            let change = FileChange::OneShot { entry: ENTRY_FILE.into() };
+            draft.steps.push(DraftedChange { change, old: None, new: None });
             Ok(())
         }
         LoaderKind::RaspberryPi => tryboot(draft, loader, words),
@@ -173,7 +173,7 @@ fn entry_file(draft: &mut Draft<'_>, loader: &Loader, words: &[String], path: &s
     let selected = efi::variable(draft.place, "LoaderEntrySelected");
     let mut best: Option<(u8, Vec<u8>)> = None;
     for (file, form) in &loader.files {
-        if *form != Form::Bls {
+        if *form != FileForm::Bls {
             continue;
         }
         let Some(found) = draft.place.read(file)? else { continue };
@@ -191,7 +191,7 @@ fn entry_file(draft: &mut Draft<'_>, loader: &Loader, words: &[String], path: &s
     }
     let (_, text) =
         best.ok_or_else(|| none("there is no entry for Linux with parameters of its own"))?;
-    let new = form::add(&Form::Bls, &retitled(&text), words).map_err(|why| none(&why))?;
+    let new = form::add(&FileForm::Bls, &retitled(&text), words).map_err(|why| none(&why))?;
     draft.make(path, new)
 }
 

@@ -3,9 +3,9 @@
 use super::{
     detect, efi,
     error::{Error, Result},
-    form::{self, Form},
+    form::{self, FileForm},
     grub, grubenv,
-    record::{Change, Ours, Phase, Record, Shelf, Side},
+    record::{FileChange, Ours, Phase, Record, Shelf, Side},
     runner::{Runner, generate},
 };
 use quiet_linux::fault;
@@ -58,7 +58,7 @@ pub(super) fn take_back(
 ) -> Vec<TakenBack> {
     let hand = Hand { place, shelf, runner };
     let mut items = Vec::new();
-    let generated = |change: &&Change| matches!(change, Change::Generate { .. });
+    let generated = |change: &&FileChange| matches!(change, FileChange::Generate { .. });
     let first = record.changes.iter().rev().filter(|change| !generated(change));
     // What is made from the other files comes after them.
     let then = record.changes.iter().rev().filter(generated);
@@ -80,10 +80,10 @@ struct Hand<'a> {
 }
 
 impl Hand<'_> {
-    fn one(&self, change: &Change) -> Result<Restoration> {
+    fn one(&self, change: &FileChange) -> Result<Restoration> {
         match change {
-            Change::File { path, ours, old, .. } => self.file(path, ours, *old),
-            Change::Link { path, target } => match self.place.link(path) {
+            FileChange::File { path, ours, old, .. } => self.file(path, ours, *old),
+            FileChange::Link { path, target } => match self.place.link(path) {
                 Some(now) if now == *target => {
                     self.place.remove(path)?;
                     Ok(Restoration::Restored)
@@ -91,7 +91,7 @@ impl Hand<'_> {
                 None if !self.place.exists(path) => Ok(Restoration::Gone),
                 _ => Ok(Restoration::Left),
             },
-            Change::Dir { path } => {
+            FileChange::Dir { path } => {
                 if !self.place.exists(path) {
                     return Ok(Restoration::Gone);
                 }
@@ -99,11 +99,11 @@ impl Hand<'_> {
                 let gone = self.place.remove_dir(path);
                 Ok(if gone { Restoration::Restored } else { Restoration::Untouched })
             }
-            Change::OneShot { entry } => {
+            FileChange::OneShot { entry } => {
                 let was = efi::forget_one_shot(self.place, entry)?;
                 Ok(if was { Restoration::Restored } else { Restoration::Gone })
             }
-            Change::Generate { command, path, old } => self.generated(command, path, *old),
+            FileChange::Generate { command, path, old } => self.generated(command, path, *old),
         }
     }
 
@@ -181,7 +181,7 @@ impl Hand<'_> {
         let mut items = Vec::new();
         for loader in detect::loaders(self.place) {
             for (path, form) in loader.files.iter().filter(|(path, form)| {
-                matches!(form, Form::Bls | Form::KernelCmdline) && !known(path)
+                matches!(form, FileForm::Bls | FileForm::KernelCmdline) && !known(path)
             }) {
                 if words.is_empty() || loader.kind.name() != record.loader {
                     continue;
@@ -193,7 +193,7 @@ impl Hand<'_> {
         items
     }
 
-    fn later_entry(&self, path: &str, form: &Form, words: &[String]) -> Option<Restoration> {
+    fn later_entry(&self, path: &str, form: &FileForm, words: &[String]) -> Option<Restoration> {
         let found = self.place.read(path).ok()??;
         let (text, many) = form::remove(form, &found.bytes, words).ok()?;
         if many < words.len() {

@@ -1,12 +1,12 @@
 //! Making it last: noted first, all texts aside, then renamed one after another.
 
 use super::{
-    draft::{Step, Term},
+    draft::{DraftedChange, Term},
     efi,
     error::{Error, Result},
     grub,
     propose::Proposal,
-    record::{Change, Phase, Record, SCHEMA, Shelf, Side},
+    record::{FileChange, Phase, Record, SCHEMA, Shelf, Side},
     runner::{Runner, generate},
     undo,
 };
@@ -113,7 +113,8 @@ fn refuse_over(record: Option<Record>) -> Result<()> {
 /// Between the proposal, which a person may have read for a while, and now.
 fn unchanged(place: &Tree, proposal: &Proposal) -> Result<()> {
     for step in &proposal.steps {
-        let (Change::File { path, .. } | Change::Generate { path, .. }) = &step.change else {
+        let (FileChange::File { path, .. } | FileChange::Generate { path, .. }) = &step.change
+        else {
             continue;
         };
         if place.read(path)?.map(|found| found.bytes) != step.old {
@@ -126,8 +127,8 @@ fn unchanged(place: &Tree, proposal: &Proposal) -> Result<()> {
     Ok(())
 }
 
-fn keep(shelf: &Shelf<'_>, step: &Step) -> Result<()> {
-    let (Change::File { path, .. } | Change::Generate { path, .. }) = &step.change else {
+fn keep(shelf: &Shelf<'_>, step: &DraftedChange) -> Result<()> {
+    let (FileChange::File { path, .. } | FileChange::Generate { path, .. }) = &step.change else {
         return Ok(());
     };
     if let Some(old) = &step.old {
@@ -147,23 +148,23 @@ fn make(
     to_run: &mut Vec<Vec<String>>,
 ) -> Result<()> {
     for step in &proposal.steps {
-        if let Change::Dir { path } = &step.change {
+        if let FileChange::Dir { path } = &step.change {
             place.make_dir(path)?;
             fault::point();
         }
     }
     let mut files = Vec::new();
     for step in &proposal.steps {
-        if let (Change::File { path, new: owner, .. }, Some(new)) = (&step.change, &step.new) {
+        if let (FileChange::File { path, new: owner, .. }, Some(new)) = (&step.change, &step.new) {
             files.push((path.as_str(), new.as_slice(), *owner));
         }
     }
     place.write_all(&files)?;
     for step in &proposal.steps {
         match &step.change {
-            Change::Link { path, target } => place.make_link(path, target)?,
-            Change::OneShot { entry } => efi::ask_one_shot(place, entry)?,
-            Change::Generate { command, path, old: owner } => {
+            FileChange::Link { path, target } => place.make_link(path, target)?,
+            FileChange::OneShot { entry } => efi::ask_one_shot(place, entry)?,
+            FileChange::Generate { command, path, old: owner } => {
                 match generate(place, shelf, runner, command, path)? {
                     Some(new) => {
                         took(&new, &proposal.asked.words(), path)?;
@@ -174,7 +175,7 @@ fn make(
                     None => to_run.push(command.clone()),
                 }
             }
-            Change::Dir { .. } | Change::File { .. } => continue,
+            FileChange::Dir { .. } | FileChange::File { .. } => continue,
         }
         fault::point();
     }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_boot::{Proposal, Ran, Request, Runner, Term};
+use quiet_boot::{PersistRequest, Proposal, Ran, Runner, Term};
 use quiet_linux::files::Tree;
 use quiet_types::boot::BootParameters;
 use std::{
@@ -55,7 +55,7 @@ impl Machine {
         .unwrap();
         let loader = quiet_boot::loaders(&self.place).remove(0);
         let request =
-            Request { asked: &asked, loader: &loader, service: None, term: Term::Lasting };
+            PersistRequest { asked: &asked, loader: &loader, service: None, term: Term::Lasting };
         quiet_boot::propose(&self.place, &request).unwrap()
     }
 }

@@ -3,7 +3,7 @@
 use crate::{face, user};
 use anyhow::{Context, bail};
 use quiet_linux::files::{self, Replace};
-use quiet_store::{Filter, Kept, Owner, Store};
+use quiet_store::{Filter, Kept, Store, StoreOwner};
 use quiet_types::Run;
 use std::{
     io::{Read, Write},
@@ -82,7 +82,7 @@ pub fn ready(dir: Option<&Path>, kind: &str) -> anyhow::Result<Store> {
 pub struct Target {
     path: PathBuf,
     /// With whose rights root writes it.
-    owner: Option<Owner>,
+    owner: Option<StoreOwner>,
     /// A device or a pipe: written to, not replaced.
     stream: bool,
 }
@@ -160,7 +160,7 @@ impl Target {
 }
 
 /// Does something with the rights of `owner`, where root has one.
-pub fn as_owner<T>(owner: Option<Owner>, act: impl FnOnce() -> T) -> anyhow::Result<T> {
+pub fn as_owner<T>(owner: Option<StoreOwner>, act: impl FnOnce() -> T) -> anyhow::Result<T> {
     match owner {
         Some(owner) => Ok(owner.act(act)?),
         None => Ok(act()),

@@ -2,7 +2,7 @@
 
 use crate::face;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use quiet_experiment::{Event, Observer};
+use quiet_experiment::{Notice, Observer};
 use quiet_types::{
     Nanos,
     proof::{Arm, Setting},
@@ -45,20 +45,20 @@ impl Observer for Progress {
         self.0.set_message(what.to_owned());
     }
 
-    fn event(&self, event: Event<'_>) {
+    fn event(&self, event: Notice<'_>) {
         match event {
-            Event::PutBack(done) => self.line(&format!(
+            Notice::PutBack(done) => self.line(&format!(
                 "An earlier shield was not confirmed, or whoever asked for it was killed, and its guard with it. {}",
                 quiet_report::plan::reverted_text(done).trim_end()
             )),
-            Event::CampaignPutBack => {
+            Notice::CampaignPutBack => {
                 self.line("an earlier campaign was killed under its shield: the machine is put back");
             }
-            Event::NotPutBack(error) => self.line(&format!("quietcores: {error:#}")),
-            Event::Pair { number, of, arms, threshold } => {
+            Notice::NotPutBack(error) => self.line(&format!("quietcores: {error:#}")),
+            Notice::Pair { number, of, arms, threshold } => {
                 self.line(&format!("pair {number} of {of}  {}", pair(arms, threshold)));
             }
-            Event::Cell { number, of, name, run, left } => {
+            Notice::Cell { number, of, name, run, left } => {
                 let said = match run {
                     Ok(line) => {
                         let shown = |time: Option<Nanos>| {
@@ -71,7 +71,7 @@ impl Observer for Progress {
                 let left = words::span(left);
                 self.line(&format!("run {number} of {of}: {name}: {said}; about {left} left"));
             }
-            Event::Buffer { period, buffer, plays } => {
+            Notice::Buffer { period, buffer, plays } => {
                 let word = match plays {
                     Ok(true) => "plays",
                     Ok(false) => "xrun",

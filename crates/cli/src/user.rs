@@ -1,6 +1,6 @@
 //! For whom root runs the program: results belong to the user who asked, not to root.
 
-use quiet_store::Owner;
+use quiet_store::StoreOwner;
 use rustix::{
     fs::{Access, AtFlags, CWD, accessat},
     process::{geteuid, getuid},
@@ -14,7 +14,7 @@ use std::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// With whose rights root keeps files.
-    pub owner: Owner,
+    pub owner: StoreOwner,
     /// The home directory in the system's list of users.
     pub home: PathBuf,
 }
@@ -42,7 +42,7 @@ fn found(users: &str, uid: u32, gid: u32, named: Option<PathBuf>) -> Option<User
         return None;
     }
     let home = home_of(users, uid).or(named).filter(|home| home.is_absolute())?;
-    Some(User { owner: Owner { uid, gid }, home })
+    Some(User { owner: StoreOwner { uid, gid }, home })
 }
 
 /// A line is `name:password:uid:gid:comment:home:shell`, passwd(5).
@@ -61,7 +61,7 @@ pub fn roots_home() -> PathBuf {
 
 /// With whose rights root writes to `path`: with the user's wherever something on the way is the user's,
 /// a link for instance, or the user may write there; elsewhere with its own.
-pub fn owner(path: &Path) -> Option<Owner> {
+pub fn owner(path: &Path) -> Option<StoreOwner> {
     let owner = asking()?.owner;
     let path = std::path::absolute(path).ok()?;
     let theirs = path
@@ -71,7 +71,7 @@ pub fn owner(path: &Path) -> Option<Owner> {
 }
 
 /// Whether the user may make a file in the nearest directory that is there.
-fn may_write(owner: Owner, path: &Path) -> bool {
+fn may_write(owner: StoreOwner, path: &Path) -> bool {
     let there = |part: &&Path| part.symlink_metadata().is_ok();
     let Some(dir) = path.ancestors().skip(1).find(there) else { return false };
     let how = Access::WRITE_OK | Access::EXEC_OK;
@@ -86,7 +86,7 @@ mod tests {
     fn only_a_user_of_the_system_is_acted_for() {
         let users = "root:x:0:0:root:/root:/bin/bash\nann:x:1000:1000:Ann,,,:/home/ann:/bin/sh\n\
                      torn:x:1001\nrel:x:1002:1002::tmp:/bin/sh\n";
-        let ann = User { owner: Owner { uid: 1000, gid: 100 }, home: "/home/ann".into() };
+        let ann = User { owner: StoreOwner { uid: 1000, gid: 100 }, home: "/home/ann".into() };
         assert_eq!(found(users, 1000, 100, None), Some(ann));
         for (uid, gid) in
             [(0, 0), (1001, 1001), (1002, 1002), (77, 77), (u32::MAX, 0), (1000, u32::MAX)]

@@ -12,7 +12,7 @@ use fake::{
 };
 use proptest::prelude::*;
 use quiet_plan::{Mode, plan};
-use quiet_shield::{Setup, revert, status, up};
+use quiet_shield::{ApplyOptions, revert, status, up};
 use quiet_types::{
     Chain, CpuId, CpuSet, Machine, Plan,
     chain::{Choice, IrqSource, Link, Target},
@@ -414,8 +414,12 @@ impl Bench {
 
     fn up(&self) -> quiet_shield::Result<Applied> {
         let interrupt = AtomicBool::new(false);
-        let setup =
-            Setup { state: &self.state(), holder: None, interrupt: &interrupt, confirm: None };
+        let setup = ApplyOptions {
+            state: &self.state(),
+            holder: None,
+            interrupt: &interrupt,
+            confirm: None,
+        };
         up(&self.kernel, &self.plan, &setup)
     }
 

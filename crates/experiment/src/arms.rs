@@ -1,6 +1,6 @@
 //! The arms: pair by pair, the order within each drawn by lot; each measured whole, each void where its ground moved.
 
-use crate::{Because, ErrorKind, Event, Observer, Result, Ward, explained, raised};
+use crate::{Because, ErrorKind, Notice, Observer, Result, Ward, explained, raised};
 use quiet_probe::{RunRequest, RunningStress};
 use quiet_types::{
     CpuSet, Finding, Nanos, Run,
@@ -66,7 +66,7 @@ impl Turns<'_> {
                 let Some(arm) = self.arm(pair, setting, &mut done)? else { break 'pairs };
                 done.arms.push(arm);
             }
-            self.observer.event(Event::Pair {
+            self.observer.event(Notice::Pair {
                 number: pair + 1,
                 of: self.lot.pairs,
                 arms: &done.arms[done.arms.len() - 2..],

@@ -1,7 +1,7 @@
 //! `measure buffers`: periods x rings x stresses x modes, shared and shielded.
 
 use crate::{
-    Because, Error, ErrorKind, Observer, Result, Ward, Wish, begin, is_root, online,
+    Because, Error, ErrorKind, Observer, Result, ShieldWish, Ward, begin, is_root, online,
     put_back_overdue, raised,
 };
 use quiet_engine::{
@@ -154,10 +154,10 @@ pub fn buffers(
         (false, false) => vec![CpuSetting::Shared],
     };
     let all = sizes.len() * modes.len() * settings.len() * grid.stress.len() * grid.rounds as usize;
-    let wish = Wish {
+    let wish = ShieldWish {
         cpus: setup.wish.cpu.map(|cpu| [cpu].into_iter().collect()),
         never_sleep: modes.iter().any(never),
-        ..Wish::default()
+        ..ShieldWish::default()
     };
     observer.begin(Nanos(all as u64 * grid.length.0));
     let mut played = Played {

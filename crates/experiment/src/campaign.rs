@@ -1,12 +1,12 @@
 //! `campaign`: a declared matrix of runs, measured until all of it is there.
 
 use crate::{
-    Because, Error, ErrorKind, Event, Observer, Result, Silent, Ward, Wish, begun, door, explained,
-    is_root, judged, machine, online, plan, put_back_overdue, raised,
+    Because, Error, ErrorKind, Notice, Observer, Result, ShieldWish, Silent, Ward, begun, door,
+    explained, is_root, judged, machine, online, plan, put_back_overdue, raised,
 };
 use quiet_linux::{Root, System, files};
 use quiet_probe::{RunRequest, RunningStress};
-use quiet_store::{Filter, Owner, Store};
+use quiet_store::{Filter, Store, StoreOwner};
 use quiet_types::{
     CpuSet, Nanos, Run,
     campaign::{Campaign, Campaigned, CellStanding, CellState, DueCell, Shielding, glob},
@@ -26,7 +26,7 @@ use std::{
 
 /// Where a campaign works.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct Workplace<'a> {
     /// Paths in its file start here.
     pub dir: &'a Path,
     /// Where its runs are kept.
@@ -43,7 +43,7 @@ pub struct Place<'a> {
 /// When another campaign is at work, a shield is up, a setting cannot be planned, or a run cannot be kept.
 pub fn campaign(
     campaign: &Campaign,
-    place: Place<'_>,
+    place: Workplace<'_>,
     stop: &AtomicBool,
     observer: &dyn Observer,
 ) -> Result<(Campaigned, Vec<Run>)> {
@@ -55,13 +55,16 @@ pub fn campaign(
 ///
 /// # Errors
 /// When the store cannot be read.
-pub fn campaign_status(campaign: &Campaign, place: Place<'_>) -> Result<(Campaigned, Vec<Run>)> {
+pub fn campaign_status(
+    campaign: &Campaign,
+    place: Workplace<'_>,
+) -> Result<(Campaigned, Vec<Run>)> {
     stand(campaign, place, None, &Silent)
 }
 
 fn stand(
     campaign: &Campaign,
-    place: Place<'_>,
+    place: Workplace<'_>,
     work: Option<(Lock, &AtomicBool)>,
     observer: &dyn Observer,
 ) -> Result<(Campaigned, Vec<Run>)> {
@@ -181,7 +184,7 @@ impl Lock {
             options.read(true).write(true).create(true).truncate(false).open(&path)
         };
         let opened = match store.owner() {
-            Some(owner) => Owner::act(owner, open)?,
+            Some(owner) => StoreOwner::act(owner, open)?,
             None => open(),
         };
         let file = opened.because(ErrorKind::Keeping, || format!("cannot open {shown}"))?;
@@ -219,7 +222,7 @@ impl Lock {
                 quiet_shield::revert(&System, state).because(ErrorKind::Machine, || {
                     "cannot take down the shield that an earlier campaign was killed under".into()
                 })?;
-                observer.event(Event::CampaignPutBack);
+                observer.event(Notice::CampaignPutBack);
             }
         }
         self.note("")
@@ -248,7 +251,7 @@ impl Lock {
 
 /// What the measuring of cells needs.
 struct Work<'a> {
-    place: Place<'a>,
+    place: Workplace<'a>,
     stop: &'a AtomicBool,
     online: CpuSet,
     lock: Lock,
@@ -308,12 +311,12 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn wish(&self, shield: &Shielding, measured: &CpuSet) -> Wish {
+    fn wish(&self, shield: &Shielding, measured: &CpuSet) -> ShieldWish {
         match shield {
             Shielding::Chain(path) => {
-                Wish { chain: Some(self.place.dir.join(path)), ..Wish::default() }
+                ShieldWish { chain: Some(self.place.dir.join(path)), ..ShieldWish::default() }
             }
-            _ => Wish { cpus: Some(measured.clone()), ..Wish::default() },
+            _ => ShieldWish { cpus: Some(measured.clone()), ..ShieldWish::default() },
         }
     }
 
@@ -363,7 +366,7 @@ impl Work<'_> {
             let rest: u64 = left(tasks, cells).map(|task| pace.of(task)).sum();
             let run = cells[at].run.as_ref().ok_or(cells[at].why.as_str());
             let event =
-                Event::Cell { number: at + 1, of: count, name: &name, run, left: Nanos(rest) };
+                Notice::Cell { number: at + 1, of: count, name: &name, run, left: Nanos(rest) };
             self.observer.event(event);
         }
         self.observer.end();

@@ -1,6 +1,6 @@
 //! The least buffer that works.
 
-use crate::{Error, ErrorKind, Event, Observer, Result, raised};
+use crate::{Error, ErrorKind, Notice, Observer, Result, raised};
 use quiet_engine::{Setup, Wire};
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -34,7 +34,7 @@ pub fn least_buffer(
             Ok(opened) => opened,
             Err(error) => {
                 let why = error.to_string();
-                observer.event(Event::Buffer { period, buffer, plays: Err(&why) });
+                observer.event(Notice::Buffer { period, buffer, plays: Err(&why) });
                 continue;
             }
         };
@@ -55,7 +55,7 @@ pub fn least_buffer(
         let (xruns, blocks) =
             (engine.board().xruns.load(Relaxed), engine.board().blocks.load(Relaxed));
         engine.stop()?;
-        observer.event(Event::Buffer { period: real.0, buffer: real.1, plays: Ok(xruns == 0) });
+        observer.event(Notice::Buffer { period: real.0, buffer: real.1, plays: Ok(xruns == 0) });
         if xruns == 0 && blocks > 0 {
             return Ok(real);
         }

@@ -25,14 +25,14 @@ mod wish;
 
 pub use begun::{Begun, begin, name, seed};
 pub use buffers::{Grid, buffers};
-pub use campaign::{Place, campaign, campaign_status, read_campaign};
+pub use campaign::{Workplace, campaign, campaign_status, read_campaign};
 pub use error::{Because, Error, ErrorKind, Result};
 pub use find_buffer::least_buffer;
-pub use observer::{Event, Observer, Silent};
+pub use observer::{Notice, Observer, Silent};
 pub use prove::{Proving, prove, refuse_over_a_shield};
 pub use run::{door, explained, judged, last_online, online};
 pub use ward::{Ward, put_back_overdue};
-pub use wish::{Wish, machine, plan, read_chain};
+pub use wish::{ShieldWish, machine, plan, read_chain};
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

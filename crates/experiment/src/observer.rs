@@ -4,7 +4,7 @@ use quiet_types::{Nanos, history::Line, plan::Reverted, proof::Arm};
 
 /// Something that happened, for a line in a log.
 #[derive(Clone, Copy, Debug)]
-pub enum Event<'a> {
+pub enum Notice<'a> {
     /// A shield whose guard was killed was put back first.
     PutBack(&'a Reverted),
     /// The shield of a campaign that was killed was put back first.
@@ -55,7 +55,7 @@ pub trait Observer {
     /// What it does now, in a few words.
     fn doing(&self, what: &str);
     /// Something happened.
-    fn event(&self, event: Event<'_>);
+    fn event(&self, event: Notice<'_>);
     /// What hears of guards that were killed, from a thread of their own.
     fn guard(&self) -> fn(&str);
     /// It is over; called once more than needed does no harm.
@@ -70,7 +70,7 @@ impl Observer for Silent {
     fn begin(&self, _: Nanos) {}
     fn at(&self, _: Nanos) {}
     fn doing(&self, _: &str) {}
-    fn event(&self, _: Event<'_>) {}
+    fn event(&self, _: Notice<'_>) {}
     fn guard(&self) -> fn(&str) {
         |_| {}
     }

@@ -1,7 +1,7 @@
 //! `prove`: shared against shielded in turn, on the same CPUs, under the same stress.
 
 use crate::{
-    Because, Error, ErrorKind, Observer, Result, Ward, Wish,
+    Because, Error, ErrorKind, Observer, Result, ShieldWish, Ward,
     arms::{Measured, Turns},
     begun, is_root, machine, plan, put_back_overdue, raised,
 };
@@ -25,7 +25,7 @@ use std::{
 #[derive(Clone, Debug)]
 pub struct Proving {
     /// What is shielded in one setting.
-    pub wish: Wish,
+    pub wish: ShieldWish,
     /// Pairs of arms; fewer than 6 make no verdict.
     pub pairs: u32,
     /// What the order within each pair is drawn from; `None` for a new one.
@@ -78,7 +78,7 @@ fn measure(
     };
     let root = is_root();
     // The same CPUs in every arm, whoever chose them first.
-    let wish = Wish { cpus: Some(plan.shield.cpus.clone()), ..args.wish.clone() };
+    let wish = ShieldWish { cpus: Some(plan.shield.cpus.clone()), ..args.wish.clone() };
     let mut turns = Turns {
         spec: spec(args, measured.clone()),
         gap: args.gap,

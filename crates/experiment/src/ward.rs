@@ -1,8 +1,8 @@
 //! Keeps the promise that whatever ends a measurement under a shield leaves the machine as it was.
 
-use crate::{Because, ErrorKind, Event, Observer, Result, Wish, machine, plan};
+use crate::{Because, ErrorKind, Notice, Observer, Result, ShieldWish, machine, plan};
 use quiet_linux::{Root, System};
-use quiet_shield::{Bond, Setup};
+use quiet_shield::{ApplyOptions, Bond};
 use quiet_types::plan::Applied;
 use std::{
     path::{Path, PathBuf},
@@ -11,7 +11,7 @@ use std::{
 
 /// Puts shields up and takes them down. Dropped with one up, as by a panic, it takes it down.
 pub struct Ward<'a> {
-    wish: Wish,
+    wish: ShieldWish,
     /// The program that holds `/dev/cpu_dma_latency`.
     holder: Option<PathBuf>,
     state: &'a Path,
@@ -28,7 +28,7 @@ impl<'a> Ward<'a> {
     /// None is up yet. `state` is the state directory; where `stop` is raised, a shield that is being put up is
     /// rolled back. The running program is started as guard and holder: it has to know `guard` and `hold`.
     pub fn new(
-        wish: Wish,
+        wish: ShieldWish,
         state: &'a Path,
         stop: &'a AtomicBool,
         observer: &'a dyn Observer,
@@ -47,7 +47,7 @@ impl<'a> Ward<'a> {
             self.bond = Some(Bond::start(program, self.state, self.observer.guard())?);
         }
         let plan = plan(&self.wish, &machine(&Root::system()?)?)?;
-        let setup = Setup {
+        let setup = ApplyOptions {
             state: self.state,
             holder: self.holder.as_deref(),
             interrupt: self.stop,
@@ -91,7 +91,7 @@ impl Drop for Ward<'_> {
             "cannot put the machine back; run `quietcores revert`".into()
         });
         if let Err(error) = back {
-            self.observer.event(Event::NotPutBack(&error));
+            self.observer.event(Notice::NotPutBack(&error));
         }
     }
 }
@@ -103,7 +103,7 @@ impl Drop for Ward<'_> {
 /// When the state directory or the journal cannot be used.
 pub fn put_back_overdue(state: &Path, observer: &dyn Observer) -> Result<()> {
     if let Some(done) = quiet_shield::overdue(&System, state)? {
-        observer.event(Event::PutBack(&done));
+        observer.event(Notice::PutBack(&done));
     }
     Ok(())
 }
@@ -124,7 +124,7 @@ mod tests {
         let Some(last) = before.online.iter().last().filter(|_| before.online.len() > 1) else {
             return skip(Why::OneCpu);
         };
-        let wish = Wish { cpus: Some([last].into_iter().collect()), ..Wish::default() };
+        let wish = ShieldWish { cpus: Some([last].into_iter().collect()), ..ShieldWish::default() };
         let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
         let state = dir.path().join("state");
         let standing = || quiet_shield::status(&System, &state).unwrap().state;

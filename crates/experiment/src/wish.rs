@@ -13,7 +13,7 @@ const LARGEST: u64 = 1 << 20;
 
 /// What is to be shielded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct ShieldWish {
     /// Chain file (TOML).
     pub chain: Option<PathBuf>,
     /// CPUs to shield, in place of those of the chain.
@@ -37,7 +37,7 @@ pub fn machine(root: &Root) -> Result<Machine> {
 ///
 /// # Errors
 /// When the chain file cannot be read, or no plan can be made; with the way on.
-pub fn plan(wish: &Wish, machine: &Machine) -> Result<Plan> {
+pub fn plan(wish: &ShieldWish, machine: &Machine) -> Result<Plan> {
     let mut chain = match &wish.chain {
         Some(path) => {
             let there: CpuSet = machine.cpus.iter().map(|cpu| cpu.id).collect();

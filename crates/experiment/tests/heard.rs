@@ -3,7 +3,8 @@
 
 use quiet_engine::{AudioHost, SeatWish, Setup, Wait};
 use quiet_experiment::{
-    ErrorKind, Event, Grid, Observer, Place, buffers, campaign_status, least_buffer, read_campaign,
+    ErrorKind, Grid, Notice, Observer, Workplace, buffers, campaign_status, least_buffer,
+    read_campaign,
 };
 use quiet_store::Store;
 use quiet_types::{Nanos, campaign::CellStanding};
@@ -34,8 +35,8 @@ impl Observer for Ear<'_> {
             stop.store(true, Ordering::Relaxed);
         }
     }
-    fn event(&self, event: Event<'_>) {
-        if let Event::Buffer { period, buffer, plays } = event {
+    fn event(&self, event: Notice<'_>) {
+        if let Notice::Buffer { period, buffer, plays } = event {
             self.heard.borrow_mut().push(format!("{period} {buffer} {plays:?}"));
         }
     }
@@ -130,7 +131,7 @@ fn a_campaign_stands_as_its_store_says_and_a_file_without_sense_is_refused() {
     let (declared, at) = read_campaign(&file).unwrap();
     assert_eq!(at, dir.path());
     let store = Store::at(dir.path().join("store"));
-    let place = Place { dir: &at, store: &store, state: dir.path() };
+    let place = Workplace { dir: &at, store: &store, state: dir.path() };
     let (stands, runs) = campaign_status(&declared, place).unwrap();
     assert_eq!((stands.left, stands.waiting, runs.len()), (2, 2, 0));
     assert!(stands.cells.iter().any(|cell| cell.state == CellStanding::Waiting));

@@ -139,7 +139,7 @@ type Result<T> = std::result::Result<T, ForeignError>;
 
 /// A run in a foreign format, and what that format has no words for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct ForeignFile {
     /// The file.
     pub text: String,
     /// What of the run is not in it, a sentence each.
@@ -201,7 +201,7 @@ pub fn read(text: &str, format: Format) -> Result<Run> {
 ///
 /// # Errors
 /// When the run has nothing that the format could hold.
-pub fn write(run: &Run, format: Format) -> Result<Written> {
+pub fn write(run: &Run, format: Format) -> Result<ForeignFile> {
     if run.threads.is_empty() {
         return Err(ForeignError::whole(
             "the run has no measuring thread, so there is nothing to write",
@@ -222,7 +222,7 @@ pub fn write(run: &Run, format: Format) -> Result<Written> {
         Format::Gnuplot => plain::write_gnuplot(run),
         Format::OpenMetrics => plain::write_open_metrics(run),
     };
-    Ok(Written { text, lost: lost(run, format) })
+    Ok(ForeignFile { text, lost: lost(run, format) })
 }
 
 fn lost(run: &Run, format: Format) -> Vec<String> {

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const FEWEST: usize = 2;
 
 /// The runs of one probe under one stress, by setting in the order of the file.
-pub struct Group<'a> {
+pub struct RunsBySetting<'a> {
     /// As the campaign's file writes it.
     pub probe: &'a str,
     /// As the campaign's file writes it.
@@ -38,19 +38,19 @@ fn settings(cells: &[CellState]) -> Vec<&str> {
 }
 
 /// Runs by what was asked: settings in the order of the file, probes and stresses in that of the cells.
-pub fn groups<'a>(cells: &'a [CellState], runs: &'a [Run]) -> Vec<Group<'a>> {
+pub fn groups<'a>(cells: &'a [CellState], runs: &'a [Run]) -> Vec<RunsBySetting<'a>> {
     let by_key: BTreeMap<&str, &Run> = runs
         .iter()
         .filter_map(|run| run.cell.as_ref().map(|cell| (cell.key.as_str(), run)))
         .collect();
     let order = settings(cells);
-    let mut groups: Vec<Group<'a>> = Vec::new();
+    let mut groups: Vec<RunsBySetting<'a>> = Vec::new();
     for state in cells {
         let cell = &state.cell;
         let at = groups.iter().position(|g| g.probe == cell.probe && g.stress == cell.stress);
         let at = at.unwrap_or_else(|| {
             let settings = order.iter().map(|name| (*name, Vec::new())).collect();
-            groups.push(Group { probe: &cell.probe, stress: &cell.stress, settings });
+            groups.push(RunsBySetting { probe: &cell.probe, stress: &cell.stress, settings });
             groups.len() - 1
         });
         let run = by_key.get(cell.key.as_str()).filter(|_| state.state == CellStanding::Done);

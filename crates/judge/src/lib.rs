@@ -32,7 +32,7 @@ mod trend;
 mod trip;
 
 pub use buffers::{at_most_an_hour, judge_buffers, least_safe};
-pub use campaign::{Group, campaigned, groups};
+pub use campaign::{RunsBySetting, campaigned, groups};
 pub use causes::explain;
 pub use changes::changes;
 pub use compare::compare_runs;

@@ -5,7 +5,7 @@ use crate::{
     stats::{
         buffer::Delays,
         events::Events,
-        tail::{self, Fit, Level, Shown, Tail},
+        tail::{self, BoundedLevel, Fit, Shown, Tail},
     },
 };
 use quiet_types::words;
@@ -74,7 +74,7 @@ pub fn predict(runs: &[Run], ask: &Ask) -> Prediction {
         Tail::Fitted(fit) => (Some(fit), String::new()),
         Tail::NoFit(why) => (None, why.clone()),
     };
-    let bounded = |name: &str, level: Level| Bounded {
+    let bounded = |name: &str, level: BoundedLevel| Bounded {
         name: name.to_owned(),
         value: level.value,
         low: level.low,

@@ -28,7 +28,7 @@ pub enum Extra {
 
 /// What is wished.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct BootWish {
     /// CPUs kept for the chain.
     pub cpus: CpuSet,
     /// How the chain uses them.
@@ -53,7 +53,7 @@ pub struct Foreign {
 /// finding says which.
 pub fn parameters(
     machine: &Machine,
-    wish: &Wish,
+    wish: &BootWish,
 ) -> Result<(BootParameters, Vec<Finding>), Box<Finding>> {
     let housekeeping = housekeeping(machine, &wish.cpus)?;
     let asked = BootParameters {
@@ -226,7 +226,7 @@ impl Build<'_> {
         }
     }
 
-    fn by_name(&mut self, wish: &Wish) {
+    fn by_name(&mut self, wish: &BootWish) {
         if wish.mode == Mode::SleepingChain || wish.extras.contains(&Extra::SkewedTick) {
             self.add(
                 "skew_tick",
@@ -515,11 +515,11 @@ mod tests {
         }
     }
 
-    fn wish(cpus: &str, mode: Mode) -> Wish {
-        Wish { cpus: cpus.parse().unwrap(), mode, extras: vec![] }
+    fn wish(cpus: &str, mode: Mode) -> BootWish {
+        BootWish { cpus: cpus.parse().unwrap(), mode, extras: vec![] }
     }
 
-    fn words(machine: &Machine, wish: &Wish) -> String {
+    fn words(machine: &Machine, wish: &BootWish) -> String {
         parameters(machine, wish).unwrap().0.words().join(" ")
     }
 
@@ -677,7 +677,7 @@ mod tests {
             let machine = machine("0-15");
             let cpus: CpuSet = (0..16).filter(|bit| mask >> bit & 1 == 1).map(CpuId).collect();
             let mode = if never { Mode::NeverSleepingCore } else { Mode::SleepingChain };
-            let planned = parameters(&machine, &Wish { cpus: cpus.clone(), mode, extras: vec![] });
+            let planned = parameters(&machine, &BootWish { cpus: cpus.clone(), mode, extras: vec![] });
             if mask == 0 || mask & 1 == 1 {
                 prop_assert!(planned.is_err());
             } else {

@@ -36,7 +36,7 @@ use quiet_types::{
 };
 use std::fmt;
 
-pub use owner::{Wanted, wanted};
+pub use owner::{WantedProcess, wanted};
 pub use place::astray;
 pub use quiet_types::boot::Mode;
 

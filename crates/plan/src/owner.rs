@@ -19,7 +19,7 @@ pub(crate) fn processes<'a>(
 
 /// What a process is called that a chain waits for, and whose it may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedProcess {
     /// Its name as the kernel keeps it.
     pub comm: String,
     /// Numbers of its users; empty where anybody's is looked at, or a user's number is not known yet.
@@ -27,7 +27,7 @@ pub struct Wanted {
 }
 
 /// The processes that the links of a chain are.
-pub fn wanted(machine: &Machine, chain: &Chain) -> Vec<Wanted> {
+pub fn wanted(machine: &Machine, chain: &Chain) -> Vec<WantedProcess> {
     let users = |owner: &Owner| -> Option<Vec<u32>> {
         let uid = |user: &User| match user {
             User::Uid(uid) => Some(*uid),
@@ -40,7 +40,7 @@ pub fn wanted(machine: &Machine, chain: &Chain) -> Vec<Wanted> {
     };
     let processes = chain.links.iter().filter_map(|link| match &link.target {
         Target::Process { comm, owner, .. } => {
-            Some(Wanted { comm: cut(comm), users: users(owner).unwrap_or_default() })
+            Some(WantedProcess { comm: cut(comm), users: users(owner).unwrap_or_default() })
         }
         Target::Irq(_) => None,
     });

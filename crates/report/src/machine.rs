@@ -11,7 +11,7 @@ use quiet_types::{
 
 /// How the text is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Style {
+pub struct MachineStyle {
     /// Columns of the terminal; lines are wrapped or cut to it, as far as names allow. At least 40.
     pub width: usize,
     /// Whether headings stand out.
@@ -20,9 +20,9 @@ pub struct Style {
     pub tasks: Tasks,
 }
 
-impl Default for Style {
-    fn default() -> Style {
-        Style { width: 80, colour: Colour::Plain, tasks: Tasks::Summary }
+impl Default for MachineStyle {
+    fn default() -> MachineStyle {
+        MachineStyle { width: 80, colour: Colour::Plain, tasks: Tasks::Summary }
     }
 }
 
@@ -61,8 +61,8 @@ pub enum Tasks {
 
 /// The whole text: what the machine is, how its CPUs hang together, which cards stand on which
 /// interrupt, and what runs where.
-pub fn machine_text(machine: &Machine, style: Style) -> String {
-    let style = Style { width: style.width.max(40), ..style };
+pub fn machine_text(machine: &Machine, style: MachineStyle) -> String {
+    let style = MachineStyle { width: style.width.max(40), ..style };
     let mut page = Page { text: String::new(), style };
     heading(&mut page, machine);
     page.section("Topology");
@@ -105,7 +105,7 @@ pub fn machine_text(machine: &Machine, style: Style) -> String {
 /// The text so far, and how it is laid out.
 struct Page {
     text: String,
-    style: Style,
+    style: MachineStyle,
 }
 
 impl Page {

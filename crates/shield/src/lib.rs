@@ -48,7 +48,7 @@ use std::{path::Path, sync::atomic::AtomicBool};
 
 /// What [`up`] needs beside the plan.
 #[derive(Clone, Copy, Debug)]
-pub struct Setup<'a> {
+pub struct ApplyOptions<'a> {
     /// The state directory, usually [`DEFAULT_STATE`]; made where it is not there.
     pub state: &'a Path,
     /// The program that holds `/dev/cpu_dma_latency`: started as `PROGRAM hold --state DIR`, it
@@ -67,7 +67,7 @@ pub struct Setup<'a> {
 /// When the state directory or the journal cannot be used, a shield is up already, leftovers wait
 /// to be reverted, an essential step fails or `interrupt` is raised. Whatever had been done by then
 /// is put back; [`Error::rolled_back`] tells how that went.
-pub fn up(kernel: &dyn Kernel, plan: &Plan, setup: &Setup<'_>) -> Result<Applied> {
+pub fn up(kernel: &dyn Kernel, plan: &Plan, setup: &ApplyOptions<'_>) -> Result<Applied> {
     raise(kernel, plan, setup, None)
 }
 
@@ -76,14 +76,14 @@ pub fn up(kernel: &dyn Kernel, plan: &Plan, setup: &Setup<'_>) -> Result<Applied
 ///
 /// # Errors
 /// As [`up`].
-pub fn up_bound(kernel: &dyn Kernel, plan: &Plan, setup: &Setup<'_>) -> Result<Applied> {
+pub fn up_bound(kernel: &dyn Kernel, plan: &Plan, setup: &ApplyOptions<'_>) -> Result<Applied> {
     raise(kernel, plan, setup, bond::own())
 }
 
 fn raise(
     kernel: &dyn Kernel,
     plan: &Plan,
-    setup: &Setup<'_>,
+    setup: &ApplyOptions<'_>,
     owner: Option<Thread>,
 ) -> Result<Applied> {
     let state = StateDir::make(setup.state)?;

@@ -5,7 +5,7 @@
 mod fake;
 
 use fake::{Fake, Hierarchy, MOUNT, World, world};
-use quiet_shield::{ErrorKind, Planned, Setup, Watch, identity, revert, status, up, watch};
+use quiet_shield::{ApplyOptions, ErrorKind, Planned, Watch, identity, revert, status, up, watch};
 use quiet_types::{
     CpuSet, Plan,
     machine::{Policy, Scheduling},
@@ -84,7 +84,8 @@ fn small(hierarchy: Hierarchy) -> World {
 
 fn raise(kernel: &Fake, plan: &Plan, state: &Path) {
     let interrupt = AtomicBool::new(false);
-    up(kernel, plan, &Setup { state, holder: None, interrupt: &interrupt, confirm: None }).unwrap();
+    up(kernel, plan, &ApplyOptions { state, holder: None, interrupt: &interrupt, confirm: None })
+        .unwrap();
 }
 
 /// The world before, the kernel under a shield with the link 100, and its state directory.
@@ -272,8 +273,12 @@ fn a_journal_that_a_newer_version_began_is_kept_and_its_version_told() {
             for error in
                 [revert(&kernel, &state).unwrap_err(), status(&kernel, &state).unwrap_err(), {
                     let interrupt = AtomicBool::new(false);
-                    let setup =
-                        Setup { state: &state, holder: None, interrupt: &interrupt, confirm: None };
+                    let setup = ApplyOptions {
+                        state: &state,
+                        holder: None,
+                        interrupt: &interrupt,
+                        confirm: None,
+                    };
                     up(&kernel, &plan(&there, &[]), &setup).unwrap_err()
                 }]
             {
@@ -321,7 +326,8 @@ fn a_note_of_a_newer_version_keeps_the_journal_after_all_others_are_undone() {
             assert!(journal.exists() && !done.is_complete());
         }
         let interrupt = AtomicBool::new(false);
-        let setup = Setup { state: &state, holder: None, interrupt: &interrupt, confirm: None };
+        let setup =
+            ApplyOptions { state: &state, holder: None, interrupt: &interrupt, confirm: None };
         let world = kernel.world.borrow().clone();
         let error = up(&kernel, &plan(&world, &[]), &setup).unwrap_err();
         assert!(error.to_string().contains("sorcery"), "{error}");

@@ -8,7 +8,7 @@ use fake::{
     world,
 };
 use proptest::prelude::*;
-use quiet_shield::{ErrorKind, Setup, revert, status, up};
+use quiet_shield::{ApplyOptions, ErrorKind, revert, status, up};
 use quiet_types::{
     CpuId, CpuSet, Plan,
     machine::{Policy, Scheduling},
@@ -143,7 +143,7 @@ fn apply(
     state: &Path,
 ) -> quiet_shield::Result<quiet_types::plan::Applied> {
     let interrupt = AtomicBool::new(false);
-    up(kernel, plan, &Setup { state, holder: None, interrupt: &interrupt, confirm: None })
+    up(kernel, plan, &ApplyOptions { state, holder: None, interrupt: &interrupt, confirm: None })
 }
 
 /// Runs until the end, or until the kernel stops: `None` then.
@@ -550,7 +550,8 @@ fn a_raised_flag_rolls_back() {
     let (before, shield) = small();
     let bench = Bench::new(&before, &shield);
     let interrupt = AtomicBool::new(true);
-    let setup = Setup { state: &bench.state(), holder: None, interrupt: &interrupt, confirm: None };
+    let setup =
+        ApplyOptions { state: &bench.state(), holder: None, interrupt: &interrupt, confirm: None };
     let error = up(&bench.kernel, &bench.plan, &setup).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted);
     assert!(error.rolled_back().unwrap().is_exact());

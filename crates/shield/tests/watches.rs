@@ -5,7 +5,7 @@
 mod fake;
 
 use fake::{Fake, Hierarchy, MOUNT, Temper, World, world};
-use quiet_shield::{Planned, Setup, Watch, revert, status, up, watch};
+use quiet_shield::{ApplyOptions, Planned, Watch, revert, status, up, watch};
 use quiet_types::{
     CpuSet, Plan,
     machine::{Policy, Scheduling},
@@ -39,7 +39,7 @@ fn plan(world: &World, mechanism: Mechanism, actions: Vec<Action>) -> Plan {
 
 fn raise(kernel: &Fake, plan: &Plan, state: &Path) -> Vec<Outcome> {
     let interrupt = AtomicBool::new(false);
-    let setup = Setup { state, holder: None, interrupt: &interrupt, confirm: None };
+    let setup = ApplyOptions { state, holder: None, interrupt: &interrupt, confirm: None };
     let applied = up(kernel, plan, &setup).unwrap();
     applied.steps.into_iter().map(|taken| taken.outcome).collect()
 }

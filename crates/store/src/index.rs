@@ -1,7 +1,7 @@
 //! An index of the runs, in SQLite. The runs' own files stay the truth: the index is brought up
 //! to date from them whenever it is opened, and can be thrown away at any time.
 
-use crate::{Error, Kept, Owner, Store, load};
+use crate::{Error, Kept, Store, StoreOwner, load};
 use quiet_types::{
     Run,
     history::{Aside, Line},
@@ -40,7 +40,7 @@ pub struct Index {
     db: Connection,
     /// After `db`: closed while its files stay where they are.
     guard: Guard,
-    owner: Option<Owner>,
+    owner: Option<StoreOwner>,
     aside: Vec<Aside>,
 }
 
@@ -334,7 +334,7 @@ fn is_damaged(error: &rusqlite::Error) -> bool {
 type Stamp = (i64, i64);
 
 impl Index {
-    fn new(db: Connection, guard: Guard, owner: Option<Owner>) -> Index {
+    fn new(db: Connection, guard: Guard, owner: Option<StoreOwner>) -> Index {
         Index { db, guard, owner, aside: Vec::new() }
     }
 

@@ -12,7 +12,7 @@ mod owner;
 
 pub use error::Error;
 pub use index::{Filter, Index, line};
-pub use owner::Owner;
+pub use owner::StoreOwner;
 
 use quiet_linux::files::{self, Replace};
 use quiet_types::{
@@ -39,7 +39,7 @@ const LARGEST: u64 = 64 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
     dir: PathBuf,
-    owner: Option<Owner>,
+    owner: Option<StoreOwner>,
 }
 
 /// What is kept.
@@ -93,7 +93,7 @@ pub enum KeptKind {
 /// One kept thing by name; nothing of it is read yet. Ids start with the UTC time of the start,
 /// so entries sort by age.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Entry {
+pub struct KeptFile {
     /// Its id.
     pub id: String,
     /// What it is.
@@ -102,7 +102,7 @@ pub struct Entry {
     pub path: PathBuf,
 }
 
-impl Entry {
+impl KeptFile {
     /// The id without the time that it begins with.
     fn rest(&self) -> &str {
         rest(&self.id)
@@ -115,12 +115,12 @@ fn rest(id: &str) -> &str {
 
 /// A shorter name for each of these by which [`Store::find`] knows it: what follows the time in its id,
 /// or the whole id where another one ends alike.
-pub fn short_ids(entries: &[Entry]) -> HashMap<String, String> {
+pub fn short_ids(entries: &[KeptFile]) -> HashMap<String, String> {
     let mut times: HashMap<&str, usize> = HashMap::new();
     for entry in entries {
         *times.entry(entry.rest()).or_default() += 1;
     }
-    let short = |entry: &Entry| match times[entry.rest()] {
+    let short = |entry: &KeptFile| match times[entry.rest()] {
         1 => entry.rest().to_owned(),
         _ => entry.id.clone(),
     };
@@ -143,12 +143,12 @@ impl Store {
     }
 
     /// The same, read and written by root with the rights of its owner.
-    pub fn of(self, owner: Option<Owner>) -> Store {
+    pub fn of(self, owner: Option<StoreOwner>) -> Store {
         Store { owner, ..self }
     }
 
     /// For whom root keeps it; `None`: for whoever runs the program.
-    pub fn owner(&self) -> Option<Owner> {
+    pub fn owner(&self) -> Option<StoreOwner> {
         self.owner
     }
 
@@ -259,11 +259,11 @@ impl Store {
     ///
     /// # Errors
     /// When a directory is there and cannot be read.
-    pub fn list(&self) -> Result<Vec<Entry>, Error> {
+    pub fn list(&self) -> Result<Vec<KeptFile>, Error> {
         self.act(|| self.entries())
     }
 
-    fn entries(&self) -> Result<Vec<Entry>, Error> {
+    fn entries(&self) -> Result<Vec<KeptFile>, Error> {
         let mut entries = Vec::new();
         for (kind, dir) in [
             (KeptKind::Run, "runs"),
@@ -273,14 +273,14 @@ impl Store {
             let dir = self.dir.join(dir);
             for name in names(&dir)? {
                 if let Some(id) = name.strip_suffix(".json").filter(|id| is_id(id)) {
-                    entries.push(Entry { id: id.to_owned(), kind, path: dir.join(&name) });
+                    entries.push(KeptFile { id: id.to_owned(), kind, path: dir.join(&name) });
                 }
             }
         }
         for id in names(&self.dir.join("proofs"))?.into_iter().filter(|name| is_id(name)) {
             let path = self.dir.join("proofs").join(&id).join("proof.json");
             if path.is_file() {
-                entries.push(Entry { id, kind: KeptKind::Proof, path });
+                entries.push(KeptFile { id, kind: KeptKind::Proof, path });
             }
         }
         entries.sort();
@@ -301,7 +301,7 @@ impl Store {
     /// What was kept last: by the time of its file, as the id of an imported run is made of its own time,
     /// or of none.
     fn newest(&self, of: impl Fn(KeptKind) -> bool) -> Result<Kept, Error> {
-        let written = |entry: &Entry| {
+        let written = |entry: &KeptFile| {
             let meta = entry.path.metadata();
             meta.map_or((0, 0), |meta| (meta.mtime(), meta.mtime_nsec()))
         };
@@ -346,8 +346,8 @@ impl Store {
             return self.newest(|_| true).map(Some);
         }
         let entries = self.entries()?;
-        let begins = |e: &&Entry| e.id.starts_with(name) || e.rest().starts_with(name);
-        let mut meant: Vec<&Entry> =
+        let begins = |e: &&KeptFile| e.id.starts_with(name) || e.rest().starts_with(name);
+        let mut meant: Vec<&KeptFile> =
             entries.iter().filter(|e| !name.is_empty() && begins(e)).collect();
         // Whole, it is not the beginning of another one.
         if let [one] =

@@ -12,14 +12,14 @@ use rustix::{
 /// does not look at paths and give files away afterwards; it opens, makes and renames with the rights of
 /// that user, and the kernel judges each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct StoreOwner {
     /// User id, not 0.
     pub uid: u32,
     /// Its group.
     pub gid: u32,
 }
 
-impl Owner {
+impl StoreOwner {
     /// Does `act` with the rights of this user, on this thread alone; the others stay root's.
     ///
     /// The real and the saved user stay root, so that the user cannot send signals to this process, and
@@ -50,7 +50,7 @@ struct Acting {
 }
 
 impl Acting {
-    fn begin(owner: Owner) -> rustix::io::Result<Acting> {
+    fn begin(owner: StoreOwner) -> rustix::io::Result<Acting> {
         let groups = getgroups()?;
         let gid = Gid::from_raw(owner.gid);
         // From here on, dropping it takes the thread back.

@@ -604,7 +604,7 @@ fn builders_killed_at_any_moment_leave_an_index_that_tells_the_truth() {
 }
 
 /// Nobody is logged in as this user anywhere.
-const SOMEBODY: Owner = Owner { uid: 54_321, gid: 54_322 };
+const SOMEBODY: StoreOwner = StoreOwner { uid: 54_321, gid: 54_322 };
 
 fn owner_of(path: &Path) -> (u32, u32) {
     let meta = fs::symlink_metadata(path).unwrap();

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use quiet_experiment::{machine, put_back_overdue};
 use quiet_linux::{Root, System};
 use quiet_report::plan::{applied_text, plan_text};
-use quiet_shield::{DEFAULT_STATE, LONGEST_WAIT, Setup};
+use quiet_shield::{ApplyOptions, DEFAULT_STATE, LONGEST_WAIT};
 use std::{
     io::{BufRead, IsTerminal, stdin},
     path::PathBuf,
@@ -64,7 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let interrupt = face::interrupt()?;
     let program = std::env::current_exe().context("cannot find the program itself")?;
-    let setup = Setup {
+    let setup = ApplyOptions {
         state: &args.state,
         holder: Some(&program),
         interrupt: &interrupt,

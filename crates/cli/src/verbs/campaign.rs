@@ -1,7 +1,7 @@
 //! `campaign`: a declared matrix of runs, measured until all of it is there.
 
 use crate::{face, keep, progress::Progress};
-use quiet_experiment::Place;
+use quiet_experiment::Workplace;
 use std::{path::PathBuf, process::ExitCode};
 
 /// Measure a declared matrix of probes, stresses and settings, until all of it is there
@@ -68,7 +68,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         true => keep::store(args.store.as_deref())?,
         false => keep::ready(args.store.as_deref(), "runs")?,
     };
-    let place = Place { dir: &dir, store: &store, state: &args.state };
+    let place = Workplace { dir: &dir, store: &store, state: &args.state };
     let (it, runs) = match args.status {
         true => quiet_experiment::campaign_status(&campaign, place)?,
         false => {

@@ -66,19 +66,19 @@ pub struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// A recipe.
-    Recipe(recipe::Format),
+    Recipe(recipe::RecipeFormat),
     /// A result.
     Result(foreign::Format),
     /// A description of sound.
     Camilla,
 }
 
-const RECIPES: [(recipe::Format, &str, &str); 4] = [
-    (recipe::Format::Cset, "cset", "Listings of `cset set -l` and `cset proc -l`"),
-    (recipe::Format::Isolcpus, "isolcpus", "A kernel command line"),
-    (recipe::Format::Rtirq, "rtirq", "rtirq.conf"),
+const RECIPES: [(recipe::RecipeFormat, &str, &str); 4] = [
+    (recipe::RecipeFormat::Cset, "cset", "Listings of `cset set -l` and `cset proc -l`"),
+    (recipe::RecipeFormat::Isolcpus, "isolcpus", "A kernel command line"),
+    (recipe::RecipeFormat::Rtirq, "rtirq", "rtirq.conf"),
     (
-        recipe::Format::Tuned,
+        recipe::RecipeFormat::Tuned,
         "tuned",
         "realtime-variables.conf or cpu-partitioning-variables.conf of tuned",
     ),
@@ -178,7 +178,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn chain(args: &Args, text: &str, shown: &str, format: recipe::Format) -> anyhow::Result<()> {
+fn chain(args: &Args, text: &str, shown: &str, format: recipe::RecipeFormat) -> anyhow::Result<()> {
     if text.len() as u64 > LARGEST_RECIPE {
         bail!("cannot import {shown}: it is larger than 1 MiB");
     }

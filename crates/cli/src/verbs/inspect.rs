@@ -3,7 +3,7 @@
 use crate::face;
 use anyhow::Context;
 use quiet_linux::{CommandLines, Options, Root, capture, snapshot};
-use quiet_report::machine::{Colour, Style, Tasks, machine_text};
+use quiet_report::machine::{Colour, MachineStyle, Tasks, machine_text};
 use std::{path::PathBuf, process::ExitCode};
 
 /// Show the machine: cores, IRQs, cards, tasks, kernel
@@ -56,7 +56,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.json {
         face::print_json(&machine)?;
     } else if args.capture.is_none() {
-        let style = Style {
+        let style = MachineStyle {
             width: face::page_width(),
             colour: if face::colour() { Colour::Ansi } else { Colour::Plain },
             tasks: if args.tasks { Tasks::Every } else { Tasks::Summary },

@@ -4,7 +4,7 @@ use super::plan::Wished;
 use crate::face;
 use anyhow::{Context, bail};
 use quiet_boot::{
-    CHAIN, Loader, LoaderKind, NoRunner, Phase, Proposal, Record, Request, Runner, Service,
+    CHAIN, Loader, LoaderKind, NoRunner, PersistRequest, Phase, Proposal, Record, Runner, Service,
     SystemRunner, Term,
 };
 use quiet_experiment::machine;
@@ -159,7 +159,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let service = if args.no_unit { None } else { service(&args, &site, &asked, &mut findings)? };
     let term = if args.trial { Term::OneBoot } else { Term::Lasting };
-    let request = Request { asked: &asked, loader: &loader, service: service.as_ref(), term };
+    let request =
+        PersistRequest { asked: &asked, loader: &loader, service: service.as_ref(), term };
     let proposal = quiet_boot::propose(&site.place, &request)?;
     findings.extend(proposal.findings.iter().cloned());
     finish(&args, &site, &proposal, &findings)
@@ -231,7 +232,7 @@ fn asked(args: &Args, machine: &Machine) -> anyhow::Result<(BootParameters, Vec<
         Named::Nosoftlockup => Extra::NoSoftLockup,
         Named::RcuNocbPoll => Extra::PollRcu,
     });
-    let wish = boot::Wish { cpus: plan.shield.cpus, mode, extras: extras.collect() };
+    let wish = boot::BootWish { cpus: plan.shield.cpus, mode, extras: extras.collect() };
     boot::parameters(machine, &wish)
         .map_err(|finding| anyhow::anyhow!("{}; {}", finding.title, finding.remedy))
 }
@@ -394,7 +395,7 @@ fn bless(args: &Args, site: &Site) -> anyhow::Result<ExitCode> {
         bail!("the trial's entry could not be taken back; run `quietcores unpersist`");
     }
     let loader = the_loader(&site.place, kind, &record.asked)?;
-    let request = Request {
+    let request = PersistRequest {
         asked: &record.asked,
         loader: &loader,
         service: service.as_ref(),

@@ -2,7 +2,7 @@
 
 use crate::face;
 use anyhow::Context;
-use quiet_experiment::{Wish, machine};
+use quiet_experiment::{ShieldWish, machine};
 use quiet_linux::Root;
 use quiet_report::plan::plan_text;
 use quiet_types::CpuSet;
@@ -63,8 +63,8 @@ pub struct Wished {
 
 impl Wished {
     /// As the planner takes it.
-    pub fn wish(&self) -> Wish {
-        Wish {
+    pub fn wish(&self) -> ShieldWish {
+        ShieldWish {
             chain: self.chain.clone(),
             cpus: self.cpus.clone(),
             never_sleep: self.never_sleep,

@@ -256,7 +256,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             "a shield is up already: leave out --shield to play in it, or run `quietcores revert`"
         );
     }
-    let wish = quiet_experiment::Wish {
+    let wish = quiet_experiment::ShieldWish {
         cpus: setup.wish.cpu.map(|cpu| [cpu].into_iter().collect()),
         never_sleep: setup.wish.mode == Some(Wait::NeverSleep),
         ..Default::default()

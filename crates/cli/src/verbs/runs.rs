@@ -1,7 +1,7 @@
 //! `runs`: the history.
 
 use crate::{face, keep};
-use quiet_store::{Entry, Filter, Kept, KeptKind, Store};
+use quiet_store::{Filter, Kept, KeptFile, KeptKind, Store};
 use quiet_types::history::{BySound, History, Proven, SCHEMA};
 use std::{path::PathBuf, process::ExitCode};
 
@@ -76,7 +76,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The newest `most` of what was measured by sound; what cannot be read is said and left out.
-fn by_sound(store: &Store, entries: &[Entry], most: usize) -> anyhow::Result<Vec<BySound>> {
+fn by_sound(store: &Store, entries: &[KeptFile], most: usize) -> anyhow::Result<Vec<BySound>> {
     let lines =
         newest(entries, most, |kind| matches!(kind, KeptKind::Buffers | KeptKind::RoundTrip));
     let line = |kept| match kept {
@@ -93,16 +93,16 @@ fn by_sound(store: &Store, entries: &[Entry], most: usize) -> anyhow::Result<Vec
 }
 
 /// The newest `most` proofs.
-fn proofs(store: &Store, entries: &[Entry], most: usize) -> anyhow::Result<Vec<Proven>> {
+fn proofs(store: &Store, entries: &[KeptFile], most: usize) -> anyhow::Result<Vec<Proven>> {
     let lines = newest(entries, most, |kind| kind == KeptKind::Proof);
-    let one = |entry: &&Entry| {
+    let one = |entry: &&KeptFile| {
         let proven = quiet_store::proven(&entry.path);
         proven.map_err(|error| face::say(&format!("quietcores: {error}"))).ok()
     };
     keep::as_owner(store.owner(), || lines.iter().filter_map(one).collect())
 }
 
-fn newest(entries: &[Entry], most: usize, of: impl Fn(KeptKind) -> bool) -> Vec<&Entry> {
-    let of: Vec<&Entry> = entries.iter().filter(|entry| of(entry.kind)).collect();
+fn newest(entries: &[KeptFile], most: usize, of: impl Fn(KeptKind) -> bool) -> Vec<&KeptFile> {
+    let of: Vec<&KeptFile> = entries.iter().filter(|entry| of(entry.kind)).collect();
     of[of.len().saturating_sub(most)..].to_vec()
 }

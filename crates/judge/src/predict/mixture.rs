@@ -1,7 +1,7 @@
 //! Tails by cause: what the attribution parts, each part may fit where the whole does not.
 
 use super::{TIMES, told};
-use crate::stats::tail::{Cause, Mixture, Tail, tail_from};
+use crate::stats::tail::{CauseReadings, Mixture, Tail, tail_from};
 use quiet_types::{
     Histogram, Run,
     explain::Source,
@@ -43,7 +43,7 @@ pub(super) fn mixture(runs: &[Run], seconds: f64) -> (Vec<CauseTail>, Vec<Bounde
             Tail::Fitted(fit) => {
                 let told = told(&fit);
                 let (name, readings) = (name.to_owned(), lengths.clone());
-                parts.push(Cause { name, fit: *fit, readings, a_second });
+                parts.push(CauseReadings { name, fit: *fit, readings, a_second });
                 (Some(told), String::new())
             }
             Tail::NoFit(why) => {

@@ -60,7 +60,7 @@ pub enum Tail {
 
 /// A level with its 95 % interval, in ns; `high` may be infinite.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Level {
+pub struct BoundedLevel {
     /// The most likely value.
     pub value: f64,
     /// Lower end.
@@ -302,7 +302,7 @@ impl Fit {
 
     /// The level that one reading in `readings` exceeds, with its 95 % interval by the profile of
     /// the likelihood. `None` where it lies below the threshold.
-    pub fn level(&self, readings: f64) -> Option<Level> {
+    pub fn level(&self, readings: f64) -> Option<BoundedLevel> {
         let times = readings * self.rate;
         if !(times > 1.0 && times.is_finite()) {
             return None;
@@ -352,7 +352,7 @@ impl Fit {
         };
         let low = end(1.0 / 1.5, 40).unwrap_or(self.threshold);
         let high = end(1.5, 40).unwrap_or(f64::INFINITY);
-        Some(Level { value, low, high })
+        Some(BoundedLevel { value, low, high })
     }
 
     /// The end of the distribution, which no reading exceeds; `None` where there is none.
@@ -366,12 +366,12 @@ impl Fit {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mixture {
     /// Every cause.
-    pub parts: Vec<Cause>,
+    pub parts: Vec<CauseReadings>,
 }
 
 /// The readings of one cause.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cause {
+pub struct CauseReadings {
     /// Its name.
     pub name: String,
     /// Its tail.
@@ -385,11 +385,11 @@ pub struct Cause {
 impl Mixture {
     /// Readings above `ns` a second.
     pub fn a_second(&self, ns: f64) -> f64 {
-        let counted = |cause: &Cause| {
+        let counted = |cause: &CauseReadings| {
             let above = cause.readings.above(quiet_types::Nanos(ns.max(0.0) as u64));
             above as f64 / cause.readings.count.max(1) as f64
         };
-        let one = |cause: &Cause| {
+        let one = |cause: &CauseReadings| {
             cause.a_second * cause.fit.chance_beyond(ns).unwrap_or_else(|| counted(cause))
         };
         self.parts.iter().map(one).sum()
@@ -404,7 +404,7 @@ impl Mixture {
     ///
     /// # Source
     /// Covariance: Smith, Maximum likelihood estimation in a class of nonregular cases, 1985.
-    pub fn level(&self, seconds: f64) -> Option<Level> {
+    pub fn level(&self, seconds: f64) -> Option<BoundedLevel> {
         let value = self.once_in(seconds)?;
         let mut random = Random::new(0x006d_6978_7475_7265);
         let draws = 1000;
@@ -417,7 +417,7 @@ impl Mixture {
         levels.sort_unstable_by(f64::total_cmp);
         let low = levels[draws * 25 / 1000].min(value);
         let high = levels[draws * 975 / 1000].max(value);
-        Some(Level { value, low, high })
+        Some(BoundedLevel { value, low, high })
     }
 
     fn once_in(&self, seconds: f64) -> Option<f64> {
@@ -442,9 +442,9 @@ impl Mixture {
     }
 }
 
-impl Cause {
+impl CauseReadings {
     /// The same cause as another sample of it might have shown it.
-    fn drawn(&self, random: &mut Random) -> Cause {
+    fn drawn(&self, random: &mut Random) -> CauseReadings {
         let mut cause = self.clone();
         let fit = &mut cause.fit;
         let count = fit.excesses.max(1) as f64;
@@ -481,12 +481,12 @@ fn normals(random: &mut Random) -> (f64, f64) {
 
 /// A percentile with its 95 % interval by ranks, as bucket edges: no distribution is assumed, but
 /// that readings do not depend on each other. `None` where there are too few for this percentile.
-pub fn percentile(all: &Histogram, q: f64) -> Option<Level> {
+pub fn percentile(all: &Histogram, q: f64) -> Option<BoundedLevel> {
     percentile_of(all, q, 1.0)
 }
 
 /// The same where `index` of the readings are independent: the interval is that of so many fewer.
-pub fn percentile_of(all: &Histogram, q: f64, index: f64) -> Option<Level> {
+pub fn percentile_of(all: &Histogram, q: f64, index: f64) -> Option<BoundedLevel> {
     let n = all.count as f64;
     let value = all.percentile(q)?.0 as f64;
     let alone = ((n * index).round() as u64).clamp(1, all.count.max(1));
@@ -506,7 +506,7 @@ pub fn percentile_of(all: &Histogram, q: f64, index: f64) -> Option<Level> {
         all.max.map_or(f64::INFINITY, |max| max.0 as f64)
     };
     let high = if high as f64 > n { f64::INFINITY } else { edge(high, true) };
-    Some(Level { value, low: edge(low, false), high })
+    Some(BoundedLevel { value, low: edge(low, false), high })
 }
 
 /// Ranks, from 1, between which the quantile lies in 95 % of cases; `None` where no lower rank is

@@ -61,7 +61,7 @@ fn a_mixture_has_no_fit_until_it_is_split_by_cause() {
         // 100 s were measured.
         Tail::Fitted(fit) => {
             let (readings, a_second) = (all.clone(), all.count as f64 / 100.0);
-            Cause { name: name.to_owned(), fit: *fit, readings, a_second }
+            CauseReadings { name: name.to_owned(), fit: *fit, readings, a_second }
         }
         Tail::NoFit(why) => panic!("{name}: {why}"),
     };
@@ -91,7 +91,7 @@ fn levels_of_a_mixture_are_within_their_intervals_as_often_as_they_say() {
                     (0..count).map(|_| Nanos((from + draw(random, shape, scale)) as u64)),
                 );
                 match tail_from(&all, 0.0) {
-                    Tail::Fitted(fit) => Some(Cause {
+                    Tail::Fitted(fit) => Some(CauseReadings {
                         name: String::new(),
                         fit: *fit,
                         a_second: all.count as f64 / 100.0,

@@ -14,7 +14,7 @@ use std::fmt;
 
 /// What a recipe is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum RecipeFormat {
     /// Listings of `cset set -l` and `cset proc -l`.
     Cset,
     /// A kernel command line with `isolcpus=`, `nohz_full=`, `irqaffinity=` ...
@@ -59,7 +59,7 @@ impl fmt::Display for RecipeError {
 impl std::error::Error for RecipeError {}
 
 /// What a text is, by its content; `None` where it looks like nothing known.
-pub fn detect(text: &str) -> Option<Format> {
+pub fn detect(text: &str) -> Option<RecipeFormat> {
     let settings = || text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
     let sets = |name: &str| {
         settings().any(|line| {
@@ -67,15 +67,15 @@ pub fn detect(text: &str) -> Option<Format> {
         })
     };
     if settings().any(|line| line.strip_prefix("export ").unwrap_or(line).starts_with("RTIRQ_")) {
-        return Some(Format::Rtirq);
+        return Some(RecipeFormat::Rtirq);
     }
     if sets("isolated_cores") || sets("no_balance_cores") || sets("isolate_managed_irq") {
-        return Some(Format::Tuned);
+        return Some(RecipeFormat::Tuned);
     }
     if cset::looks_so(text) {
-        return Some(Format::Cset);
+        return Some(RecipeFormat::Cset);
     }
-    command_line::looks_so(text).then_some(Format::Isolcpus)
+    command_line::looks_so(text).then_some(RecipeFormat::Isolcpus)
 }
 
 /// The chain file, called `name`, that says what a recipe says.
@@ -83,11 +83,11 @@ pub fn detect(text: &str) -> Option<Format> {
 /// # Errors
 /// When the text is not what `format` says, when a line of it makes no sense, or when its CPU
 /// lists do not.
-pub fn import(text: &str, format: Format, name: &str) -> Result<String, RecipeError> {
+pub fn import(text: &str, format: RecipeFormat, name: &str) -> Result<String, RecipeError> {
     match format {
-        Format::Cset => cset::import(text, name),
-        Format::Isolcpus => command_line::import(text, name),
-        Format::Rtirq => rtirq::import(text, name),
-        Format::Tuned => tuned::import(text, name),
+        RecipeFormat::Cset => cset::import(text, name),
+        RecipeFormat::Isolcpus => command_line::import(text, name),
+        RecipeFormat::Rtirq => rtirq::import(text, name),
+        RecipeFormat::Tuned => tuned::import(text, name),
     }
 }

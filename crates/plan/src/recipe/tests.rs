@@ -15,7 +15,7 @@ fn set(list: &str) -> CpuSet {
     list.parse().unwrap()
 }
 
-fn chain(text: &str, format: Format) -> (Chain, String) {
+fn chain(text: &str, format: RecipeFormat) -> (Chain, String) {
     let file = import(text, format, "living room").unwrap();
     let chain = parse(&file, "chain.toml", None).unwrap_or_else(|e| panic!("{e}\n{file}"));
     (chain, file)
@@ -24,12 +24,12 @@ fn chain(text: &str, format: Format) -> (Chain, String) {
 #[test]
 fn each_format_is_told_by_its_content() {
     for (text, format) in [
-        (NUC, Some(Format::Cset)),
-        (RTIRQ, Some(Format::Rtirq)),
-        (TUNED, Some(Format::Tuned)),
-        (CMDLINE, Some(Format::Isolcpus)),
-        ("GRUB_CMDLINE_LINUX=\"quiet isolcpus=2\"", Some(Format::Isolcpus)),
-        ("isolated_cores =\n", Some(Format::Tuned)),
+        (NUC, Some(RecipeFormat::Cset)),
+        (RTIRQ, Some(RecipeFormat::Rtirq)),
+        (TUNED, Some(RecipeFormat::Tuned)),
+        (CMDLINE, Some(RecipeFormat::Isolcpus)),
+        ("GRUB_CMDLINE_LINUX=\"quiet isolcpus=2\"", Some(RecipeFormat::Isolcpus)),
+        ("isolated_cores =\n", Some(RecipeFormat::Tuned)),
         ("T: 0 ( 1234) P:90 I:200 C:  5000 Min:      2\n", None),
         ("root=/dev/sda1 quiet", None),
         ("", None),
@@ -40,7 +40,7 @@ fn each_format_is_told_by_its_content() {
 
 #[test]
 fn the_sets_of_the_nuc_become_a_chain_with_rising_priorities() {
-    let (chain, file) = chain(NUC, Format::Cset);
+    let (chain, file) = chain(NUC, RecipeFormat::Cset);
     assert_eq!(chain.cpus, Choice::These(set("1-3")));
     let found: Vec<(String, Option<u8>, String)> = chain
         .links
@@ -69,7 +69,7 @@ fn the_sets_of_the_nuc_become_a_chain_with_rising_priorities() {
 
 #[test]
 fn the_imported_chain_can_be_planned_and_checked() {
-    let (chain, _) = chain(NUC, Format::Cset);
+    let (chain, _) = chain(NUC, RecipeFormat::Cset);
     let mut machine = crate::check::tests::good::machine();
     machine.tasks.iter_mut().for_each(|task| task.uid = 0);
     machine.users.insert("root".into(), 0);
@@ -87,8 +87,8 @@ fn what_people_write_around_a_listing_does_no_harm() {
         "We had the following, which worked well for 3 years:\nCode:\n{NUC}\nThe server was a 4 \
          core one, it ran 5 DSPs.\n"
     );
-    let (with, _) = chain(&text, Format::Cset);
-    assert_eq!(with, chain(NUC, Format::Cset).0);
+    let (with, _) = chain(&text, RecipeFormat::Cset);
+    assert_eq!(with, chain(NUC, RecipeFormat::Cset).0);
 }
 
 #[test]
@@ -96,10 +96,10 @@ fn prose_behind_a_listing_is_prose_and_a_torn_row_is_said() {
     let listing = "cset:\nName CPUs-X MEMs-X Tasks Subs Path\n--- --- - --- - --- --- ---\n\
                    root 0-3 y 0 y 207 4 /\nplayer 2 y 0 n 7 0 /player\n";
     let prose = format!("{listing}The priorities rise towards the card, as they should.\n");
-    let (_, text) = chain(&prose, Format::Cset);
+    let (_, text) = chain(&prose, RecipeFormat::Cset);
     assert!(!text.contains("Not understood"), "{text}");
     let torn = format!("{listing}server 3 y 0 n /server\n");
-    let (_, text) = chain(&torn, Format::Cset);
+    let (_, text) = chain(&torn, RecipeFormat::Cset);
     assert!(text.contains("Not understood, and left out: server 3 y 0 n /server"), "{text}");
 }
 
@@ -107,7 +107,7 @@ fn prose_behind_a_listing_is_prose_and_a_torn_row_is_said() {
 fn a_kernel_thread_in_a_set_is_said_and_no_link() {
     let text = "cset: \"audio\" cpuset of CPUSPEC(1) with 1 task running\n\
                 USER PID PPID SPPr TASK NAME\nroot 40 2 Soth [kcompactd0]\n";
-    let (chain, file) = chain(text, Format::Cset);
+    let (chain, file) = chain(text, RecipeFormat::Cset);
     assert!(chain.links.is_empty());
     assert!(file.contains("kcompactd0"), "{file}");
 }
@@ -117,7 +117,7 @@ fn priorities_that_do_not_rise_are_said_and_left_to_the_owner() {
     let text = "cset: \"a\" cpuset of CPUSPEC(1) with 2 tasks running\n\
                 USER PID PPID SPPr TASK NAME\n\
                 root 500 1 Sf70 [one]\nroot 600 2000 Sf70 [two]\n";
-    let (chain, file) = chain(text, Format::Cset);
+    let (chain, file) = chain(text, RecipeFormat::Cset);
     let found: Vec<Option<u8>> = chain.links.iter().map(|l| l.priority).collect();
     assert_eq!(found, [Some(70), None]);
     assert!(file.contains("its priority was 70"), "{file}");
@@ -125,7 +125,7 @@ fn priorities_that_do_not_rise_are_said_and_left_to_the_owner() {
 
 #[test]
 fn a_command_line_gives_its_cpus_and_says_what_stays_behind() {
-    let (chain, file) = chain(CMDLINE, Format::Isolcpus);
+    let (chain, file) = chain(CMDLINE, RecipeFormat::Isolcpus);
     assert_eq!(chain.cpus, Choice::These(set("2-3")));
     assert!(chain.links.is_empty());
     for word in [
@@ -145,14 +145,14 @@ fn a_command_line_gives_its_cpus_and_says_what_stays_behind() {
 
 #[test]
 fn a_command_line_without_isolcpus_leaves_the_choice_to_the_plan() {
-    let (chain, file) = chain("quiet irqaffinity=0-1", Format::Isolcpus);
+    let (chain, file) = chain("quiet irqaffinity=0-1", RecipeFormat::Isolcpus);
     assert_eq!(chain.cpus, Choice::Auto);
     assert!(file.contains("the plan chooses"), "{file}");
 }
 
 #[test]
 fn rtirq_becomes_the_priority_of_the_card() {
-    let (chain, file) = chain(RTIRQ, Format::Rtirq);
+    let (chain, file) = chain(RTIRQ, RecipeFormat::Rtirq);
     assert_eq!(chain.links.len(), 1);
     assert_eq!(chain.links[0].priority, Some(90));
     assert_eq!(chain.links[0].target, Target::Irq(IrqSource::Card("card0".into())));
@@ -163,13 +163,13 @@ fn rtirq_becomes_the_priority_of_the_card() {
 
 #[test]
 fn tuned_variables_give_the_cpus() {
-    let (chain, file) = chain(TUNED, Format::Tuned);
+    let (chain, file) = chain(TUNED, RecipeFormat::Tuned);
     assert_eq!(chain.cpus, Choice::These(set("2-3")));
     for word in ["isolate_managed_irq=Y", "netdev_queue_count=2"] {
         assert!(file.contains(word), "{word} is not in\n{file}");
     }
     let computed = "isolated_cores=${f:calc_isolated_cores:2}\n";
-    let (chain, file) = self::chain(computed, Format::Tuned);
+    let (chain, file) = self::chain(computed, RecipeFormat::Tuned);
     assert_eq!(chain.cpus, Choice::Auto);
     assert!(file.contains("calc_isolated_cores"), "{file}");
 }
@@ -177,14 +177,18 @@ fn tuned_variables_give_the_cpus() {
 #[test]
 fn nonsense_is_answered_with_its_line() {
     for (text, format, said) in [
-        ("", Format::Cset, "no listing"),
-        ("Name CPUs-X MEMs-X Tasks Subs Path\na 3-1 y 0 n 1 0 /a\n", Format::Cset, "line 2: set a"),
-        ("quiet", Format::Isolcpus, "nothing"),
-        ("quiet\nisolcpus=managed_irq", Format::Isolcpus, "line 2: `isolcpus=managed_irq`"),
-        ("RTIRQ_PRIO_HIGH=high\n", Format::Rtirq, "line 1: RTIRQ_PRIO_HIGH is `high`"),
-        ("RTIRQ_PRIO_HIGH=90\n", Format::Rtirq, "RTIRQ_NAME_LIST"),
-        ("isolated_cores=2;3\n", Format::Tuned, "line 1: isolated_cores"),
-        ("[variables]\n", Format::Tuned, "none of"),
+        ("", RecipeFormat::Cset, "no listing"),
+        (
+            "Name CPUs-X MEMs-X Tasks Subs Path\na 3-1 y 0 n 1 0 /a\n",
+            RecipeFormat::Cset,
+            "line 2: set a",
+        ),
+        ("quiet", RecipeFormat::Isolcpus, "nothing"),
+        ("quiet\nisolcpus=managed_irq", RecipeFormat::Isolcpus, "line 2: `isolcpus=managed_irq`"),
+        ("RTIRQ_PRIO_HIGH=high\n", RecipeFormat::Rtirq, "line 1: RTIRQ_PRIO_HIGH is `high`"),
+        ("RTIRQ_PRIO_HIGH=90\n", RecipeFormat::Rtirq, "RTIRQ_NAME_LIST"),
+        ("isolated_cores=2;3\n", RecipeFormat::Tuned, "line 1: isolated_cores"),
+        ("[variables]\n", RecipeFormat::Tuned, "none of"),
     ] {
         let error = import(text, format, "x").unwrap_err().to_string();
         let error = error.replace("no parameter of it", "nothing");
@@ -195,7 +199,7 @@ fn nonsense_is_answered_with_its_line() {
 #[test]
 fn names_of_any_kind_give_a_file_that_can_be_read() {
     for name in ["", "a \"b\" \\c", "\u{1b}[31m", &"x".repeat(200), "日本語"] {
-        let file = import(TUNED, Format::Tuned, name).unwrap();
+        let file = import(TUNED, RecipeFormat::Tuned, name).unwrap();
         parse(&file, "chain.toml", None).unwrap_or_else(|e| panic!("{e}\n{file}"));
     }
 }
@@ -211,7 +215,7 @@ proptest! {
     ) {
         let text = format!("{head}{text}");
         detect(&text);
-        for format in [Format::Cset, Format::Isolcpus, Format::Rtirq, Format::Tuned] {
+        for format in [RecipeFormat::Cset, RecipeFormat::Isolcpus, RecipeFormat::Rtirq, RecipeFormat::Tuned] {
             if let Ok(file) = import(&text, format, &text) {
                 let chain = parse(&file, "chain.toml", None);
                 prop_assert!(chain.is_ok(), "{}\n{}", chain.unwrap_err(), file);
@@ -237,7 +241,7 @@ proptest! {
         for (parent, pid, state, name) in rows {
             text += &format!("root {pid} {parent} {state} {name}\n");
         }
-        let file = import(&text, Format::Cset, "x").unwrap_or_default();
+        let file = import(&text, RecipeFormat::Cset, "x").unwrap_or_default();
         prop_assert!(file.is_empty() || parse(&file, "c", None).is_ok(), "{}", file);
     }
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::campaign::{Middle, campaign_progress};
 use maud::{Markup, PreEscaped, html};
-use quiet_judge::{Group, groups};
+use quiet_judge::{RunsBySetting, groups};
 use quiet_types::words;
 use quiet_types::{
     Histogram, Nanos, Run,
@@ -77,7 +77,7 @@ fn primary(versus: &Versus) -> String {
     said.join(", ")
 }
 
-fn section(it: &Campaigned, group: &Group<'_>) -> Markup {
+fn section(it: &Campaigned, group: &RunsBySetting<'_>) -> Markup {
     let measured: Vec<&(&str, Vec<&Run>)> =
         group.settings.iter().filter(|(_, runs)| !runs.is_empty()).collect();
     let Some(first) = measured.first().and_then(|(_, runs)| runs.first()) else { return html! {} };
@@ -115,7 +115,7 @@ fn section(it: &Campaigned, group: &Group<'_>) -> Markup {
     }
 }
 
-fn table(it: &Campaigned, group: &Group<'_>, gap: bool) -> Markup {
+fn table(it: &Campaigned, group: &RunsBySetting<'_>, gap: bool) -> Markup {
     let shown = |time: Option<Nanos>| time.map_or("–".to_owned(), |time| time.to_string());
     html! {
         div.box tabindex="0" {

@@ -54,7 +54,7 @@ fn task(tid: u32, comm: &str, cpu: u32, kernel: Option<KernelThread>) -> Task {
     }
 }
 
-fn lines(machine: &Machine, style: Style, title: &str) -> Vec<String> {
+fn lines(machine: &Machine, style: MachineStyle, title: &str) -> Vec<String> {
     let text = machine_text(machine, style);
     let found = text.lines().skip_while(|line| *line != title).skip(1);
     found.take_while(|line| !line.is_empty()).map(str::to_owned).collect()
@@ -66,7 +66,7 @@ fn cores_are_drawn_as_cells_of_their_cache() {
     machine.isolated = Some(set("6-7"));
     machine.nohz_full = Some(set("7"));
     assert_eq!(
-        lines(&machine, Style::default(), "Topology"),
+        lines(&machine, MachineStyle::default(), "Topology"),
         [
             "  cache 32 MiB, CPU 0-7, 4 cores",
             "  ┌────────┬────────┬────────┬────────┐",
@@ -85,7 +85,7 @@ fn cores_are_drawn_as_cells_of_their_cache() {
 fn a_row_of_cells_that_is_too_wide_is_broken_and_its_edges_meet() {
     let mut machine = big(8);
     machine.cpus.iter_mut().for_each(|cpu| cpu.siblings = [cpu.id].into_iter().collect());
-    let style = Style { width: 40, ..Style::default() };
+    let style = MachineStyle { width: 40, ..MachineStyle::default() };
     machine
         .cpus
         .iter_mut()
@@ -107,11 +107,11 @@ fn a_machine_of_128_cpus_takes_a_line_a_cache_and_no_columns_a_cpu() {
     let mut machine = big(128);
     let counts = (0..128).map(|cpu| (CpuId(cpu), u64::from(cpu == 77))).collect();
     machine.irqs = vec![Irq { number: 9, counts, actions: vec!["acpi".into()], ..Irq::default() }];
-    let topology = lines(&machine, Style::default(), "Topology");
+    let topology = lines(&machine, MachineStyle::default(), "Topology");
     assert_eq!(topology.len(), 17);
     assert_eq!(topology[1], "  cache 32 MiB, CPU 8-15, 4 cores");
     assert_eq!(topology[16], "  more than 64 CPUs: cores are not drawn");
-    let irqs = lines(&machine, Style::default(), "IRQs");
+    let irqs = lines(&machine, MachineStyle::default(), "IRQs");
     assert_eq!(
         irqs[1].split_whitespace().collect::<Vec<_>>(),
         ["9", "?", "?", "1", "CPU77", "acpi"]
@@ -126,14 +126,14 @@ fn no_line_is_wider_than_asked_and_only_colour_brings_escapes() {
     machine.tasks = vec![task(5, "a-long-name-of-a-task", 3, None), task(6, "x\x1b[2J", 3, None)];
     for width in [40, 64, 80, 120] {
         for tasks in [Tasks::Summary, Tasks::Every] {
-            let style = Style { width, colour: Colour::Plain, tasks };
+            let style = MachineStyle { width, colour: Colour::Plain, tasks };
             let text = machine_text(&machine, style);
             for line in text.lines() {
                 assert!(line.chars().count() <= width, "{width}: {line}");
                 assert!(!line.ends_with(' '), "{line:?}");
             }
             assert!(!text.contains('\x1b'));
-            let coloured = machine_text(&machine, Style { colour: Colour::Ansi, ..style });
+            let coloured = machine_text(&machine, MachineStyle { colour: Colour::Ansi, ..style });
             assert_eq!(coloured.replace("\x1b[1m", "").replace("\x1b[0m", ""), text);
         }
     }
@@ -148,7 +148,7 @@ fn threads_are_listed_as_ps_lists_them_and_fixed_ones_are_marked() {
         task(31, "irq/43-xhci_hcd", 0, thread(true)),
         Task { pid: 7, command: "mpd --no-daemon".into(), ..task(9, "output", 1, None) },
     ];
-    let every = Style { tasks: Tasks::Every, ..Style::default() };
+    let every = MachineStyle { tasks: Tasks::Every, ..MachineStyle::default() };
     let rows: Vec<Vec<String>> = lines(&machine, every, "Threads, by the CPU they last ran on")
         .iter()
         .map(|line| line.split_whitespace().map(str::to_owned).collect())
@@ -157,7 +157,7 @@ fn threads_are_listed_as_ps_lists_them_and_fixed_ones_are_marked() {
     assert_eq!(rows[1], ["0", "31", "31", "FF", "50", "0-7", "[irq/43-xhci_hcd]"]);
     assert_eq!(rows[2], ["1", "7", "9", "FF", "50", "0-7", "mpd", "--no-daemon", "(output)"]);
     assert_eq!(rows[3], ["1", "30", "30", "FF", "50", "0-7", "fixed", "[migration/1]"]);
-    let summary = lines(&machine, Style::default(), "Tasks, by the CPU they last ran on");
+    let summary = lines(&machine, MachineStyle::default(), "Tasks, by the CPU they last ran on");
     assert_eq!(
         summary[2].split_whitespace().collect::<Vec<_>>(),
         ["1", "1", "0", "1", "migration"]

@@ -74,7 +74,7 @@ pub struct Watch<'a> {
     pub kernel: &'a dyn Kernel,
     /// The state directory.
     pub state: &'a Path,
-    /// As in [`crate::Setup`].
+    /// As in [`crate::ApplyOptions`].
     pub holder: Option<&'a Path>,
     /// Ends the watch when raised.
     pub interrupt: &'a AtomicBool,
