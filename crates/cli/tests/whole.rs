@@ -7,14 +7,14 @@
 mod fake;
 
 use fake::{
-    EBUSY, EINVAL, EIO, ENOSPC, EPERM, Fake, Hierarchy, MOUNT, Stopped, Temper, World, strays,
+    EBUSY, EINVAL, EIO, ENOSPC, EPERM, Fake, Hierarchy, Stopped, Temper, World, strays,
     world,
 };
 use proptest::prelude::*;
 use quiet_plan::{Mode, plan};
 use quiet_shield::{ApplyOptions, revert, status, up};
 use quiet_types::{
-    Chain, CpuId, CpuSet, Machine, Plan,
+    Chain, CpuId, CpuSet, GroupPath, Machine, Plan,
     chain::{Choice, IrqSource, Link, Target},
     machine::{
         Cgroups, Cpu, Device, Group, Irq, KernelThread, Policy, Preemption, Scheduling, Task,
@@ -225,14 +225,18 @@ impl Case {
             allowed: world.allowed(*tid),
             scheduling: task.scheduling,
             kernel: task.kernel.then_some(KernelThread { movable: task.movable }),
-            cgroup: Some(if task.group.is_empty() { "/".into() } else { task.group.clone() }),
-            cpu_group: Some(if task.comm == "user0" { "/audio" } else { "/" }.to_owned()),
+            cgroup: Some(GroupPath::root().join(&task.group)),
+            cpu_group: Some(GroupPath::root().join(if task.comm == "user0" {
+                "audio"
+            } else {
+                ""
+            })),
             unit_group: None,
             exe: None,
             uid: 0,
         };
         let group = |(path, group): (&String, &fake::Group)| Group {
-            path: if path.is_empty() { "/".into() } else { path.clone() },
+            path: GroupPath::root().join(path),
             cpus: Some(group.cpus.clone()),
             load_balance: Some(group.balance),
             ..Group::default()
@@ -289,9 +293,9 @@ impl Case {
             }],
             tasks: world.tasks.iter().map(task).collect(),
             cgroups: Cgroups {
-                v2: v2.then(|| MOUNT.into()),
+                v2: v2.then(|| fake::at("")),
                 v2_cpuset: v2,
-                v1_cpuset: v1.then(|| MOUNT.into()),
+                v1_cpuset: v1.then(|| fake::at("")),
                 v1_prefix: true,
                 groups: world.groups.iter().map(group).collect(),
                 ..Cgroups::default()

@@ -379,7 +379,7 @@ mod tests {
             cpus: set(cpus),
             housekeeping: set("0"),
             mechanism: Mechanism::SetsV1,
-            entry: Some(Entry { file: "/x/tasks".into(), whole_process }),
+            entry: Some(Entry { file: "/x/tasks".parse().unwrap(), whole_process }),
         })
     }
 

@@ -60,8 +60,9 @@ pub fn changes(before: &Machine, after: &Machine) -> Vec<String> {
             continue;
         }
         let name = format!("thread {} ({})", old.tid, old.comm);
+        let group = |task: &Task| task.cgroup.clone().map(String::from);
         compare(&format!("the CPUs of {name}"), Some(text(&old.allowed)), Some(text(&new.allowed)));
-        compare(&format!("the CPU group of {name}"), old.cgroup.clone(), new.cgroup.clone());
+        compare(&format!("the CPU group of {name}"), group(old), group(new));
         let scheduling = |task: &Task| {
             let s = task.scheduling;
             Some(format!("{:?} {} nice {}", s.policy, s.priority, s.nice))
@@ -95,7 +96,7 @@ fn by_key<'a, T, K: Ord + Clone>(
 mod tests {
     use super::*;
     use quiet_types::{
-        CpuId,
+        CpuId, GroupPath,
         machine::{Cgroups, Policy, Scheduling},
     };
 
@@ -111,7 +112,7 @@ mod tests {
             allowed: "0-1".parse().unwrap(),
             scheduling: Scheduling { policy: Policy::Other, priority: 0, nice: 0 },
             kernel: None,
-            cgroup: Some("/".to_owned()),
+            cgroup: Some(GroupPath::root()),
             cpu_group: None,
             unit_group: None,
             exe: None,
@@ -126,11 +127,7 @@ mod tests {
             }],
             tasks: vec![task(1, 5, "init"), task(9, 7, "mpd"), task(11, 8, "kworker/0:1")],
             cgroups: Cgroups {
-                groups: vec![Group {
-                    path: "/".to_owned(),
-                    load_balance: Some(true),
-                    ..Group::default()
-                }],
+                groups: vec![Group { load_balance: Some(true), ..Group::default() }],
                 ..Cgroups::default()
             },
             settings: [("proc/sys/kernel/sched_rt_runtime_us".to_owned(), "950000".to_owned())]
@@ -153,7 +150,10 @@ mod tests {
         let mut after = machine();
         after.irqs[0].requested = Some("0".parse().unwrap());
         after.cgroups.groups[0].load_balance = Some(false);
-        after.cgroups.groups.push(Group { path: "/quietcores".to_owned(), ..Group::default() });
+        after
+            .cgroups
+            .groups
+            .push(Group { path: "/quietcores".parse().unwrap(), ..Group::default() });
         after.settings.clear();
         after.tasks[1].allowed = "0".parse().unwrap();
         after.tasks[1].scheduling.priority = 80;

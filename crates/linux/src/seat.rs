@@ -229,7 +229,8 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_with_its_reason_and_the_rest_is_still_done() {
-        let nowhere = Entry { file: "/sys/no such door/tasks".into(), whole_process: false };
+        let nowhere =
+            Entry { file: "/sys/no such door/tasks".parse().unwrap(), whole_process: false };
         let wrong = Scheduling { policy: Policy::Other, priority: 9, nice: 0 };
         let before = sched::affinity(0).unwrap();
         let cpu = before.first().unwrap();

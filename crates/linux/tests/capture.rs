@@ -206,7 +206,7 @@ fn names_with_line_ends_and_links_out_of_the_tree_do_no_harm() {
     let captured = capture(&Root::at(&tree_dir).unwrap(), &target, Options::default()).unwrap();
     assert_eq!(captured.machine, read(&target));
     let odd = "/a\nb %41\x1b[31m";
-    assert!(captured.machine.cgroups.groups.iter().any(|group| group.path == odd));
+    assert!(captured.machine.cgroups.groups.iter().any(|group| &*group.path == odd));
     for (path, content) in tree(&target) {
         assert!(!content.windows(6).any(|bytes| bytes == b"secret"), "{path:?}");
     }

@@ -197,7 +197,7 @@ fn vm2_is_a_virtual_machine_with_v1_cpusets_and_one_managed_queue() {
     assert_eq!(cgroups.v1_cpuset.as_deref(), Some("/sys/fs/cgroup/cpuset"));
     assert_eq!(cgroups.v2.as_deref(), Some("/sys/fs/cgroup/unified"));
     assert!(!cgroups.v2_cpuset && cgroups.v1_prefix);
-    assert_eq!(cgroups.groups[1].path, "/audio");
+    assert_eq!(&*cgroups.groups[1].path, "/audio");
     assert_eq!((cgroups.groups[1].load_balance, cgroups.groups[1].tasks), (Some(false), 1));
     assert_eq!(task(&machine, "player").cgroup.as_deref(), Some("/audio"));
     for (name, movable) in [

@@ -107,7 +107,7 @@ pub(crate) fn taken(machine: &Machine) -> CpuSet {
 
 /// Whether a group is a valid partition; the root group always is one, and is not meant.
 fn is_partition(group: &Group) -> bool {
-    group.path != "/" && matches!(group.partition.as_deref(), Some("isolated" | "root"))
+    !group.path.is_root() && matches!(group.partition.as_deref(), Some("isolated" | "root"))
 }
 
 /// Running SMT siblings of `cpus` that are not among them, nor in somebody's partition.

@@ -28,7 +28,7 @@ mod steps;
 
 use lookup::Lookup;
 use quiet_types::{
-    Chain, CpuSet, Finding, Machine, Plan, Severity,
+    Chain, CpuSet, Finding, GroupPath, Machine, Plan, Severity,
     chain::Link,
     machine::Group,
     plan::PLAN_SCHEMA,
@@ -154,13 +154,13 @@ pub(crate) fn shield_group(machine: &Machine, cpus: &CpuSet) -> &'static str {
         return "quietcores/chain";
     }
     let groups = &machine.cgroups.groups;
-    let is = |group: &Group, name: &str| group.path.trim_matches('/') == name;
+    let is = |group: &Group, name: &str| group.path == GroupPath::root().join(name);
     if groups.iter().any(|group| is(group, SHIELD_GROUP)) {
         return SHIELD_GROUP;
     }
     let systemd = machine.surroundings.as_ref().and_then(|around| around.systemd);
     let is_named = groups.iter().any(|group| {
-        group.path != "/"
+        !group.path.is_root()
             && !is(group, SHIELD_UNIT)
             && group.cpus.as_ref().is_some_and(|named| named.intersects(cpus))
     });
@@ -173,9 +173,8 @@ pub(crate) fn shield_group(machine: &Machine, cpus: &CpuSet) -> &'static str {
 }
 
 /// Whether a group, by its path, is the shield's or within it.
-pub(crate) fn is_ours(path: &str) -> bool {
-    let top = path.trim_matches('/').split('/').next().unwrap_or_default();
-    [SHIELD_GROUP, SHIELD_UNIT].contains(&top)
+pub(crate) fn is_ours(path: &GroupPath) -> bool {
+    [SHIELD_GROUP, SHIELD_UNIT].contains(&path.top())
 }
 
 /// Name of the group that everybody else is moved to (v1).
@@ -184,7 +183,7 @@ pub(crate) const REST_GROUP: &str = "quietcores-rest";
 /// What the group is that stands at the root of the v2 tree as it is seen here, where that is not the kernel's own root, which has
 /// no such file, and no partition in which others could be made.
 pub(crate) fn contained(machine: &Machine) -> Option<&str> {
-    let root = machine.cgroups.groups.iter().find(|group| group.path == "/")?;
+    let root = machine.cgroups.groups.iter().find(|group| group.path.is_root())?;
     let kind = root.partition.as_deref()?;
     (!["root", "isolated"].contains(&kind)).then_some(kind)
 }
@@ -226,15 +225,16 @@ fn mechanism(machine: &Machine, reasons: &mut Vec<String>) -> Mechanism {
 fn entry(machine: &Machine, mechanism: Mechanism, cpus: &CpuSet) -> Option<Entry> {
     match mechanism {
         Mechanism::PartitionV2 => Some(Entry {
-            file: format!(
-                "{}/{}/cgroup.procs",
-                machine.cgroups.v2.as_ref()?,
-                shield_group(machine, cpus)
-            ),
+            file: machine
+                .cgroups
+                .v2
+                .as_ref()?
+                .join(shield_group(machine, cpus))
+                .join("cgroup.procs"),
             whole_process: true,
         }),
         Mechanism::SetsV1 => Some(Entry {
-            file: format!("{}/{SHIELD_GROUP}/tasks", machine.cgroups.v1_cpuset.as_ref()?),
+            file: machine.cgroups.v1_cpuset.as_ref()?.join(SHIELD_GROUP).join("tasks"),
             whole_process: false,
         }),
         Mechanism::Affinity => None,
@@ -268,7 +268,7 @@ mod tests {
             possible: "0-3".parse().unwrap(),
             isolated: Some(isolated.parse().unwrap()),
             cgroups: Cgroups {
-                v2: Some("/sys/fs/cgroup".into()),
+                v2: "/sys/fs/cgroup".parse().ok(),
                 v2_cpuset: true,
                 // The kernel shows those of isolcpus= here too.
                 v2_isolated: remote.then(|| isolated.parse().unwrap()),
@@ -299,10 +299,10 @@ mod tests {
         let chain = Chain { cpus: Choice::These("2-3".parse().unwrap()), ..Chain::default() };
         let plan = plan(&machine, &chain).unwrap();
         let made = plan.steps.iter().filter_map(|step| match &step.action {
-            Action::Group { path, .. } => Some(path.clone()),
+            Action::Group { path, .. } => Some(path.to_string()),
             _ => None,
         });
-        (made.collect(), plan.shield.entry.unwrap().file)
+        (made.collect(), plan.shield.entry.unwrap().file.into())
     }
 
     #[test]
@@ -314,10 +314,10 @@ mod tests {
             (Some("isolated invalid (Parent is not a partition root)"), Mechanism::Affinity),
         ] {
             let mut machine = Machine::default();
-            machine.cgroups.v2 = Some("/sys/fs/cgroup".into());
+            machine.cgroups.v2 = "/sys/fs/cgroup".parse().ok();
             machine.cgroups.v2_cpuset = true;
             let partition = root.map(str::to_owned);
-            let group = Group { path: "/".into(), partition, ..Default::default() };
+            let group = Group { partition, ..Default::default() };
             machine.cgroups.groups.push(group);
             let mut reasons = Vec::new();
             assert_eq!(mechanism(&machine, &mut reasons), wanted, "{root:?}");

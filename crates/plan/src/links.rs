@@ -13,7 +13,7 @@ use crate::{
     warning,
 };
 use quiet_types::{
-    Chain, CpuSet, Finding, Machine,
+    Chain, CpuSet, Finding, GroupPath, Machine,
     chain::{IrqSource, Link, Owner, Target},
     machine::{Irq, Task},
     printable,
@@ -139,8 +139,7 @@ fn irq_link<'a>(
 /// Tells of a link that leaves a group which another manager than systemd's first process made: one below a unit that
 /// delegates (a login session's manager, a container).
 fn delegated(link: &Found<'_>, findings: &mut Vec<Finding>) {
-    let managed =
-        link.firsts.iter().find_map(|task| Some((task, manager(task.cgroup.as_deref()?)?)));
+    let managed = link.firsts.iter().find_map(|task| Some((task, manager(task.cgroup.as_ref()?)?)));
     let Some((task, unit)) = managed else { return };
     findings.push(
         note(
@@ -161,8 +160,8 @@ fn delegated(link: &Found<'_>, findings: &mut Vec<Finding>) {
 
 /// The unit that passes its groups on to another manager, if `path` is such a group: below services and scopes systemd's first process
 /// makes none itself.
-fn manager(path: &str) -> Option<&str> {
-    let mut parts = path.trim_matches('/').split('/');
+fn manager(path: &GroupPath) -> Option<&str> {
+    let mut parts = path.parts();
     let unit = parts.find(|part| part.ends_with(".service") || part.ends_with(".scope"))?;
     parts.next().map(|_| unit)
 }

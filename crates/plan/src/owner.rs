@@ -2,7 +2,7 @@
 
 use crate::{is_ours, lookup::Lookup, names::cut};
 use quiet_types::{
-    Chain, Machine,
+    Chain, GroupPath, Machine,
     chain::{Owner, Target, User},
     machine::Task,
     printable,
@@ -82,8 +82,8 @@ fn in_unit(first: &Task, wanted: &str, user_named: bool) -> bool {
     unit == wanted || (manager() && self::unit(below).is_some_and(|(unit, _)| unit == wanted))
 }
 
-fn unit_group(first: &Task) -> Option<&str> {
-    first.unit_group.as_deref().or(first.cgroup.as_deref())
+fn unit_group(first: &Task) -> Option<&GroupPath> {
+    first.unit_group.as_ref().or(first.cgroup.as_ref())
 }
 
 /// The unit that made a group, by its path below the first process's or a user's manager, and the path below it.
@@ -107,7 +107,7 @@ pub(crate) fn who(machine: &Machine, first: &Task) -> String {
     if let Some(exe) = &first.exe {
         text += &format!(", {}", printable(exe, 200));
     }
-    if let Some((unit, _)) = unit_group(first).and_then(unit) {
+    if let Some((unit, _)) = unit_group(first).and_then(|path| unit(path)) {
         text += &format!(", unit {}", printable(unit, 80));
     }
     text
@@ -183,7 +183,7 @@ mod tests {
         Task {
             uid,
             exe: Some(exe.into()).filter(|exe: &String| !exe.is_empty()),
-            cgroup: Some(cgroup.into()),
+            cgroup: cgroup.parse().ok(),
             ..task(uid + 1, comm, "0-3", Policy::Other, 0)
         }
     }
@@ -251,9 +251,9 @@ mod tests {
         let by_number = Owner { users: vec![User::Uid(65534)], ..exe(&[]) };
         assert_eq!(uids(&machine_of(&list), &by_number), [65534]);
         // Once it is in the shield its own group is not seen any more; on v1 it is.
-        list[0].cgroup = Some("/quietcores".into());
+        list[0].cgroup = "/quietcores".parse().ok();
         assert_eq!(uids(&machine_of(&list), &unit(&[])), [107]);
-        list[0].unit_group = Some("/system.slice/other.service".into());
+        list[0].unit_group = "/system.slice/other.service".parse().ok();
         assert_eq!(uids(&machine_of(&list), &unit(&[])), [0u32; 0]);
     }
 

@@ -78,7 +78,7 @@ fn wanted(link: &Found<'_>) -> String {
 fn misplaced(link: &Found<'_>, task: &Task, shield: &Shield) -> Option<String> {
     let mut wrong = Vec::new();
     let entered =
-        shield.mechanism == Mechanism::Affinity || task.cgroup.as_deref().is_none_or(is_ours);
+        shield.mechanism == Mechanism::Affinity || task.cgroup.as_ref().is_none_or(is_ours);
     if !entered {
         wrong.push("outside of the shield".to_owned());
     }

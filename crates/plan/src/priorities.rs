@@ -8,7 +8,7 @@ use crate::{
     warning,
 };
 use quiet_types::{
-    CpuId,
+    CpuId, GroupPath,
     machine::{Policy, Preemption, Scheduling, Task},
     plan::{Action, Form, Need},
 };
@@ -91,19 +91,22 @@ impl List<'_> {
     /// scheduling to its threads.
     pub fn budget(&mut self, task: &Task) {
         let machine = self.machine;
-        let Some(group) = task.cpu_group.as_deref().filter(|group| *group != "/") else { return };
+        let Some(group) = task.cpu_group.as_ref().filter(|group| !group.is_root()) else { return };
         let Some(mount) = machine.surroundings.as_ref().and_then(|around| {
             let cpu = |options: &[String]| options.iter().any(|option| option == "cpu");
             around.mounts.iter().find(|mount| mount.kind == "cgroup" && cpu(&mount.options))
         }) else {
             return;
         };
-        let mut path = mount.path.trim_start_matches('/').to_owned();
-        let file = |path: &str| format!("{path}/cpu.rt_runtime_us");
-        let number = |path: &str| machine.text(&file(path))?.parse::<i64>().ok();
+        let Ok(mut path) = mount.path.parse::<GroupPath>() else { return };
+        let file = |path: &GroupPath| path.join("cpu.rt_runtime_us");
+        // The snapshot names files from `/` on.
+        let number = |path: &GroupPath| {
+            machine.text(file(path).trim_start_matches('/'))?.parse::<i64>().ok()
+        };
         let Some(mut above) = number(&path) else { return };
-        for part in group.split('/').filter(|part| !part.is_empty()) {
-            path = format!("{path}/{part}");
+        for part in group.parts() {
+            path = path.join(part);
             match number(&path) {
                 Some(0) => {}
                 Some(own) => {
@@ -112,7 +115,7 @@ impl List<'_> {
                 }
                 None => return,
             }
-            let written = format!("/{}", file(&path));
+            let written = file(&path);
             let planned = self.budgets.contains(&written);
             // Half of what is above: what stands beside it may have claimed its own.
             let value = if above < 0 { 475_000 } else { above / 2 };
@@ -129,9 +132,9 @@ impl List<'_> {
                 return;
             }
             if !planned {
-                self.budgets.insert(written);
+                self.budgets.insert(written.clone());
                 self.set(
-                    &file(&path),
+                    written.trim_start_matches('/'),
                     &value.to_string(),
                     Form::Text,
                     format!(

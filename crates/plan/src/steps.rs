@@ -6,7 +6,7 @@ use crate::{
     names::served, note, say, shield_group, warning,
 };
 use quiet_types::{
-    CpuSet, Finding, Machine,
+    CpuSet, Finding, GroupPath, Machine,
     machine::{Policy, Scheduling, Task},
     plan::{Action, Form, GroupFile, GroupValue, Narrow, Need, Step, Thread, Who},
     shield::{Mechanism, Shield},
@@ -65,7 +65,7 @@ pub(crate) struct List<'a> {
     pub off: &'a CpuSet,
     pub steps: Vec<Step>,
     /// Files of groups' budgets that a step writes.
-    pub budgets: HashSet<String>,
+    pub budgets: HashSet<GroupPath>,
     pub findings: &'a mut Vec<Finding>,
 }
 
@@ -127,7 +127,7 @@ impl List<'_> {
         self.push(
             Need::Essential,
             Action::Write {
-                path: format!("{mount}/cgroup.subtree_control"),
+                path: mount.join("cgroup.subtree_control").into(),
                 request: None,
                 value: "+cpuset".into(),
                 form: Form::Word,
@@ -147,7 +147,7 @@ impl List<'_> {
             self.push(
                 Need::Essential,
                 Action::Group {
-                    path: format!("{mount}/{SHIELD_GROUP}"),
+                    path: mount.join(SHIELD_GROUP),
                     files: vec![
                         file("cpuset.cpus", &cpus, Form::List, Need::Essential),
                         file("cpuset.cpus.exclusive", &cpus, Form::List, Need::Essential),
@@ -164,7 +164,7 @@ impl List<'_> {
         self.push(
             Need::Essential,
             Action::Group {
-                path: format!("{mount}/{group}"),
+                path: mount.join(group),
                 files: vec![
                     file("cpuset.cpus", &cpus, Form::List, Need::Essential),
                     // Linux 6.7 and newer: the CPUs are claimed even where siblings name them too.
@@ -183,7 +183,7 @@ impl List<'_> {
     }
 
     /// A slice of systemd, which writes the partition anew at each daemon-reload.
-    fn unit(&mut self, mount: &str) {
+    fn unit(&mut self, mount: &GroupPath) {
         let cpus = self.shield.cpus.to_string();
         let text = format!(
             "# Written by `quietcores apply`, taken away by `quietcores revert`.\n\
@@ -203,7 +203,7 @@ impl List<'_> {
         self.push(
             Need::Essential,
             Action::Group {
-                path: format!("{mount}/{SHIELD_UNIT}"),
+                path: mount.join(SHIELD_UNIT),
                 files: vec![
                     file("cpuset.cpus", &cpus, Form::List),
                     file("cpuset.cpus.partition", "isolated", Form::Partition),
@@ -230,7 +230,7 @@ impl List<'_> {
                 },
                 GroupFile {
                     name: format!("{prefix}mems"),
-                    value: GroupValue::SameAs(format!("{mount}/{prefix}mems")),
+                    value: GroupValue::SameAs(mount.join(&format!("{prefix}mems")).into()),
                     form: Form::List,
                     need: Need::Essential,
                 },
@@ -246,7 +246,7 @@ impl List<'_> {
         self.push(
             Need::Essential,
             Action::Group {
-                path: format!("{mount}/{REST_GROUP}"),
+                path: mount.join(REST_GROUP),
                 files: set(&self.shield.housekeeping, None),
                 narrow: Vec::new(),
                 unit: None,
@@ -257,7 +257,7 @@ impl List<'_> {
         self.push(
             Need::Essential,
             Action::Group {
-                path: format!("{mount}/{SHIELD_GROUP}"),
+                path: mount.join(SHIELD_GROUP),
                 files: set(&self.shield.cpus, Some("0")),
                 narrow: Vec::new(),
                 unit: None,
@@ -268,19 +268,19 @@ impl List<'_> {
         self.push(
             Need::BestEffort,
             Action::MoveTasks {
-                from: format!("{mount}/tasks"),
-                to: format!("{mount}/{REST_GROUP}/tasks"),
+                from: mount.join("tasks"),
+                to: mount.join(REST_GROUP).join("tasks"),
             },
             self.user_tasks_of_root(),
             "user tasks leave the shielded CPUs, and what they start stays off them",
         );
         self.narrow_groups(&mount, &format!("{prefix}cpus"));
-        let root = self.machine.cgroups.groups.iter().find(|group| group.path == "/");
+        let root = self.machine.cgroups.groups.iter().find(|group| group.path.is_root());
         if root.is_none_or(|root| root.load_balance != Some(false)) {
             self.push(
                 Need::BestEffort,
                 Action::Write {
-                    path: format!("{mount}/{prefix}sched_load_balance"),
+                    path: mount.join(&format!("{prefix}sched_load_balance")).into(),
                     request: None,
                     value: "0".into(),
                     form: Form::Text,
@@ -296,27 +296,29 @@ impl List<'_> {
             .machine
             .tasks
             .iter()
-            .filter(|task| task.kernel.is_none() && task.cgroup.as_deref() == Some("/"))
+            .filter(|task| {
+                task.kernel.is_none() && task.cgroup.as_ref().is_some_and(GroupPath::is_root)
+            })
             .count();
         (count > 0).then(|| format!("{count} user threads in the root set"))
     }
 
     /// Groups of others that name CPUs of the shield, children first: the file, what is left to
     /// it and what it is. Those with nothing left are told of.
-    fn named_by_others(&mut self, mount: &str, file: &str, top_only: bool) -> Vec<Narrow> {
+    fn named_by_others(&mut self, mount: &GroupPath, file: &str, top_only: bool) -> Vec<Narrow> {
         let (machine, closed) = (self.machine, self.closed());
         let mut found = Vec::new();
         for group in machine.cgroups.groups.iter().rev() {
-            let name = group.path.trim_matches('/');
             let Some(cpus) = &group.cpus else { continue };
-            if name.is_empty()
-                || (top_only && name.contains('/'))
-                || is_ours(name)
-                || name == REST_GROUP
+            let Some(above) = group.path.parent() else { continue };
+            if (top_only && !above.is_root())
+                || is_ours(&group.path)
+                || (above.is_root() && group.path.name() == REST_GROUP)
                 || !cpus.intersects(&closed)
             {
                 continue;
             }
+            let whole = mount.join(&group.path).join(file);
             let left = cpus.difference(&closed);
             if left.is_empty() {
                 self.findings.push(
@@ -324,28 +326,24 @@ impl List<'_> {
                         "plan.group-on-shield",
                         format!("group {} has no CPU outside the shield", group.path),
                     )
-                    .evidence(format!("{mount}/{name}/{file} is {cpus}"))
+                    .evidence(format!("{whole} is {cpus}"))
                     .effect("its tasks keep running on the shielded CPUs")
                     .remedy("give it other CPUs, or shield others"),
                 );
                 continue;
             }
-            found.push(Narrow {
-                path: format!("{mount}/{name}/{file}"),
-                value: left.to_string(),
-                old: cpus.to_string(),
-            });
+            found.push(Narrow { path: whole, value: left.to_string(), old: cpus.to_string() });
         }
         found
     }
 
     /// Beside a v2 partition others may name its CPUs where the kernel lets it claim them
     /// (`cpuset.cpus.exclusive`, Linux 6.7 and newer): theirs are narrowed only where it refuses.
-    fn groups_beside(&mut self, mount: &str) -> Vec<Narrow> {
+    fn groups_beside(&mut self, mount: &GroupPath) -> Vec<Narrow> {
         let narrow = self.named_by_others(mount, "cpuset.cpus", true);
-        let units: Vec<&str> = narrow
+        let units: Vec<String> = narrow
             .iter()
-            .filter_map(|one| one.path.strip_prefix(mount)?.strip_suffix("/cpuset.cpus"))
+            .map(|one| group_name(&one.path, mount))
             .filter(|name| [".slice", ".scope", ".service"].iter().any(|end| name.ends_with(end)))
             .collect();
         if !units.is_empty() {
@@ -364,10 +362,10 @@ impl List<'_> {
     }
 
     /// Takes the shield's CPUs from groups of others that name them.
-    fn narrow_groups(&mut self, mount: &str, file: &str) {
+    fn narrow_groups(&mut self, mount: &GroupPath, file: &str) {
         for Narrow { path, value, old } in self.named_by_others(mount, file, false) {
             let why = format!("group {} is kept to CPUs off the shield", group_name(&path, mount));
-            let write = Action::Write { path, request: None, value, form: Form::List };
+            let write = Action::Write { path: path.into(), request: None, value, form: Form::List };
             self.push(Need::BestEffort, write, Some(old), why);
         }
     }
@@ -569,12 +567,12 @@ impl List<'_> {
         self.push(
             Need::BestEffort,
             Action::Enter { thread: thread(task), file, mount },
-            task.cgroup.clone(),
+            task.cgroup.clone().map(String::from),
             format!("link `{}` enters the shield", link.name),
         );
     }
 
-    fn mount(&self) -> Option<String> {
+    fn mount(&self) -> Option<GroupPath> {
         match self.shield.mechanism {
             Mechanism::PartitionV2 => self.machine.cgroups.v2.clone(),
             Mechanism::SetsV1 => self.machine.cgroups.v1_cpuset.clone(),
@@ -618,9 +616,9 @@ fn handlers(links: &[Found<'_>]) -> Vec<String> {
 }
 
 /// `/system.slice` of `/sys/fs/cgroup/system.slice/cpuset.cpus`.
-fn group_name<'a>(path: &'a str, mount: &str) -> &'a str {
-    let below = path.strip_prefix(mount).unwrap_or(path);
-    below.rsplit_once('/').map_or(below, |(group, _)| group)
+fn group_name(file: &GroupPath, mount: &GroupPath) -> String {
+    let group = file.parent().unwrap_or_default();
+    group.below(mount).map_or(group.to_string(), |below| format!("/{below}"))
 }
 
 pub(crate) fn thread(task: &Task) -> Thread {

@@ -126,7 +126,9 @@ fn measure(order: &Order, words: &[AtomicU64]) -> Result<RawRun> {
         let title = "The measuring process is not inside the shield";
         findings.push(
             Finding::new(Severity::Warning, "run.outside_shield", title)
-                .evidence(quiet_linux::Error::io("write to", &entry.file, error).to_string())
+                .evidence(
+                    quiet_linux::Error::io("write to", entry.file.as_str(), error).to_string(),
+                )
                 .effect("Others may share its CPUs.")
                 .remedy("Run as root."),
         );

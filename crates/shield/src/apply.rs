@@ -3,7 +3,7 @@
 use crate::{
     change::{
         Change, Confined, assigned, chosen, effective_file, irq_file, irq_of, outside, read_back,
-        same, unit_of,
+        same,
     },
     error::{
         Error, ErrorKind, Result, errno, file_reason, irq_reason, is_gone, partition_reason, plain,
@@ -16,7 +16,7 @@ use crate::{
 use quiet_linux::files::StateDir;
 use quiet_linux::{Kernel, fault};
 use quiet_types::{
-    CpuSet,
+    CpuSet, GroupPath,
     machine::{Policy, Scheduling},
     plan::{Action, Form, GroupFile, GroupValue, Narrow, Need, Outcome, Step, Taken, Thread, Who},
     printable,
@@ -217,7 +217,7 @@ impl Hand<'_> {
     /// while it is there.
     fn group(
         &mut self,
-        path: &str,
+        path: &GroupPath,
         files: &[GroupFile],
         narrow: &[Narrow],
         unit: Option<&str>,
@@ -247,7 +247,7 @@ impl Hand<'_> {
 
     fn make_group(
         &mut self,
-        path: &str,
+        path: &GroupPath,
         files: &[GroupFile],
         unit: Option<&str>,
     ) -> Result<Outcome> {
@@ -262,9 +262,9 @@ impl Hand<'_> {
                 ),
             });
         }
-        self.journal.note(Change::Make { path: path.to_owned(), unit: unit.is_some() })?;
+        self.journal.note(Change::Make { path: path.clone(), unit: unit.is_some() })?;
         let made = match unit {
-            Some(text) => self.act(|kernel| kernel.unit(unit_of(path), Some(text))),
+            Some(text) => self.act(|kernel| kernel.unit(path.name(), Some(text))),
             None => self.act(|kernel| kernel.make_dir(path)),
         };
         if let Err(error) = made {
@@ -274,7 +274,7 @@ impl Hand<'_> {
         for file in files {
             let outcome = match (unit, &file.value) {
                 (Some(_), GroupValue::Is(value)) => {
-                    self.seen(&format!("{path}/{}", file.name), value, file.form)
+                    self.seen(&path.join(&file.name), value, file.form)
                 }
                 _ => self.group_file(path, file),
             };
@@ -297,11 +297,11 @@ impl Hand<'_> {
     }
 
     /// A group of ours, that somebody has changed or the kernel found not valid since.
-    fn group_again(&mut self, path: &str, files: &[GroupFile]) -> Outcome {
+    fn group_again(&mut self, path: &GroupPath, files: &[GroupFile]) -> Outcome {
         let mut seen = Vec::new();
         for file in files.iter().filter(|file| file.need == Need::Essential) {
             let GroupValue::Is(value) = &file.value else { continue };
-            let now = self.kernel.read(&format!("{path}/{}", file.name)).unwrap_or_default();
+            let now = self.kernel.read(&path.join(&file.name)).unwrap_or_default();
             if same(file.form, &now, value) {
                 continue;
             }
@@ -319,8 +319,8 @@ impl Hand<'_> {
         if seen.is_empty() { Outcome::Already } else { Outcome::Done { seen: seen.join(", ") } }
     }
 
-    fn group_file(&mut self, path: &str, file: &GroupFile) -> Outcome {
-        let whole = format!("{path}/{}", file.name);
+    fn group_file(&mut self, path: &GroupPath, file: &GroupFile) -> Outcome {
+        let whole = path.join(&file.name);
         let value = match &file.value {
             GroupValue::Is(value) => value.clone(),
             GroupValue::SameAs(source) => match self.kernel.read(source) {
@@ -335,12 +335,12 @@ impl Hand<'_> {
         }
     }
 
-    fn move_tasks(&mut self, from: &str, to: &str) -> Result<Outcome> {
+    fn move_tasks(&mut self, from: &GroupPath, to: &GroupPath) -> Result<Outcome> {
         let mut refused = BTreeMap::new();
         let mut moved = 0;
         // A list may lack some of its tasks while others are born: see `tasks::members`.
         let mut empty = 0;
-        let mount = tasks::group_of(from);
+        let mount = from.parent().unwrap_or_default();
         for _ in 0..PASSES {
             let batch = match self.movable_in(from, &refused) {
                 Ok(batch) => batch,
@@ -356,8 +356,8 @@ impl Hand<'_> {
             empty = 0;
             self.journal.note(Change::Move {
                 mount: mount.clone(),
-                from: from.to_owned(),
-                to: to.to_owned(),
+                from: from.clone(),
+                to: to.clone(),
                 threads: batch.clone(),
             })?;
             for (at, (thread, allowed)) in batch.iter().enumerate() {
@@ -398,8 +398,8 @@ impl Hand<'_> {
         at: usize,
         thread: &Thread,
         allowed: &CpuSet,
-        mount: &str,
-        to: &str,
+        mount: &GroupPath,
+        to: &GroupPath,
     ) -> io::Result<()> {
         self.move_to(at, thread, mount, to)?;
         let rest = &self.shield.housekeeping;
@@ -411,9 +411,14 @@ impl Hand<'_> {
     }
 
     /// Moves a noted thread into the group of `to`, in the hierarchy mounted at `mount`.
-    fn move_to(&self, at: usize, thread: &Thread, mount: &str, to: &str) -> io::Result<()> {
-        let name = to.rsplit('/').next().unwrap_or("tasks");
-        let group = |kernel: &dyn Kernel, tid| tasks::group_file(kernel, tid, mount, name);
+    fn move_to(
+        &self,
+        at: usize,
+        thread: &Thread,
+        mount: &GroupPath,
+        to: &GroupPath,
+    ) -> io::Result<()> {
+        let group = |kernel: &dyn Kernel, tid| tasks::group_file(kernel, tid, mount, to.name());
         self.on_thread(
             at,
             thread,
@@ -421,7 +426,7 @@ impl Hand<'_> {
             |kernel, parent| {
                 let home = group(kernel, parent).filter(|home| home != to);
                 if let (Some(home), Some(now)) = (home, group(kernel, thread.tid))
-                    && now == to
+                    && now == *to
                 {
                     let _ = kernel.write(&home, &thread.tid.to_string());
                 }
@@ -585,23 +590,23 @@ impl Hand<'_> {
         self.kernel.read(file)?.parse().map_err(io::Error::other)
     }
 
-    fn enter(&mut self, thread: &Thread, file: &str, mount: &str) -> Result<Outcome> {
+    fn enter(&mut self, thread: &Thread, file: &GroupPath, mount: &GroupPath) -> Result<Outcome> {
         if !tasks::lives(self.kernel, thread) {
             return Ok(Outcome::Absent);
         }
-        let name = file.rsplit('/').next().unwrap_or("tasks");
+        let name = file.name();
         let Some(from) = tasks::group_file(self.kernel, thread.tid, mount, name) else {
             let reason = format!("the kernel does not tell the group of {thread}");
             return Ok(Outcome::Refused { reason });
         };
-        if from == file {
+        if from == *file {
             return Ok(Outcome::Already);
         }
         let Ok(allowed) = self.kernel.affinity(thread.tid) else { return Ok(Outcome::Absent) };
         self.journal.note(Change::Move {
-            mount: mount.to_owned(),
+            mount: mount.clone(),
             from,
-            to: file.to_owned(),
+            to: file.clone(),
             threads: vec![(thread.clone(), allowed)],
         })?;
         match self.move_to(0, thread, mount, file) {
@@ -610,8 +615,8 @@ impl Hand<'_> {
             Err(error) => return Ok(Outcome::Refused { reason: task_reason(&error) }),
         }
         match tasks::group_file(self.kernel, thread.tid, mount, name) {
-            Some(now) if now == file => Ok(Outcome::Done { seen: now }),
-            Some(now) => Ok(Outcome::Ignored { seen: now }),
+            Some(now) if now == *file => Ok(Outcome::Done { seen: now.into() }),
+            Some(now) => Ok(Outcome::Ignored { seen: now.into() }),
             None => Ok(Outcome::Absent),
         }
     }

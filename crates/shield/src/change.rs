@@ -2,7 +2,7 @@
 
 use quiet_linux::Kernel;
 use quiet_types::{
-    CpuSet, Nanos,
+    CpuSet, GroupPath, Nanos,
     machine::Scheduling,
     plan::{Form, Thread},
 };
@@ -31,12 +31,12 @@ pub(crate) enum Change {
     Ban { daemon: Thread, old: CpuSet, told: CpuSet, back: String },
     /// A group is made, and removed whole; by a unit of systemd of its name or by ourselves.
     Make {
-        path: String,
+        path: GroupPath,
         #[serde(default)]
         unit: bool,
     },
     /// Threads go from one group to another; the files that list and take them.
-    Move { mount: String, from: String, to: String, threads: Vec<(Thread, CpuSet)> },
+    Move { mount: GroupPath, from: GroupPath, to: GroupPath, threads: Vec<(Thread, CpuSet)> },
     /// An interrupt's CPUs.
     Irq {
         number: u32,
@@ -200,11 +200,6 @@ pub(crate) fn effective_file(number: u32) -> String {
 /// The interrupt that a thread of this name serves: 26 of `irq/26-snd_hda_int` and `irq/26-s-snd_hda_i`.
 pub(crate) fn irq_of(comm: &str) -> Option<u32> {
     comm.strip_prefix("irq/")?.split_once('-')?.0.parse().ok()
-}
-
-/// The unit of systemd that a group belongs to.
-pub(crate) fn unit_of(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// What is left of `allowed` off the shield; all of `rest` where nothing is.

@@ -1,7 +1,7 @@
 //! What became of each thread under a shield, as the journal tells it.
 
 use crate::{change::Change, journal::Past};
-use quiet_types::CpuSet;
+use quiet_types::{CpuSet, GroupPath};
 use std::collections::HashMap;
 
 /// What the journal knows of one thread: a revert may be the second one, and meet what the first
@@ -13,7 +13,7 @@ pub(crate) struct Life<'a> {
     /// CPUs that we gave it.
     pub given: Vec<&'a CpuSet>,
     /// Files of the groups that it was taken from.
-    pub homes: Vec<&'a str>,
+    pub homes: Vec<&'a GroupPath>,
 }
 
 /// What the journal knows of every thread in it, by TID and start time.

@@ -46,12 +46,7 @@ fn threads(
 ) -> Vec<Resident> {
     let inside: HashSet<u32> = match &shield.entry {
         Some(entry) => {
-            let file = if entry.whole_process {
-                entry.file.replace("cgroup.procs", "cgroup.threads")
-            } else {
-                entry.file.clone()
-            };
-            tasks::listed(kernel, &file).unwrap_or_default().into_iter().collect()
+            tasks::listed(kernel, &entry.threads()).unwrap_or_default().into_iter().collect()
         }
         None => HashSet::new(),
     };

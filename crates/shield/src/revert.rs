@@ -3,7 +3,7 @@
 mod threads;
 
 use crate::{
-    change::{Change, effective_file, irq_file, read_back, same, unit_of, word_of},
+    change::{Change, effective_file, irq_file, read_back, same, word_of},
     error::{
         file_reason, irq_reason, is_gone, plain, task_reason, withdrawal_reason, write_reason,
     },
@@ -15,7 +15,7 @@ use crate::{
 use quiet_linux::files::StateDir;
 use quiet_linux::{Kernel, fault, unit_file};
 use quiet_types::{
-    CpuId, CpuSet,
+    CpuId, CpuSet, GroupPath,
     plan::{Form, PutBack, REVERTED_SCHEMA, Return, Reverted, Thread},
     printable,
     shield::Shield,
@@ -166,7 +166,7 @@ struct Hand<'a> {
     /// Threads that were there before all: by number, their start times and CPUs.
     then: HashMap<u32, (u64, &'a CpuSet)>,
     /// What groups list, by their files.
-    groups: RefCell<HashMap<String, HashSet<u32>>>,
+    groups: RefCell<HashMap<GroupPath, HashSet<u32>>>,
 }
 
 impl<'a> Hand<'a> {
@@ -320,7 +320,8 @@ impl Hand<'_> {
     /// take it from groups that pass it on, and takes it, settings and all, from those that do not.
     fn in_use(&self, path: &str, controller: &str) -> Option<String> {
         let mut users = Vec::new();
-        self.users(&tasks::group_of(path), controller, DEEPEST, &mut users);
+        let group = path.parse::<GroupPath>().ok()?.parent()?;
+        self.users(&group, controller, DEEPEST, &mut users);
         let more = users.len().saturating_sub(NAMED);
         users.truncate(NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -330,10 +331,10 @@ impl Hand<'_> {
     }
 
     /// Groups below `group` that use `controller`: the innermost ones that say so.
-    fn users(&self, group: &str, controller: &str, depth: u32, found: &mut Vec<String>) {
+    fn users(&self, group: &GroupPath, controller: &str, depth: u32, found: &mut Vec<String>) {
         for name in self.kernel.list(group).unwrap_or_default() {
-            let below = format!("{group}/{name}");
-            let Ok(given) = self.kernel.read(&format!("{below}/cgroup.subtree_control")) else {
+            let below = group.join(&name);
+            let Ok(given) = self.kernel.read(&below.join("cgroup.subtree_control")) else {
                 continue;
             };
             let before = found.len();
@@ -342,13 +343,13 @@ impl Hand<'_> {
                 self.users(&below, controller, depth - 1, found);
             }
             let is_set = |file: &str| {
-                let text = self.kernel.read(&format!("{below}/{file}")).unwrap_or_default();
+                let text = self.kernel.read(&below.join(file)).unwrap_or_default();
                 !matches!(text.trim(), "" | "member")
             };
             if found.len() == before
                 && (passes_on || controller == "cpuset" && SETTINGS.into_iter().any(is_set))
             {
-                found.push(below);
+                found.push(below.into());
             }
         }
     }
@@ -457,8 +458,8 @@ impl Hand<'_> {
         self.past.off_line.union(&self.off_line)
     }
 
-    fn group(&self, path: &str, unit: bool) -> Return {
-        let unit = unit.then(|| unit_of(path));
+    fn group(&self, path: &GroupPath, unit: bool) -> Return {
+        let unit = unit.then(|| path.name());
         let is_known = unit.is_some_and(|name| self.kernel.read(&unit_file(name)).is_ok());
         let files = match self.kernel.list(path) {
             Ok(files) => files,
@@ -467,7 +468,7 @@ impl Hand<'_> {
         };
         let has = |name: &str| files.iter().any(|file| file == name);
         if has("cpuset.cpus.partition") {
-            let partition = format!("{path}/cpuset.cpus.partition");
+            let partition = path.join("cpuset.cpus.partition");
             if self.kernel.read(&partition).is_ok_and(|now| now.trim() != "member") {
                 let written = self.act(|kernel| kernel.write(&partition, "member"));
                 if let Err(error) = written {
@@ -476,9 +477,9 @@ impl Hand<'_> {
             }
         }
         let file = if has("cpuset.cpus.partition") { "cgroup.procs" } else { "tasks" };
-        let home = tasks::parent_file(path, file);
+        let (file, home) = (path.join(file), path.beside(file));
         if let Some(name) = unit {
-            if let Err(reason) = self.empty(&format!("{path}/{file}"), &home) {
+            if let Err(reason) = self.empty(&file, &home) {
                 return Return::Refused { reason };
             }
             if let Err(error) = self.act(|kernel| kernel.unit(name, None)) {
@@ -487,7 +488,7 @@ impl Hand<'_> {
         }
         self.groups.borrow_mut().clear();
         for attempt in 0..REMOVALS {
-            if let Err(reason) = self.empty(&format!("{path}/{file}"), &home) {
+            if let Err(reason) = self.empty(&file, &home) {
                 return Return::Refused { reason };
             }
             match self.act(|kernel| kernel.remove_dir(path)) {

@@ -229,7 +229,7 @@ fn groups(kernel: &dyn Kernel, past: &Past) -> Vec<Drift> {
         let Action::Group { path, files, .. } = &step.action else { continue };
         for file in files.iter().filter(|file| outcome.holds() && file.need == Need::Essential) {
             let GroupValue::Is(value) = &file.value else { continue };
-            let whole = format!("{path}/{}", file.name);
+            let whole = path.join(&file.name).to_string();
             let now = kernel.read(&whole).ok();
             if let Some((ours, now)) = drifted(now, value, |now| same(file.form, now, value)) {
                 found.push(Drift { what: whole, ours, now });

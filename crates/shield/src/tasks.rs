@@ -1,9 +1,9 @@
 //! Threads, as the kernel's files name them.
 
 use crate::error::is_gone;
-use quiet_linux::Kernel;
-use quiet_types::{CpuSet, plan::Thread};
-use std::{io, path::Path};
+use quiet_linux::{Kernel, parse};
+use quiet_types::{CpuSet, GroupPath, plan::Thread};
+use std::io;
 
 const PF_KTHREAD: u64 = 0x0020_0000;
 const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
@@ -169,43 +169,25 @@ pub(crate) fn became_bound(kernel: &dyn Kernel, tid: u32) -> bool {
 
 /// The file of the group that `tid` is in now, in the hierarchy mounted at `mount`; `name` is
 /// `tasks` (v1) or `cgroup.procs` (v2).
-pub(crate) fn group_file(kernel: &dyn Kernel, tid: u32, mount: &str, name: &str) -> Option<String> {
+pub(crate) fn group_file(
+    kernel: &dyn Kernel,
+    tid: u32,
+    mount: &GroupPath,
+    name: &str,
+) -> Option<GroupPath> {
     let text = kernel.read(&format!("/proc/{tid}/cgroup")).ok()?;
-    let path = text.lines().find_map(|line| {
-        let mut parts = line.splitn(3, ':');
-        let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-        let ours = if name == "tasks" {
-            controllers.split(',').any(|c| c == "cpuset")
-        } else {
-            number == "0" && controllers.is_empty()
-        };
-        ours.then_some(path)
-    })?;
-    let path = path.trim_matches('/');
-    Some(if path.is_empty() { format!("{mount}/{name}") } else { format!("{mount}/{path}/{name}") })
+    let group = match name {
+        "tasks" => parse::v1_group(&text, "cpuset"),
+        _ => parse::v2_group(&text),
+    };
+    Some(mount.join(&group?).join(name))
 }
 
 /// The v1 `cpu` group of `tid` where that is not the root: under `RT_GROUP_SCHED` it needs a budget
 /// of its own before its threads may run in real time.
-pub(crate) fn without_budget(kernel: &dyn Kernel, tid: u32) -> Option<String> {
+pub(crate) fn without_budget(kernel: &dyn Kernel, tid: u32) -> Option<GroupPath> {
     let text = kernel.read(&format!("/proc/{tid}/cgroup")).ok()?;
-    text.lines().find_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next()?, parts.next()?);
-        let is_cpu = controllers.split(',').any(|name| name == "cpu");
-        (is_cpu && path != "/").then(|| path.to_owned())
-    })
-}
-
-/// The group that a file of it belongs to.
-pub(crate) fn group_of(file: &str) -> String {
-    Path::new(file).parent().unwrap_or(Path::new("/")).display().to_string()
-}
-
-/// The same file of the parent group.
-pub(crate) fn parent_file(group: &str, file: &str) -> String {
-    let parent = Path::new(group).parent().unwrap_or(Path::new("/"));
-    parent.join(file).display().to_string()
+    parse::v1_group(&text, "cpu").filter(|group| !group.is_root())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod fake;
 
-use fake::{Fake, Hierarchy, MOUNT, World, world};
+use fake::{Fake, Hierarchy, World, at, world};
 use quiet_shield::{ApplyOptions, ErrorKind, Planned, Watch, identity, revert, status, up, watch};
 use quiet_types::{
     CpuSet, Plan,
@@ -44,21 +44,21 @@ fn plan(world: &World, links: &[u32]) -> Plan {
     if sets {
         for (name, cpus) in [("rest", "0"), ("shield", "1")] {
             let files = vec![set("cpuset.cpus", cpus), set("cpuset.mems", "0")];
-            let path = format!("{MOUNT}/{name}");
+            let path = at(name);
             steps.push(step(Action::Group { path, files, narrow: Vec::new(), unit: None }));
         }
-        let (from, to) = (format!("{MOUNT}/tasks"), format!("{MOUNT}/rest/tasks"));
+        let (from, to) = (at("tasks"), at("rest/tasks"));
         steps.push(step(Action::MoveTasks { from, to }));
     }
     let who = if sets { Who::KernelThreads } else { Who::Everybody };
     let (off, to) = (cpus.clone(), housekeeping.clone());
     steps.push(step(Action::Confine { who, off, to, spare: Vec::new() }));
-    let file = format!("{MOUNT}/shield/tasks");
+    let file = at("shield/tasks");
     for tid in links {
         let Some(task) = world.tasks.get(tid) else { continue };
         let thread = Thread { tid: *tid, start: task.start, comm: task.comm.clone() };
         if sets {
-            let (thread, file, mount) = (thread.clone(), file.clone(), MOUNT.to_owned());
+            let (thread, file, mount) = (thread.clone(), file.clone(), at(""));
             steps.push(step(Action::Enter { thread, file, mount }));
         }
         steps.push(step(Action::Pin { thread: thread.clone(), cpus: cpus.clone() }));

@@ -4,7 +4,7 @@
 mod fake;
 
 use fake::{
-    EBUSY, EINVAL, EIO, ENOSPC, EPERM, Fake, Hierarchy, MOUNT, Stopped, Temper, World, strays,
+    EBUSY, EINVAL, EIO, ENOSPC, EPERM, Fake, Hierarchy, MOUNT, Stopped, Temper, World, at, strays,
     world,
 };
 use proptest::prelude::*;
@@ -48,10 +48,7 @@ fn group(name: &str, files: &[(&str, String, Form)]) -> Step {
             need: Need::Essential,
         })
         .collect();
-    step(
-        Need::Essential,
-        Action::Group { path: format!("{MOUNT}/{name}"), files, narrow: Vec::new(), unit: None },
-    )
+    step(Need::Essential, Action::Group { path: at(name), files, narrow: Vec::new(), unit: None })
 }
 
 /// Every kind of step there is, in the order that works.
@@ -79,7 +76,7 @@ fn plan(world: &World, cpus: CpuSet) -> Plan {
             let balance = ("cpuset.sched_load_balance", "0".to_owned(), Form::Text);
             steps.push(group("rest", &[set(&rest), mems.clone()]));
             steps.push(group("shield", &[set(&cpus), mems, balance]));
-            let (from, to) = (format!("{MOUNT}/tasks"), format!("{MOUNT}/rest/tasks"));
+            let (from, to) = (at("tasks"), at("rest/tasks"));
             steps.push(step(Need::BestEffort, Action::MoveTasks { from, to }));
             steps.push(narrow("boxes/one"));
             steps.push(narrow("boxes"));
@@ -114,7 +111,7 @@ fn plan(world: &World, cpus: CpuSet) -> Plan {
     if let Some(player) = world.tasks.get(&100) {
         let thread = Thread { tid: 100, start: player.start, comm: player.comm.clone() };
         if !file.is_empty() {
-            let (file, mount) = (format!("{MOUNT}/shield/{file}"), MOUNT.to_owned());
+            let (file, mount) = (at("shield").join(file), at(""));
             let thread = thread.clone();
             steps.push(step(Need::BestEffort, Action::Enter { thread, file, mount }));
         }
@@ -124,7 +121,7 @@ fn plan(world: &World, cpus: CpuSet) -> Plan {
         steps.push(step(Need::BestEffort, Action::Schedule { thread, to }));
     }
     let entry = (!file.is_empty())
-        .then(|| Entry { file: format!("{MOUNT}/shield/{file}"), whole_process: file != "tasks" });
+        .then(|| Entry { file: at("shield").join(file), whole_process: file != "tasks" });
     Plan {
         schema: PLAN_SCHEMA.into(),
         chain: None,
@@ -591,7 +588,7 @@ fn beside(claims: bool) -> (World, Plan) {
     plan.steps.retain(|step| !step.action.what().contains("boxes"));
     for step in &mut plan.steps {
         if let Action::Group { narrow, .. } = &mut step.action {
-            let path = format!("{MOUNT}/boxes/cpuset.cpus");
+            let path = at("boxes/cpuset.cpus");
             narrow.push(Narrow { path, value: "0-1".into(), old: "0-3".into() });
         }
     }

@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod fake;
 
-use fake::{Fake, Hierarchy, MOUNT, Temper, World, world};
+use fake::{Fake, Hierarchy, MOUNT, Temper, World, at, world};
 use quiet_shield::{ApplyOptions, Planned, Watch, revert, status, up, watch};
 use quiet_types::{
     CpuSet, Plan,
@@ -170,7 +170,7 @@ fn served(world: &World) -> Plan {
             value: "+cpuset".into(),
             form: Form::Word,
         },
-        Action::Group { path: format!("{MOUNT}/shield"), files, narrow: Vec::new(), unit: None },
+        Action::Group { path: at("shield"), files, narrow: Vec::new(), unit: None },
         Action::Irq { number, name: String::new(), cpus: cpus.clone() },
         Action::Pin { thread, cpus },
     ];
@@ -249,9 +249,8 @@ fn linked(world: &World, tid: u32, repair: bool, cpus: &str) -> Plan {
     ];
     let path = format!("{MOUNT}/cgroup.subtree_control");
     let given = Action::Write { path, request: None, value: "+cpuset".into(), form: Form::Word };
-    let made =
-        Action::Group { path: format!("{MOUNT}/shield"), files, narrow: Vec::new(), unit: None };
-    let (file, mount) = (format!("{MOUNT}/shield/cgroup.procs"), MOUNT.to_owned());
+    let made = Action::Group { path: at("shield"), files, narrow: Vec::new(), unit: None };
+    let (file, mount) = (at("shield/cgroup.procs"), at(""));
     let enter = Action::Enter { thread: thread.clone(), file, mount };
     let pin = Action::Pin { thread, cpus: "1".parse().unwrap() };
     let actions = if repair { vec![given, made, enter, pin] } else { vec![enter, pin] };

@@ -44,6 +44,8 @@ pub mod finding;
 #[cfg(feature = "std")]
 mod first;
 #[cfg(feature = "std")]
+mod group_path;
+#[cfg(feature = "std")]
 pub mod head;
 #[cfg(feature = "std")]
 pub mod history;
@@ -92,6 +94,7 @@ pub use {
     counters::Counters,
     cpu_set::{CpuSet, ParseCpuSetError},
     finding::{Finding, Severity},
+    group_path::{GroupPath, NoGroupPath},
     histogram::Histogram,
     machine::Machine,
     plan::Plan,

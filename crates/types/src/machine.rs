@@ -3,7 +3,7 @@
 //! What a kernel may lack is an `Option`; what should have been readable and was not stands in
 //! [`Machine::unread`] with the reason.
 
-use crate::{CpuId, CpuSet, Finding, surroundings::Surroundings};
+use crate::{CpuId, CpuSet, Finding, GroupPath, surroundings::Surroundings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -307,14 +307,14 @@ pub struct Task {
     /// `Some` for kernel threads only.
     pub kernel: Option<KernelThread>,
     /// Its cpuset cgroup, as `/proc/PID/cgroup` names it (`/`, `/system.slice/mpd.service`).
-    pub cgroup: Option<String>,
+    pub cgroup: Option<GroupPath>,
     /// Its group of the v1 `cpu` hierarchy, where there is one: that decides about real-time
     /// budgets (`RT_GROUP_SCHED`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu_group: Option<String>,
+    pub cpu_group: Option<GroupPath>,
     /// Its group in the hierarchy in which systemd keeps its units, where that is another one than that of `cgroup`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unit_group: Option<String>,
+    pub unit_group: Option<GroupPath>,
     /// The executable file of its process, where the kernel tells it to the caller; of first threads only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exe: Option<String>,
@@ -340,14 +340,14 @@ pub struct KernelThread {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cgroups {
     /// Where the cgroup v2 tree is mounted.
-    pub v2: Option<String>,
+    pub v2: Option<GroupPath>,
     /// Whether the v2 root offers the cpuset controller (`cgroup.controllers`).
     pub v2_cpuset: bool,
     /// CPUs in isolated partitions: `cpuset.cpus.isolated` of the v2 root. `None` where the kernel
     /// (before 6.8) does not tell, or cpuset is not v2's.
     pub v2_isolated: Option<CpuSet>,
     /// Where the cgroup v1 cpuset hierarchy is mounted.
-    pub v1_cpuset: Option<String>,
+    pub v1_cpuset: Option<GroupPath>,
     /// Whether v1 file names carry the `cpuset.` prefix.
     pub v1_prefix: bool,
     /// Every cpuset group below the root of whichever hierarchy holds cpuset, parents first.
@@ -358,7 +358,7 @@ pub struct Cgroups {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Group {
     /// Its path below the mount, `/` for the root.
-    pub path: String,
+    pub path: GroupPath,
     /// `cpuset.cpus`, as requested.
     pub cpus: Option<CpuSet>,
     /// `cpuset.cpus.effective` (v2) or `cpuset.effective_cpus` (v1).

@@ -1,6 +1,8 @@
 //! A plan: ordered, reversible steps from a machine to a shield; and what became of them.
 
-use crate::{CpuId, CpuSet, Finding, boot::Mode, chain::Link, machine::Scheduling, shield::Shield};
+use crate::{
+    CpuId, CpuSet, Finding, GroupPath, boot::Mode, chain::Link, machine::Scheduling, shield::Shield,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -97,7 +99,7 @@ pub enum Action {
     /// Makes a cgroup and sets it up; removed whole when undone.
     Group {
         /// Its directory.
-        path: String,
+        path: GroupPath,
         /// Files within it and their values, in order.
         files: Vec<GroupFile>,
         /// Files of groups beside it that name the same CPUs. Written only where the kernel refuses
@@ -129,9 +131,9 @@ pub enum Action {
     /// Moves every user task of a group into another.
     MoveTasks {
         /// The file that lists them: `tasks` (v1).
-        from: String,
+        from: GroupPath,
         /// The file that takes them.
-        to: String,
+        to: GroupPath,
     },
     /// Takes CPUs from the affinity of threads; a thread left with none gets `to`.
     Confine {
@@ -158,9 +160,9 @@ pub enum Action {
         /// The thread.
         thread: Thread,
         /// The file that takes it.
-        file: String,
+        file: GroupPath,
         /// Mount point of the hierarchy, to find the group that it comes from.
-        mount: String,
+        mount: GroupPath,
     },
     /// Pins one thread.
     Pin {
@@ -197,7 +199,7 @@ pub struct GroupFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Narrow {
     /// The file: `.../cpuset.cpus`.
-    pub path: String,
+    pub path: GroupPath,
     /// What is left to it.
     pub value: String,
     /// What it is now.
@@ -527,7 +529,8 @@ impl Action {
     /// What is changed, for people: a file, an interrupt, some threads.
     pub fn what(&self) -> String {
         match self {
-            Action::Write { path, .. } | Action::Group { path, .. } => path.clone(),
+            Action::Write { path, .. } => path.clone(),
+            Action::Group { path, .. } => path.to_string(),
             Action::Assign { path, name, .. } => format!("{name} in {path}"),
             Action::Ban { daemon, .. } => format!("bans of {daemon}"),
             Action::MoveTasks { from, .. } => format!("user tasks in {from}"),
@@ -561,7 +564,7 @@ impl Action {
             Action::MoveTasks { to, .. } => format!("moved to {to}"),
             Action::Confine { off, .. } => format!("off CPU {off}"),
             Action::Irq { cpus, .. } | Action::Pin { cpus, .. } => format!("CPU {cpus}"),
-            Action::Enter { file, .. } => file.clone(),
+            Action::Enter { file, .. } => file.to_string(),
             Action::Schedule { to, .. } => to.to_string(),
             Action::HoldLatency => "held at 0 us while the shield is up".into(),
         }

@@ -1,6 +1,6 @@
 //! A shield: the applied, verified state. CPUs with nothing foreign on them.
 
-use crate::CpuSet;
+use crate::{CpuSet, GroupPath};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -20,9 +20,16 @@ pub enum Mechanism {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Entry {
     /// The file that takes its number: `.../tasks` (v1), `.../cgroup.procs` (v2).
-    pub file: String,
+    pub file: GroupPath,
     /// True where the whole process must enter (v2); false where one thread can (v1).
     pub whole_process: bool,
+}
+
+impl Entry {
+    /// The file that lists every thread within.
+    pub fn threads(&self) -> GroupPath {
+        if self.whole_process { self.file.beside("cgroup.threads") } else { self.file.clone() }
+    }
 }
 
 /// The shield that is up.

@@ -1,12 +1,14 @@
 //! Where cgroups are mounted, and in which a task is.
 
+use quiet_types::GroupPath;
+
 /// A mounted cgroup hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupMount {
     /// Where it is mounted.
-    pub at: String,
+    pub at: GroupPath,
     /// Which cgroup of the hierarchy stands at the mount point: `/` but in containers.
-    pub root: String,
+    pub root: GroupPath,
     /// Controllers of a v1 hierarchy; `None` for v2.
     pub v1: Option<Vec<String>>,
 }
@@ -29,7 +31,8 @@ pub fn cgroup_mounts(text: &str) -> Vec<CgroupMount> {
 fn mount(line: &str) -> Option<CgroupMount> {
     let (place, kind) = line.split_once(" - ")?;
     let mut place = place.split(' ').skip(3);
-    let (root, at) = (unescaped(place.next()?), unescaped(place.next()?));
+    let mut path = || unescaped(place.next()?).parse().ok();
+    let (root, at) = (path()?, path()?);
     let mut kind = kind.split(' ');
     let v1 = match kind.next()? {
         "cgroup2" => None,
@@ -68,39 +71,31 @@ fn unescaped(text: &str) -> String {
 ///
 /// # Source
 /// `/proc/PID/cgroup` in cgroups(7)
-pub fn task_cgroup(text: &str) -> Option<&str> {
-    let find = |wanted: fn(&str, &str) -> bool| {
-        text.lines().find_map(|line| {
-            let mut parts = line.splitn(3, ':');
-            let (id, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-            (wanted(id, controllers) && path.starts_with('/')).then_some(path)
-        })
-    };
-    find(|_, controllers| controllers.split(',').any(|name| name == "cpuset"))
-        .or_else(|| find(|id, controllers| id == "0" && controllers.is_empty()))
-}
-
-/// The group of the v1 hierarchy with the controller `cpu`, where there is one.
-pub fn task_cpu_group(text: &str) -> Option<&str> {
-    text.lines().find_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next()?, parts.next()?);
-        let is_cpu = controllers.split(',').any(|name| name == "cpu");
-        (is_cpu && path.starts_with('/')).then_some(path)
-    })
+pub fn task_cgroup(text: &str) -> Option<GroupPath> {
+    v1_group(text, "cpuset").or_else(|| v2_group(text))
 }
 
 /// The group of the hierarchy in which systemd keeps its units: its own v1 hierarchy where there is one, else that of v2.
-pub fn task_unit_group(text: &str) -> Option<&str> {
-    let find = |wanted: fn(&str, &str) -> bool| {
-        text.lines().find_map(|line| {
-            let mut parts = line.splitn(3, ':');
-            let (id, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-            (wanted(id, controllers) && path.starts_with('/')).then_some(path)
-        })
-    };
-    find(|_, controllers| controllers == "name=systemd")
-        .or_else(|| find(|id, controllers| id == "0" && controllers.is_empty()))
+pub fn task_unit_group(text: &str) -> Option<GroupPath> {
+    v1_group(text, "name=systemd").or_else(|| v2_group(text))
+}
+
+/// The task's group in the v1 hierarchy that has this controller, where there is one.
+pub fn v1_group(text: &str, controller: &str) -> Option<GroupPath> {
+    group(text, |_, controllers| controllers.split(',').any(|name| name == controller))
+}
+
+/// The task's group in the v2 hierarchy.
+pub fn v2_group(text: &str) -> Option<GroupPath> {
+    group(text, |id, controllers| id == "0" && controllers.is_empty())
+}
+
+fn group(text: &str, wanted: impl Fn(&str, &str) -> bool) -> Option<GroupPath> {
+    text.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (id, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        if wanted(id, controllers) { path.parse().ok() } else { None }
+    })
 }
 
 #[cfg(test)]
@@ -118,7 +113,7 @@ mod tests {
     fn mounts_of_both_versions_are_found() {
         let mounts = cgroup_mounts(HYBRID);
         assert_eq!(mounts.len(), 3);
-        assert_eq!(mounts[0].at, "/sys/fs/cgroup/cpu set");
+        assert_eq!(mounts[0].at.as_str(), "/sys/fs/cgroup/cpu set");
         assert_eq!(mounts[0].v1.as_deref(), Some(&["cpuset".to_owned()][..]));
         assert_eq!((mounts[2].root.as_str(), &mounts[2].v1), ("/box", &None));
         let kept = only_cgroup_mounts(HYBRID);
@@ -128,18 +123,18 @@ mod tests {
 
     #[test]
     fn the_cpuset_hierarchy_wins_over_v2() {
-        assert_eq!(task_cgroup("8:pids:/p\n3:cpu,cpuset:/audio\n0::/user"), Some("/audio"));
-        assert_eq!(task_cgroup("1:name=systemd:/x\n0::/user:a\n"), Some("/user:a"));
+        let is = |found: Option<GroupPath>, path: &str| {
+            assert_eq!(found.as_deref(), Some(path));
+        };
+        is(task_cgroup("8:pids:/p\n3:cpu,cpuset:/audio\n0::/user"), "/audio");
+        is(task_cgroup("1:name=systemd:/x\n0::/user:a\n"), "/user:a");
         assert_eq!(task_cgroup("nonsense\n"), None);
         let hybrid = "3:cpuset:/quietcores\n1:name=systemd:/system.slice/mpd.service\n0::/x\n";
-        assert_eq!(task_unit_group(hybrid), Some("/system.slice/mpd.service"));
-        assert_eq!(
-            task_unit_group("0::/system.slice/a.service\n"),
-            Some("/system.slice/a.service")
-        );
+        is(task_unit_group(hybrid), "/system.slice/mpd.service");
+        is(task_unit_group("0::/system.slice/a.service\n"), "/system.slice/a.service");
         assert_eq!(task_unit_group("3:cpuset:/quietcores\n"), None);
-        assert_eq!(task_cpu_group("4:cpuset:/c\n3:cpuacct,cpu:/audio\n0::/x\n"), Some("/audio"));
-        assert_eq!(task_cpu_group("4:cpuset:/c\n0::/user\n"), None);
+        is(v1_group("4:cpuset:/c\n3:cpuacct,cpu:/audio\n0::/x\n", "cpu"), "/audio");
+        assert_eq!(v1_group("4:cpuset:/c\n0::/user\n", "cpu"), None);
     }
 
     proptest! {

@@ -15,7 +15,8 @@ mod process;
 mod secret;
 
 pub use cgroup::{
-    CgroupMount, cgroup_mounts, only_cgroup_mounts, task_cgroup, task_cpu_group, task_unit_group,
+    CgroupMount, cgroup_mounts, only_cgroup_mounts, task_cgroup, task_unit_group, v1_group,
+    v2_group,
 };
 pub use cmdline::{boot_parameters, print_boot_parameters};
 pub use config::config;

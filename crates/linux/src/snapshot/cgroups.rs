@@ -3,16 +3,17 @@
 use super::Reader;
 use crate::parse::{self, CgroupMount, Wrong};
 use quiet_types::{
-    Machine,
+    GroupPath, Machine,
     machine::{Cgroups, Group, Workqueues},
 };
+use std::collections::HashMap;
 
 /// More cpuset groups than this are not listed.
 const MOST_GROUPS: usize = 4096;
 
 /// Reads them, and answers which cgroup stands at the mount point of the hierarchy that holds
 /// cpuset (`/` but in containers).
-pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine) -> String {
+pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine) -> GroupPath {
     let keep =
         |bytes: Vec<u8>| parse::only_cgroup_mounts(&String::from_utf8_lossy(&bytes)).into_bytes();
     let bytes = reader.bytes_through("/proc/self/mountinfo", keep).unwrap_or_default();
@@ -23,16 +24,15 @@ pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine) -> String {
     let v1 = mounts.iter().find(is_cpuset);
     let v2 = mounts.iter().find(|mount| mount.v1.is_none());
     let offers = |mount: &CgroupMount| {
-        let controllers = reader.text(&format!("{}/cgroup.controllers", mount.at));
+        let controllers = reader.text(&mount.at.join("cgroup.controllers"));
         controllers.is_some_and(|names| names.split_whitespace().any(|name| name == "cpuset"))
     };
     let mut cgroups = Cgroups {
         v2: v2.map(|mount| mount.at.clone()),
         v2_cpuset: v2.is_some_and(offers),
-        v2_isolated: v2
-            .and_then(|mount| reader.cpus(&format!("{}/cpuset.cpus.isolated", mount.at))),
+        v2_isolated: v2.and_then(|mount| reader.cpus(&mount.at.join("cpuset.cpus.isolated"))),
         v1_cpuset: v1.map(|mount| mount.at.clone()),
-        v1_prefix: v1.is_some_and(|mount| reader.exists(&format!("{}/cpuset.cpus", mount.at))),
+        v1_prefix: v1.is_some_and(|mount| reader.exists(&mount.at.join("cpuset.cpus"))),
         groups: Vec::new(),
     };
     let holder = v1.or(v2.filter(|_| cgroups.v2_cpuset));
@@ -41,42 +41,39 @@ pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine) -> String {
     }
     machine.cgroups = cgroups;
     machine.workqueues = workqueues(reader);
-    holder.map_or_else(|| "/".to_owned(), |mount| mount.root.clone())
+    holder.map_or_else(GroupPath::root, |mount| mount.root.clone())
 }
 
 fn walk(reader: &Reader<'_>, mount: &CgroupMount, cgroups: &mut Cgroups) {
     let v1 = mount.v1.is_some();
     let cpus = if v1 && !cgroups.v1_prefix { "cpus" } else { "cpuset.cpus" };
-    let mut todo = vec![String::from("/")];
+    let mut todo = vec![GroupPath::root()];
     while let Some(path) = todo.pop() {
         if cgroups.groups.len() >= MOST_GROUPS {
             let why = format!("it holds more than {MOST_GROUPS} cpuset groups");
             reader.complain(&mount.at, &Wrong { line: 1, why });
             return;
         }
-        let dir = format!("{}{}", mount.at, path.trim_end_matches('/'));
-        cgroups.groups.push(match v1 {
+        let dir = mount.at.join(&path);
+        let group = match v1 {
             true => group_v1(reader, &dir, cgroups.v1_prefix),
             false => group_v2(reader, &dir),
-        });
+        };
         // Below a group without cpuset there is none that has it.
         let below = reader.names(&dir, |name| {
             !name.starts_with("cgroup.")
                 && !name.starts_with("cpuset.")
-                && reader.exists(&format!("{dir}/{name}/{cpus}"))
+                && reader.exists(&dir.join(name).join(cpus))
         });
-        let base = path.trim_end_matches('/').to_owned();
-        if let Some(group) = cgroups.groups.last_mut() {
-            group.path = path;
-        }
-        todo.extend(below.iter().rev().map(|name| format!("{base}/{name}")));
+        todo.extend(below.iter().rev().map(|name| path.join(name)));
+        cgroups.groups.push(Group { path, ..group });
     }
 }
 
-fn group_v1(reader: &Reader<'_>, dir: &str, prefix: bool) -> Group {
+fn group_v1(reader: &Reader<'_>, dir: &GroupPath, prefix: bool) -> Group {
     let file = |name: &str| match prefix {
-        true => format!("{dir}/cpuset.{name}"),
-        false => format!("{dir}/{name}"),
+        true => dir.join(&format!("cpuset.{name}")),
+        false => dir.join(name),
     };
     let balance = reader.number::<u8>(&file("sched_load_balance"));
     Group {
@@ -87,34 +84,30 @@ fn group_v1(reader: &Reader<'_>, dir: &str, prefix: bool) -> Group {
     }
 }
 
-fn group_v2(reader: &Reader<'_>, dir: &str) -> Group {
+fn group_v2(reader: &Reader<'_>, dir: &GroupPath) -> Group {
     Group {
-        cpus: reader.cpus(&format!("{dir}/cpuset.cpus")),
-        effective: reader.cpus(&format!("{dir}/cpuset.cpus.effective")),
-        partition: reader.text(&format!("{dir}/cpuset.cpus.partition")),
+        cpus: reader.cpus(&dir.join("cpuset.cpus")),
+        effective: reader.cpus(&dir.join("cpuset.cpus.effective")),
+        partition: reader.text(&dir.join("cpuset.cpus.partition")),
         ..Group::default()
     }
 }
 
 /// Counts the threads of each group: those whose cgroup it is, or lies below it without a cpuset
 /// of its own.
-pub(super) fn count_tasks(machine: &mut Machine, mount_root: &str) {
-    let mount_root = mount_root.trim_end_matches('/');
+pub(super) fn count_tasks(machine: &mut Machine, mount_root: &GroupPath) {
     let groups = &mut machine.cgroups.groups;
-    let at: std::collections::HashMap<String, usize> =
+    let at: HashMap<GroupPath, usize> =
         groups.iter().enumerate().map(|(at, group)| (group.path.clone(), at)).collect();
     for task in &machine.tasks {
         let Some(cgroup) = &task.cgroup else { continue };
-        let mut path = cgroup.strip_prefix(mount_root).unwrap_or(cgroup);
-        loop {
-            let found = at.get(if path.is_empty() { "/" } else { path });
-            if let Some(&at) = found {
-                groups[at].tasks += 1;
-            }
-            match path.rfind('/') {
-                Some(end) if found.is_none() && path != "/" => path = &path[..end],
-                _ => break,
-            }
+        let path = match cgroup.below(mount_root) {
+            Some(below) => GroupPath::root().join(below),
+            None if cgroup == mount_root => GroupPath::root(),
+            None => cgroup.clone(),
+        };
+        if let Some(at) = path.ancestors().find_map(|path| at.get(&path)) {
+            groups[*at].tasks += 1;
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::{Reader, reader::does_not_apply};
 use crate::parse;
 use quiet_types::{
-    Machine,
+    GroupPath, Machine,
     machine::{Policy, Task},
     surroundings::{
         AudioGroup, BusyProcess, Caller, Mount, Surroundings, UsbController, UsbDevice,
@@ -88,16 +88,12 @@ fn budgets(machine: &Machine, mounts: &[Mount]) -> BTreeSet<String> {
     let Some(mount) = mounts.iter().filter(|m| m.kind == "cgroup").find(has_cpu) else {
         return found;
     };
-    let mount = mount.path.trim_start_matches('/');
-    let groups: BTreeSet<&str> =
-        machine.tasks.iter().filter_map(|task| task.cpu_group.as_deref()).collect();
-    for group in groups {
-        let mut group = group.trim_end_matches('/');
-        loop {
-            found.insert(format!("{mount}{group}/cpu.rt_runtime_us"));
-            let Some((above, _)) = group.rsplit_once('/') else { break };
-            group = above;
-        }
+    let Ok(mount) = mount.path.parse::<GroupPath>() else { return found };
+    let groups: BTreeSet<&GroupPath> =
+        machine.tasks.iter().filter_map(|task| task.cpu_group.as_ref()).collect();
+    for group in groups.into_iter().flat_map(GroupPath::ancestors) {
+        let file = mount.join(&group).join("cpu.rt_runtime_us");
+        found.insert(file.trim_start_matches('/').to_owned());
     }
     found
 }

@@ -69,9 +69,9 @@ fn task(reader: &Reader<'_>, process: &str, pid: u32, tid: u32) -> Option<Task> 
         allowed: status.allowed,
         scheduling: stat.scheduling,
         kernel: stat.kernel,
-        cgroup: group.map(str::to_owned),
-        cpu_group: cgroup.as_deref().and_then(parse::task_cpu_group).map(str::to_owned),
-        unit_group: unit_group.filter(|path| Some(*path) != group).map(str::to_owned),
+        cpu_group: cgroup.as_deref().and_then(|text| parse::v1_group(text, "cpu")),
+        unit_group: unit_group.filter(|path| Some(path) != group.as_ref()),
+        cgroup: group,
         exe: exe.flatten(),
         uid: status.uid,
     })

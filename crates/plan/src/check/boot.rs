@@ -185,7 +185,9 @@ pub(super) fn isolcpus_and_partition(f: &Facts) -> Verdict {
                 .as_deref()
                 .is_some_and(|p| p.starts_with("root") || p.starts_with("isolated"))
         })
-        .filter(|g| g.path != "/" && g.cpus.as_ref().is_some_and(|cpus| cpus.intersects(&booted)))
+        .filter(|g| {
+            !g.path.is_root() && g.cpus.as_ref().is_some_and(|cpus| cpus.intersects(&booted))
+        })
         .collect();
     if clash.is_empty() {
         return fine("no CPU is both booted with isolcpus= and in a partition");

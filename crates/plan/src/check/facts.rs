@@ -362,7 +362,7 @@ pub(super) fn partitions(machine: &Machine) -> CpuSet {
         .cgroups
         .groups
         .iter()
-        .filter(|group| group.path != "/" && group.partition.as_deref().is_some_and(valid))
+        .filter(|group| !group.path.is_root() && group.partition.as_deref().is_some_and(valid))
         .filter_map(|group| group.effective.as_ref().or(group.cpus.as_ref()))
         .fold(machine.cgroups.v2_isolated.clone().unwrap_or_default(), |all, c| all.union(c))
 }
@@ -370,11 +370,11 @@ pub(super) fn partitions(machine: &Machine) -> CpuSet {
 /// CPUs of cgroup v1 sets below a root that does not balance, when they do not either.
 fn sets_without_balancing(machine: &Machine) -> CpuSet {
     let groups = &machine.cgroups.groups;
-    let root = groups.iter().find(|group| group.path == "/");
+    let root = groups.iter().find(|group| group.path.is_root());
     if root.and_then(|root| root.load_balance) != Some(false) {
         return CpuSet::new();
     }
-    let apart = groups.iter().filter(|g| g.path != "/" && g.load_balance == Some(false));
+    let apart = groups.iter().filter(|g| !g.path.is_root() && g.load_balance == Some(false));
     apart.filter_map(|g| g.cpus.as_ref()).fold(CpuSet::new(), |all, cpus| all.union(cpus))
 }
 

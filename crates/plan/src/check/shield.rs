@@ -6,7 +6,7 @@ use super::{
     verdict::{NO_QUIET, Verdict, fine, moot, note, problem, unknown, warning},
 };
 use quiet_types::{
-    CpuSet,
+    CpuSet, GroupPath,
     finding::When,
     machine::{Group, Task},
     printable,
@@ -114,15 +114,16 @@ pub(super) fn partition_invalid(f: &Facts) -> Verdict {
 }
 
 fn is_partition(group: &Group) -> bool {
-    group.path != "/" && group.partition.as_deref().is_some_and(|p| p != "member" && !p.is_empty())
+    !group.path.is_root()
+        && group.partition.as_deref().is_some_and(|p| p != "member" && !p.is_empty())
 }
 
 pub(super) fn systemd_undoes(f: &Facts) -> Verdict {
     let Some(version) = f.around.systemd else {
         return moot("no systemd runs, or its version is not told");
     };
-    let unit = |path: &str| {
-        [".service", ".slice", ".scope"].iter().any(|end| path.trim_end_matches('/').ends_with(end))
+    let unit = |path: &GroupPath| {
+        [".service", ".slice", ".scope"].iter().any(|end| path.name().ends_with(end))
     };
     let groups: Vec<&str> = f
         .machine

@@ -15,7 +15,7 @@ fn set(list: &str) -> CpuSet {
 
 /// A thread `tid` of process `pid` that nobody has placed.
 fn thread(pid: u32, tid: u32, comm: &str, uid: u32) -> Task {
-    let cgroup = Some("/system.slice/x.service".into());
+    let cgroup = "/system.slice/x.service".parse().ok();
     Task { pid, tid, uid, cgroup, ..good::task(tid, comm, "0-3", Policy::Other, 0) }
 }
 
@@ -204,7 +204,7 @@ fn placed(mut machine: Machine, made: &Plan) -> Machine {
             }
             Action::Enter { thread, .. } => {
                 machine.tasks.iter_mut().find(find(thread.tid)).unwrap().cgroup =
-                    Some("/quietcores".into());
+                    "/quietcores".parse().ok();
             }
             Action::Irq { number, cpus, .. } => {
                 machine.irqs.iter_mut().find(|irq| irq.number == *number).unwrap().requested =
@@ -316,6 +316,6 @@ fn groups_below_services_and_scopes_are_another_managers() {
         ("/user.slice/user-1.slice/session-2.scope", None),
         ("/", None),
     ] {
-        assert_eq!(manager(path), unit, "{path}");
+        assert_eq!(manager(&path.parse().unwrap()), unit, "{path}");
     }
 }

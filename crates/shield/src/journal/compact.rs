@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(crate::journal::identity(&state).unwrap(), known);
         // It is written further, and read from where it was left.
         let mut journal = Journal::resume(&state, reader).unwrap();
-        journal.note(Change::Make { path: "/x".into(), unit: false }).unwrap();
+        journal.note(Change::Make { path: "/x".parse().unwrap(), unit: false }).unwrap();
         let reader = journal.end();
         assert_eq!(reader.past.changes.last().unwrap().0, 4);
         assert_eq!(reader.past, look(&state).past);

@@ -17,7 +17,7 @@ pub(crate) use past::{Key, Past, Reader, key};
 use quiet_linux::fault;
 use quiet_linux::files::{StateDir, stamp};
 use quiet_types::{
-    CpuSet,
+    CpuSet, GroupPath,
     chain::Link,
     plan::{Outcome, Return, Step, Thread},
     shield::Shield,
@@ -179,7 +179,7 @@ impl Journal {
     }
 
     /// Whether it tells that a group was made.
-    pub fn made(&self, group: &str) -> bool {
+    pub fn made(&self, group: &GroupPath) -> bool {
         self.past().is_some_and(|past| past.made(group))
     }
 
@@ -307,7 +307,7 @@ mod tests {
     use crate::change::Change;
 
     fn line(seq: u64) -> String {
-        let change = Change::Make { path: format!("/x/{seq}"), unit: false };
+        let change = Change::Make { path: format!("/x/{seq}").parse().unwrap(), unit: false };
         format!("{}\n", serde_json::to_string(&Record::Note { seq, change }).unwrap())
     }
 
@@ -374,7 +374,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::make(&dir.path().join("state")).unwrap();
         let mut journal = Journal::begin(&state, "b0", &shield(), &[], None).unwrap();
-        let make = |path: &str| Change::Make { path: path.into(), unit: false };
+        let make = |path: &str| Change::Make { path: path.parse().unwrap(), unit: false };
         journal.note(make("/one")).unwrap();
         let mut reader = Reader::default();
         assert_eq!(reader.look(&state).unwrap().unwrap().changes.len(), 1);

@@ -7,7 +7,7 @@ use crate::{
 };
 use quiet_linux::files::StateDir;
 use quiet_types::{
-    CpuSet,
+    CpuSet, GroupPath,
     chain::Link,
     plan::{Action, Outcome, Return, Step, Thread},
     printable,
@@ -67,7 +67,7 @@ pub(crate) struct Past {
 enum Thing {
     Write(String),
     File(String),
-    Make(String),
+    Make(GroupPath),
     Ban(Key),
     Irq(u32),
     Hold,
@@ -173,8 +173,8 @@ impl Past {
     }
 
     /// Whether it tells that a group was made.
-    pub fn made(&self, group: &str) -> bool {
-        self.words.contains_key(&Thing::Make(group.to_owned()))
+    pub fn made(&self, group: &GroupPath) -> bool {
+        self.words.contains_key(&Thing::Make(group.clone()))
     }
 
     /// The last word on what a step changes.

@@ -11,7 +11,7 @@ use crate::{
 };
 use quiet_linux::Kernel;
 use quiet_types::{
-    CpuSet, Nanos,
+    CpuSet, GroupPath, Nanos,
     machine::{Policy, Scheduling},
     plan::{PutBack, Return, Thread},
     shield::Mechanism,
@@ -347,8 +347,12 @@ impl Hand<'_> {
         heirs: &mut HashSet<u32>,
     ) -> Vec<(&'f Thread, Scheduling)> {
         let inside = self.shield.entry.as_ref().and_then(|entry| {
-            let file = entry.file.replace("cgroup.procs", "cgroup.threads");
-            Some(tasks::listed(self.kernel, &file).ok()?.into_iter().collect::<HashSet<u32>>())
+            Some(
+                tasks::listed(self.kernel, &entry.threads())
+                    .ok()?
+                    .into_iter()
+                    .collect::<HashSet<u32>>(),
+            )
         });
         let suspect = |member: &&Member| suspects.contains(&key(&member.is.thread));
         let mut left: Vec<(usize, &Member, Vec<u32>)> = (family.members.iter().filter(suspect))
@@ -416,13 +420,13 @@ impl Hand<'_> {
     pub(super) fn moved(
         &self,
         what: &str,
-        mount: &str,
-        from: &str,
-        to: &str,
+        mount: &GroupPath,
+        from: &GroupPath,
+        to: &GroupPath,
         threads: &[(Thread, CpuSet)],
     ) -> Vec<PutBack> {
         let mut tally = Tally::new(what);
-        let leaves_shield = self.shield.entry.as_ref().is_some_and(|entry| entry.file == to);
+        let leaves_shield = self.shield.entry.as_ref().is_some_and(|entry| entry.file == *to);
         for (thread, old) in threads {
             if !tasks::lives(self.kernel, thread) {
                 continue;
@@ -449,23 +453,29 @@ impl Hand<'_> {
     ///
     /// The list alone is not enough: the v1 kernel cuts it short when tasks are born meanwhile
     /// (`pidlist_array_load`), so that any of them may be missing.
-    fn is_in(&self, mount: &str, file: &str, tid: u32) -> bool {
+    fn is_in(&self, mount: &GroupPath, file: &GroupPath, tid: u32) -> bool {
         let mut groups = self.groups.borrow_mut();
-        let list = groups.entry(file.to_owned()).or_insert_with(|| {
+        let list = groups.entry(file.clone()).or_insert_with(|| {
             tasks::listed(self.kernel, file).unwrap_or_default().into_iter().collect()
         });
-        let name = file.rsplit('/').next().unwrap_or("tasks");
         list.contains(&tid)
-            || tasks::group_file(self.kernel, tid, mount, name).is_some_and(|now| now == file)
+            || tasks::group_file(self.kernel, tid, mount, file.name())
+                .is_some_and(|now| now == *file)
     }
 
     /// Whether a thread is in a group that we took it from.
-    fn is_home(&self, mount: &str, thread: &Thread) -> bool {
+    fn is_home(&self, mount: &GroupPath, thread: &Thread) -> bool {
         let homes = self.lives.get(&key(thread)).map(|life| life.homes.as_slice());
         homes.unwrap_or_default().iter().any(|home| self.is_in(mount, home, thread.tid))
     }
 
-    fn move_one(&self, thread: &Thread, old: &CpuSet, to: &str, leaves_shield: bool) -> Return {
+    fn move_one(
+        &self,
+        thread: &Thread,
+        old: &CpuSet,
+        to: &GroupPath,
+        leaves_shield: bool,
+    ) -> Return {
         let before = self.allowed(thread.tid).ok();
         match self.act(|kernel| kernel.write(to, &thread.tid.to_string())) {
             Ok(()) => {}

@@ -23,7 +23,7 @@ pub(crate) use netlink::message as netlink_message;
 use netlink::{Message, Socket};
 use quiet_linux::files::{StateDir, stamp};
 use quiet_types::{
-    Finding, Plan,
+    Finding, GroupPath, Plan,
     plan::{Action, Outcome, ShieldStanding, Step},
     shield::{Mechanism, Shield},
     watch::{Event, Happened, Trigger, WATCH_SCHEMA},
@@ -151,7 +151,7 @@ impl Ears {
         };
         let devices = heard("devices", netlink::devices());
         let processes = heard("programs and threads", netlink::processes());
-        let partition = partition_file(shield).and_then(|file| match File::open(&file) {
+        let partition = partition_file(shield).and_then(|file| match File::open(file.as_str()) {
             Ok(file) => Some(file),
             Err(error) => {
                 missing.push(format!("{file}: {}", plain(&error)));
@@ -196,9 +196,9 @@ fn clock() -> io::Result<OwnedFd> {
     Ok(clock)
 }
 
-fn partition_file(shield: &Shield) -> Option<String> {
+fn partition_file(shield: &Shield) -> Option<GroupPath> {
     let entry = shield.entry.as_ref().filter(|_| shield.mechanism == Mechanism::PartitionV2)?;
-    Some(entry.file.replace("cgroup.procs", "cpuset.cpus.partition"))
+    Some(entry.file.beside("cpuset.cpus.partition"))
 }
 
 /// How often something was put right lately.

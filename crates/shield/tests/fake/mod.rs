@@ -3,7 +3,7 @@
 
 use quiet_linux::{Kernel, unit_file};
 use quiet_types::{
-    CpuId, CpuSet, Nanos,
+    CpuId, CpuSet, GroupPath, Nanos,
     machine::{Policy, Scheduling},
 };
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,11 @@ pub const ENOSPC: i32 = 28;
 
 /// Where this kernel's cpuset hierarchy is mounted.
 pub const MOUNT: &str = "/sys/fs/cgroup/cpuset";
+
+/// A group below the mount, or a file of it.
+pub fn at(below: &str) -> GroupPath {
+    MOUNT.parse::<GroupPath>().unwrap().join(below)
+}
 /// The kernel was stopped here, as by `kill -9`.
 pub struct Stopped;
 

@@ -281,7 +281,7 @@ pub const CASES: &[Case] = &[
     })
     .and(&["boot.nohz_full_sleeping"]),
     case("shield.systemd_undoes", Warning, "systemd owns", |m, _| {
-        m.cgroups.groups[0].path = "/audio.slice".into();
+        m.cgroups.groups[0].path = "/audio.slice".parse().unwrap();
     }),
     case("topology.cache_spread", Warning, "2 last-level caches", |m, _| {
         for (at, cpu) in m.cpus.iter_mut().enumerate() {
@@ -507,13 +507,12 @@ pub const CASES: &[Case] = &[
     }),
     case("shield.mechanism", Note, "v1", |m, _| {
         m.cgroups.v2_cpuset = false;
-        m.cgroups.v1_cpuset = Some("/sys/fs/cgroup/cpuset".into());
+        m.cgroups.v1_cpuset = "/sys/fs/cgroup/cpuset".parse().ok();
     }),
     case("shield.mechanism", Note, "container", |m, _| {
-        m.cgroups.v2 = Some("/sys/fs/cgroup".into());
+        m.cgroups.v2 = "/sys/fs/cgroup".parse().ok();
         m.cgroups.v2_cpuset = true;
         m.cgroups.groups = vec![quiet_types::machine::Group {
-            path: "/".into(),
             partition: Some("member".into()),
             ..Default::default()
         }];

@@ -1,7 +1,7 @@
 //! A small machine that is set up well for a chain: network, player, DSP, USB card.
 
 use quiet_types::{
-    Chain, CpuId, CpuSet, Machine,
+    Chain, CpuId, CpuSet, GroupPath, Machine,
     chain::{Choice, IrqSource, Link, Owner, Target, User},
     machine::{
         Cgroups, Cpu, Device, Group, IdleState, Irq, KernelThread, Node, Policy, Preemption,
@@ -53,7 +53,7 @@ pub fn task(tid: u32, comm: &str, cpus: &str, policy: Policy, priority: u8) -> T
         allowed,
         scheduling: Scheduling { policy, priority, nice: 0 },
         kernel: None,
-        cgroup: Some("/".into()),
+        cgroup: Some(GroupPath::root()),
         cpu_group: None,
         unit_group: None,
         exe: None,
@@ -272,11 +272,11 @@ pub fn machine() -> Machine {
             kernel_thread(89, "irq/16-ahci", "0", 50, false),
         ],
         cgroups: Cgroups {
-            v2: Some("/sys/fs/cgroup".into()),
+            v2: "/sys/fs/cgroup".parse().ok(),
             v2_cpuset: true,
             v2_isolated: Some(set("1-3")),
             groups: vec![Group {
-                path: "/quietcores".into(),
+                path: "/quietcores".parse().unwrap(),
                 cpus: Some(set("1-3")),
                 effective: Some(set("1-3")),
                 partition: Some("isolated".into()),
