@@ -1,6 +1,7 @@
 //! The program `quietcores`: it alone prints, reads the terminal and exits.
 #![forbid(unsafe_code)]
 
+mod asked;
 mod face;
 mod keep;
 mod probing;
@@ -25,6 +26,7 @@ enum Verb {
     Check(verbs::check::Args),
     Plan(verbs::plan::Args),
     Apply(verbs::apply::Args),
+    Approve(verbs::approve::Args),
     Confirm(verbs::confirm::Args),
     Status(verbs::status::Args),
     Revert(verbs::revert::Args),
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Verb::Check(args) => verbs::check::run(args),
         Verb::Plan(args) => verbs::plan::run(args),
         Verb::Apply(args) => verbs::apply::run(args),
+        Verb::Approve(args) => verbs::approve::run(args),
         Verb::Confirm(args) => verbs::confirm::run(args),
         Verb::Status(args) => verbs::status::run(args),
         Verb::Revert(args) => verbs::revert::run(args),

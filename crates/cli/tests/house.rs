@@ -36,6 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "quiet-types",
         ],
     ),
+    ("quiet-service", &["quiet-boot", "quiet-linux", "quiet-plan", "quiet-shield", "quiet-types"]),
     (
         "quietcores",
         &[
@@ -48,6 +49,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "quiet-plan",
             "quiet-probe",
             "quiet-report",
+            "quiet-service",
             "quiet-shield",
             "quiet-store",
             "quiet-types",

@@ -7,8 +7,7 @@
 mod fake;
 
 use fake::{
-    EBUSY, EINVAL, EIO, ENOSPC, EPERM, Fake, Hierarchy, Stopped, Temper, World, strays,
-    world,
+    EBUSY, EINVAL, EIO, ENOSPC, EPERM, Fake, Hierarchy, Stopped, Temper, World, strays, world,
 };
 use proptest::prelude::*;
 use quiet_plan::{Mode, plan};

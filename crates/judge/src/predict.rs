@@ -124,6 +124,20 @@ pub fn predict(runs: &[Run], ask: &Ask) -> Prediction {
                 .effect("their readings are of several kinds, and the levels of none of them"),
         );
     }
+    let partial = runs.iter().filter(|run| run.partial).count();
+    if partial > 0 {
+        findings.push(
+            Finding::new(
+                Severity::Note,
+                "predict.partial",
+                format!(
+                    "{partial} of {} are last checkpoints of runs that were killed",
+                    runs.len()
+                ),
+            )
+            .effect("what ended them may itself have made readings late, and those are missing"),
+        );
+    }
     let (causes, by_cause, no_mixture) = mixture::mixture(runs, seconds);
     let claims =
         ask.claims.iter().map(|(limit, every)| claimed(&events, seconds, *limit, *every)).collect();
@@ -340,6 +354,17 @@ mod tests {
         let back: Prediction = serde_json::from_str(&serde_json::to_string(&it).unwrap()).unwrap();
         assert_eq!(back.ids, it.ids);
         assert!(predict(&[], &ask).buffers.is_empty());
+    }
+
+    #[test]
+    fn what_is_predicted_from_a_checkpoint_says_so() {
+        let said = |run: Run| {
+            let it = predict(&[example::run(), run], &Ask::default());
+            it.findings.into_iter().find(|finding| finding.id == "predict.partial")
+        };
+        assert_eq!(said(example::run()), None);
+        let partial = Run { partial: true, ..example::run() };
+        assert!(said(partial).expect("said").title.starts_with("1 of 2 "));
     }
 
     /// A run of 200 us periods in which these stalls happened, every other wake-up near 8 us: stall, number.

@@ -55,6 +55,30 @@ pub fn user(root: &Root, name: &str) -> Result<RunAs, String> {
     Ok(user)
 }
 
+/// Whether a process of user `uid`, in the groups `groups` where they are known, is in the group called `name`; where they are
+/// not known, by the machine's own files.
+pub fn in_group(root: &Root, uid: u32, groups: Option<&[u32]>, name: &str) -> bool {
+    let passwd = root.read_if_there("/etc/passwd").ok().flatten().unwrap_or_default();
+    let group = root.read_if_there("/etc/group").ok().flatten().unwrap_or_default();
+    let own;
+    let groups = match groups {
+        Some(groups) => groups,
+        None => {
+            own = find(&passwd, &group, &uid.to_string()).map_or_else(|_| Vec::new(), |u| u.groups);
+            &own
+        }
+    };
+    group_of(&group, name).is_some_and(|gid| groups.contains(&gid))
+}
+
+/// Pure: the number of a group, from the text of /etc/group.
+fn group_of(group: &str, name: &str) -> Option<u32> {
+    group.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == name).then(|| fields.nth(1)?.parse().ok())?
+    })
+}
+
 /// Pure: from the texts of /etc/passwd and /etc/group.
 fn find(passwd: &str, group: &str, name: &str) -> Result<RunAs, String> {
     let number: Option<u32> = name.parse().ok();

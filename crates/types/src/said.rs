@@ -12,6 +12,8 @@ pub const IMPORTED: &str = "quietcores.import/1";
 pub const REPORTED: &str = "quietcores.report/1";
 /// The schema of [`Confirmed`] in JSON.
 pub const CONFIRMED: &str = "quietcores.confirm/1";
+/// The schema of [`ApprovedList`] in JSON.
+pub const APPROVED: &str = "quietcores.approve/1";
 /// The schema of [`Generated`] in JSON.
 pub const GENERATED: &str = "quietcores.generate/1";
 /// The schema of [`Persisted`] in JSON; the record on disk is another thing.
@@ -77,6 +79,26 @@ pub struct Confirmed {
     pub schema: String,
     /// Whether it waited to be confirmed; else it stays anyway.
     pub waited: bool,
+}
+
+/// The chains that root has approved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ApprovedList {
+    /// [`APPROVED`].
+    pub schema: String,
+    /// By name.
+    pub chains: Vec<ApprovedChain>,
+}
+
+/// An approved chain, as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ApprovedChain {
+    /// What it is called by.
+    pub name: String,
+    /// What it says of itself; why it cannot be used, where that is so.
+    pub title: String,
+    /// Whether it can be used.
+    pub usable: bool,
 }
 
 /// Man pages and completions that were written.

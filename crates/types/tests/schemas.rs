@@ -136,6 +136,7 @@ fn the_committed_schemas_of_what_verbs_say_are_those_of_the_types() {
     check::<said::Exported>("export");
     check::<said::Imported>("import");
     check::<said::Reported>("report");
+    check::<said::ApprovedList>("approve");
     check::<said::Confirmed>("confirm");
     check::<said::Generated>("generate");
     check::<said::Persisted>("persisted");

@@ -1,13 +1,15 @@
 //! `apply`
 
 use super::plan::Wished;
-use crate::face;
 use crate::progress::Progress;
-use anyhow::{Context, bail};
+use crate::{asked, face};
+use anyhow::{Context, anyhow, bail};
 use quiet_experiment::{machine, put_back_overdue};
 use quiet_linux::{Root, System};
 use quiet_report::plan::{applied_text, plan_text};
+use quiet_service::{acts, approved::is_name};
 use quiet_shield::{ApplyOptions, DEFAULT_STATE, LONGEST_WAIT};
+use quiet_types::{Plan, plan::Applied};
 use std::{
     io::{BufRead, IsTerminal, stdin},
     path::PathBuf,
@@ -22,6 +24,7 @@ Examples:
   quietcores apply --cpus 2-3 --yes       shields these CPUs without asking
   quietcores apply living-room.toml       places the links of a chain as well
   quietcores apply room.toml --confirm 30 over ssh: put back after 30 s unless `quietcores confirm` is run
+  quietcores apply room                   without root: a chain that root has approved, by its name
 Exit status: 0 every step holds and the chain is where it should be; 1 the shield is up, and some steps
 were refused or a link is not there or elsewhere; 2 nothing is changed.")]
 pub struct Args {
@@ -42,6 +45,9 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(name) = approved_name(&args)? {
+        return by_service(&args, &name);
+    }
     let plan = quiet_experiment::plan(&args.wish.wish(), &machine(&Root::system()?)?)?;
     if !face::is_root() {
         bail!(
@@ -50,18 +56,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             plan.steps.len()
         );
     }
-    if !args.yes {
-        if !stdin().is_terminal() {
-            bail!("cannot ask: standard input is no terminal; add --yes to apply without asking");
-        }
-        face::say(&plan_text(&plan));
-        face::say(&format!("Take these {} steps? [y/N]", plan.steps.len()));
-        let mut answer = String::new();
-        stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
-        if !matches!(answer.trim(), "y" | "Y" | "yes") {
-            bail!("not applied; nothing is changed");
-        }
-    }
+    agree(&args, &plan)?;
     let interrupt = face::interrupt()?;
     let program = std::env::current_exe().context("cannot find the program itself")?;
     let setup = ApplyOptions {
@@ -75,12 +70,33 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // The shield is up whatever this says.
     applied.chain = match plan.links.is_empty() {
         true => Vec::new(),
-        false => super::status::chain(&plan.links, &plan.shield)?,
+        false => acts::astray(&plan.links, &plan.shield).map_err(|e| anyhow!(e.sentence()))?,
     };
+    show(&args, &applied)
+}
+
+/// Asks, unless `--yes` has answered.
+fn agree(args: &Args, plan: &Plan) -> anyhow::Result<()> {
+    if !args.yes {
+        if !stdin().is_terminal() {
+            bail!("cannot ask: standard input is no terminal; add --yes to apply without asking");
+        }
+        face::say(&plan_text(plan));
+        face::say(&format!("Take these {} steps? [y/N]", plan.steps.len()));
+        let mut answer = String::new();
+        stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
+        if !matches!(answer.trim(), "y" | "Y" | "yes") {
+            bail!("not applied; nothing is changed");
+        }
+    }
+    Ok(())
+}
+
+fn show(args: &Args, applied: &Applied) -> anyhow::Result<ExitCode> {
     if args.json {
-        face::print_json(&applied)?;
+        face::print_json(applied)?;
     } else {
-        face::print(&applied_text(&applied))?;
+        face::print(&applied_text(applied))?;
     }
     if let Some(seconds) = args.confirm {
         face::say(&format!(
@@ -89,4 +105,40 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let whole = applied.chain.is_empty() && applied.steps.iter().all(|taken| taken.outcome.holds());
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) })
+}
+
+/// Without root a chain is named, not given: the name that is meant, where the service is to be asked.
+fn approved_name(args: &Args) -> anyhow::Result<Option<String>> {
+    let wish = &args.wish;
+    if !asked::is_for_service(&args.state)
+        || wish.cpus.is_some()
+        || wish.never_sleep
+        || wish.smt_off
+    {
+        return Ok(None);
+    }
+    if let Some(chain) = &wish.chain {
+        let name = chain.to_str().filter(|name| is_name(name) && !chain.exists());
+        return Ok(name.map(str::to_owned));
+    }
+    // The only one that is approved is meant.
+    let Ok(chains) = asked::service().and_then(|service| service.chains()) else { return Ok(None) };
+    let usable: Vec<String> =
+        chains.into_iter().filter(|chain| chain.2).map(|chain| chain.0).collect();
+    match &usable[..] {
+        [] => Ok(None),
+        [one] => Ok(Some(one.clone())),
+        several => bail!("cannot apply: name one of the approved chains: {}", several.join(", ")),
+    }
+}
+
+fn by_service(args: &Args, name: &str) -> anyhow::Result<ExitCode> {
+    let what = format!("apply the chain `{name}`");
+    let refused = |why| asked::refused(why, &what, "apply");
+    let service = asked::service().map_err(refused)?;
+    if !args.yes {
+        agree(args, &service.plan(name).map_err(refused)?)?;
+    }
+    let confirm = args.confirm.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
+    show(args, &service.apply(name, confirm).map_err(refused)?)
 }

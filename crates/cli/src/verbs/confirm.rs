@@ -1,7 +1,7 @@
 //! `confirm`
 
-use crate::face;
 use crate::progress::Progress;
+use crate::{asked, face};
 use anyhow::bail;
 use quiet_experiment::put_back_overdue;
 use quiet_linux::System;
@@ -26,11 +26,16 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if !face::is_root() {
-        bail!("cannot confirm a shield without root: sudo quietcores confirm");
-    }
-    put_back_overdue(&args.state, &Progress::new())?;
-    let waited = quiet_shield::confirm(&System, &args.state)?;
+    let waited = if asked::is_for_service(&args.state) {
+        let refused = |why| asked::refused(why, "confirm a shield", "confirm");
+        asked::service().and_then(|service| service.confirm()).map_err(refused)?
+    } else {
+        if !face::is_root() {
+            bail!("cannot confirm a shield without root: sudo quietcores confirm");
+        }
+        put_back_overdue(&args.state, &Progress::new())?;
+        quiet_shield::confirm(&System, &args.state)?
+    };
     if args.json {
         face::print_json(&Confirmed { schema: CONFIRMED.to_owned(), waited })?;
         return Ok(ExitCode::SUCCESS);

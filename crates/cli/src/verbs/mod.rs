@@ -1,6 +1,7 @@
 //! One verb a file: its arguments, and what it calls.
 
 pub mod apply;
+pub mod approve;
 pub mod bench;
 pub mod buffers;
 pub mod campaign;

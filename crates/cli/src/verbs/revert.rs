@@ -1,10 +1,11 @@
 //! `revert`
 
-use crate::face;
-use quiet_linux::System;
+use crate::{asked, face};
+use anyhow::anyhow;
 use quiet_report::plan::reverted_text;
+use quiet_service::{acts::Acts, client::Refusal};
 use quiet_shield::DEFAULT_STATE;
-use quiet_types::plan::{PutBack, REVERTED_SCHEMA, Return, Reverted};
+use quiet_types::plan::{REVERTED_SCHEMA, Reverted};
 use std::{path::PathBuf, process::ExitCode};
 
 /// Put the machine back
@@ -26,22 +27,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Stopped half-way it would have to be run again: it takes milliseconds, and ends first.
     let _interrupt = face::interrupt()?;
-    let traces = swept();
-    let done = quiet_shield::revert(&System, &args.state)
-        .map_err(|error| face::only_root(error, "put the machine back", "revert"))?;
-    let done = match (done, traces.is_empty()) {
-        (None, false) => Some(Reverted {
-            schema: REVERTED_SCHEMA.into(),
-            rebooted: false,
-            items: traces,
-            history: None,
-        }),
-        (Some(mut done), false) => {
-            done.items.extend(traces);
-            Some(done)
-        }
-        (done, true) => done,
-    };
+    let done = put_back(&args)?;
     let Some(done) = done else {
         if args.json {
             face::print_json(&serde_json::json!({
@@ -72,16 +58,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Removes trace instances that killed programs have left on.
-fn swept() -> Vec<PutBack> {
-    // Without root, or without tracefs, there is nothing that could be removed.
-    let found = quiet_linux::trace::sweep().unwrap_or_default();
-    let gone = found.into_iter().map(|(name, gone)| PutBack {
-        what: format!("trace instance {name}"),
-        outcome: match gone {
-            true => Return::Restored,
-            false => Return::Refused { reason: "somebody reads it; end that program".into() },
-        },
-    });
-    gone.collect()
+fn put_back(args: &Args) -> anyhow::Result<Option<Reverted>> {
+    let own = || {
+        let own = Acts::at(&args.state).revert();
+        own.map_err(|error| {
+            face::only_root(anyhow!(error.sentence()), "put the machine back", "revert")
+        })
+    };
+    if !asked::is_for_service(&args.state) {
+        return own();
+    }
+    match asked::service().and_then(|service| service.revert()) {
+        Ok(done) => Ok(done),
+        Err(Refusal::NoService(_)) => own(),
+        Err(refusal) => Err(asked::refused(refusal, "put the machine back", "revert")),
+    }
 }

@@ -1,12 +1,11 @@
 //! `status`
 
-use crate::face;
-use anyhow::Context;
-use quiet_experiment::machine;
-use quiet_linux::{CommandLines, Options, Root, System, glance};
+use crate::{asked, face};
+use anyhow::anyhow;
 use quiet_report::{findings_text, plan::status_text};
+use quiet_service::{acts::Acts, client::Refusal};
 use quiet_shield::DEFAULT_STATE;
-use quiet_types::{Finding, chain::Link, plan::ShieldStanding, shield::Shield};
+use quiet_types::plan::Status;
 use std::{path::PathBuf, process::ExitCode};
 
 /// Show the shield as it is
@@ -26,28 +25,8 @@ pub struct Args {
     state: PathBuf,
 }
 
-/// What of a chain is not where it should be, by a look that disturbs no CPU.
-pub fn chain(links: &[Link], shield: &Shield) -> anyhow::Result<Vec<Finding>> {
-    let options = Options { command_lines: CommandLines::None };
-    let machine = glance(&Root::system()?, options).context("cannot read where the chain is")?;
-    Ok(quiet_plan::astray(&machine, links, shield))
-}
-
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let only_root = |error| face::only_root(error, "tell whether a shield is up", "status");
-    let mut status = quiet_shield::status(&System, &args.state).map_err(only_root)?;
-    if let Some(record) = quiet_boot::record(&args.state)? {
-        status.boot = quiet_plan::boot::compare(&record.asked, &machine(&Root::system()?)?);
-    }
-    if let (ShieldStanding::Up, Some(shield)) = (status.state, &status.shield)
-        && !status.links.is_empty()
-    {
-        status.chain = chain(&status.links, shield)?;
-    }
-    if face::is_root() {
-        // A kernel without tracefs has none.
-        status.traces = quiet_linux::trace::leftovers().unwrap_or_default();
-    }
+    let status = read(&args)?;
     if args.json {
         face::print_json(&status)?;
     } else {
@@ -57,4 +36,22 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(if status.is_good() { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) })
+}
+
+fn read(args: &Args) -> anyhow::Result<Status> {
+    let own = || {
+        let own = Acts::at(&args.state).status();
+        own.map_err(|error| {
+            face::only_root(anyhow!(error.sentence()), "tell whether a shield is up", "status")
+        })
+    };
+    if !asked::is_for_service(&args.state) {
+        return own();
+    }
+    match asked::service().and_then(|service| service.status()) {
+        Ok(status) => Ok(status),
+        // Where nobody ever put a shield up, anybody sees that.
+        Err(Refusal::NoService(_)) => own(),
+        Err(refusal) => Err(asked::refused(refusal, "see the shield", "status")),
+    }
 }

@@ -1,0 +1,178 @@
+//! What is done with the machine for whoever may: the same acts for root at a terminal and for the service.
+
+use crate::{Error, approved::Approved};
+use quiet_linux::{CommandLines, Options, Root, System, glance, snapshot};
+use quiet_shield::{ApplyOptions, ErrorKind};
+use quiet_types::{
+    Chain, CpuSet, Finding, Machine, Plan,
+    chain::Link,
+    plan::{Applied, PutBack, REVERTED_SCHEMA, Return, Reverted, ShieldStanding, Status},
+    said::ApprovedChain,
+    shield::Shield,
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
+};
+
+/// The machine that is acted on, and where its journal lies.
+#[derive(Clone, Debug)]
+pub struct Acts {
+    state: PathBuf,
+    /// Started as `PROGRAM hold` and `PROGRAM guard`, see [`ApplyOptions::holder`].
+    program: PathBuf,
+    approved: Approved,
+}
+
+impl Acts {
+    /// With the journal in `state`, holders and guards by `program`, and approved chains in `chains`.
+    pub fn new(state: &Path, program: &Path, chains: &Path) -> Acts {
+        Acts {
+            state: state.to_owned(),
+            program: program.to_owned(),
+            approved: Approved::at(chains),
+        }
+    }
+
+    /// For what needs no holder and no approved chain: the status, and putting back.
+    pub fn at(state: &Path) -> Acts {
+        Acts::new(state, Path::new(""), Path::new(crate::CHAINS))
+    }
+
+    /// The approved chains.
+    ///
+    /// # Errors
+    /// When their folder cannot be used.
+    pub fn chains(&self) -> Result<Vec<ApprovedChain>, Error> {
+        self.approved.list(&cpus(&machine()?))
+    }
+
+    /// The plan of an approved chain, on the machine as it is now.
+    ///
+    /// # Errors
+    /// When there is no such chain, or no plan can be made of it.
+    pub fn plan(&self, name: &str) -> Result<Plan, Error> {
+        let machine = machine()?;
+        let chain: Chain = self.approved.chain(name, &cpus(&machine))?;
+        quiet_plan::plan(&machine, &chain)
+            .map_err(|error| Error::Failed(format!("cannot plan the chain `{name}`: {error}")))
+    }
+
+    /// Puts the shield of an approved chain up; with `confirm` it is put back after so many seconds unless it is confirmed.
+    ///
+    /// # Errors
+    /// As [`quiet_shield::up`]; what had been done by then is put back.
+    pub fn apply(&self, name: &str, confirm: Option<u64>) -> Result<Applied, Error> {
+        let plan = self.plan(name)?;
+        quiet_shield::overdue(&System, &self.state).map_err(of_shield)?;
+        let setup = ApplyOptions {
+            state: &self.state,
+            holder: Some(&self.program),
+            interrupt: &AtomicBool::new(false),
+            confirm,
+        };
+        let mut applied = quiet_shield::up(&System, &plan, &setup).map_err(of_shield)?;
+        if !plan.links.is_empty() {
+            applied.chain = astray(&plan.links, &plan.shield)?;
+        }
+        Ok(applied)
+    }
+
+    /// Confirms the shield that is up; whether it was waited for.
+    ///
+    /// # Errors
+    /// As [`quiet_shield::confirm`].
+    pub fn confirm(&self) -> Result<bool, Error> {
+        quiet_shield::overdue(&System, &self.state).map_err(of_shield)?;
+        quiet_shield::confirm(&System, &self.state).map_err(of_shield)
+    }
+
+    /// Puts the machine back, and removes the trace instances of killed programs; `None` where nothing was to be done.
+    ///
+    /// # Errors
+    /// As [`quiet_shield::revert`].
+    pub fn revert(&self) -> Result<Option<Reverted>, Error> {
+        let traces = swept();
+        let done = quiet_shield::revert(&System, &self.state).map_err(of_shield)?;
+        Ok(match (done, traces.is_empty()) {
+            (None, false) => Some(Reverted {
+                schema: REVERTED_SCHEMA.into(),
+                rebooted: false,
+                items: traces,
+                history: None,
+            }),
+            (Some(mut done), _) => {
+                done.items.extend(traces);
+                Some(done)
+            }
+            (None, true) => None,
+        })
+    }
+
+    /// The shield as it is, with its chain, and what was asked of this boot.
+    ///
+    /// # Errors
+    /// When the journal, or the machine, cannot be read.
+    pub fn status(&self) -> Result<Status, Error> {
+        let mut status = quiet_shield::status(&System, &self.state).map_err(of_shield)?;
+        let record = quiet_boot::record(&self.state).map_err(|e| Error::Failed(e.to_string()))?;
+        if let Some(record) = record {
+            status.boot = quiet_plan::boot::compare(&record.asked, &machine()?);
+        }
+        if let (ShieldStanding::Up, Some(shield)) = (status.state, &status.shield)
+            && !status.links.is_empty()
+        {
+            status.chain = astray(&status.links, shield)?;
+        }
+        if rustix::process::geteuid().is_root() {
+            // A kernel without tracefs has none.
+            status.traces = quiet_linux::trace::leftovers().unwrap_or_default();
+        }
+        Ok(status)
+    }
+}
+
+/// What of a chain is not where it should be, by a look that disturbs no CPU.
+///
+/// # Errors
+/// When the machine cannot be read.
+pub fn astray(links: &[Link], shield: &Shield) -> Result<Vec<Finding>, Error> {
+    let options = Options { command_lines: CommandLines::None };
+    let machine = Root::system().and_then(|root| glance(&root, options));
+    let machine =
+        machine.map_err(|e| Error::Failed(format!("cannot read where the chain is: {e}")))?;
+    Ok(quiet_plan::astray(&machine, links, shield))
+}
+
+fn machine() -> Result<Machine, Error> {
+    let options = Options { command_lines: CommandLines::None };
+    let machine = Root::system().and_then(|root| snapshot(&root, options));
+    machine.map_err(|e| Error::Failed(format!("cannot read the machine: {e}")))
+}
+
+/// The CPUs that a chain may name.
+fn cpus(machine: &Machine) -> CpuSet {
+    let there: CpuSet = machine.cpus.iter().map(|cpu| cpu.id).collect();
+    there.union(&machine.online)
+}
+
+fn of_shield(error: quiet_shield::Error) -> Error {
+    match error.kind() {
+        ErrorKind::Busy => Error::Busy(error.to_string()),
+        _ => Error::Failed(error.to_string()),
+    }
+}
+
+/// Removes trace instances that killed programs have left on.
+fn swept() -> Vec<PutBack> {
+    // Without root, or without tracefs, there is nothing that could be removed.
+    let found = quiet_linux::trace::sweep().unwrap_or_default();
+    let gone = found.into_iter().map(|(name, gone)| PutBack {
+        what: format!("trace instance {name}"),
+        outcome: match gone {
+            true => Return::Restored,
+            false => Return::Refused { reason: "somebody reads it; end that program".into() },
+        },
+    });
+    gone.collect()
+}
