@@ -11,6 +11,7 @@
 
 use quiet_engine::{Board, LoopMode, Wire, host::format::SampleFormat, player};
 use quiet_rt::{Clock, Cycle, Duplex, Look, duplex};
+use quiet_types::{Frames, SampleRate};
 use std::{
     cell::Cell,
     hint::black_box,
@@ -178,7 +179,7 @@ fn main() {
     match words.first().map(String::as_str) {
         Some("ours") => {
             let (mut player, _remote, mut told) =
-                player(Box::new(Wire), CHANNELS, frames as usize, 96_000);
+                player(Box::new(Wire), CHANNELS, Frames(frames as u32), SampleRate(96_000));
             let mut cycle =
                 Cycle::new(Count(Cell::new(0)), board.clone(), CHANNELS, frames * 10_417);
             let mode = LoopMode::NeverSleep;

@@ -106,11 +106,11 @@ pub struct Opened {
     seat: Option<Seat>,
     clock: Ticks,
     /// What it really is.
-    pub rate: u32,
-    /// What it really is, in frames.
-    pub period: u32,
-    /// What it really is, in frames.
-    pub buffer: u32,
+    pub rate: SampleRate,
+    /// What it really is.
+    pub period: Frames,
+    /// What it really is.
+    pub buffer: Frames,
     /// What to know about the device, in one line.
     pub about: String,
 }
@@ -161,7 +161,7 @@ pub fn open_from(setup: &Setup, seat: Option<Seat>) -> Result<Opened> {
         #[cfg(feature = "audio")]
         AudioHost::Alsa(names) => {
             let card = crate::host::alsa::Alsa::open(names, setup)?;
-            (rate, period, buffer) = card.sizes();
+            Sizes { rate, period, buffer } = card.sizes();
             let about = card.about();
             (Card::Alsa(Box::new(card)), about)
         }
@@ -169,7 +169,7 @@ pub fn open_from(setup: &Setup, seat: Option<Seat>) -> Result<Opened> {
         AudioHost::Jack(ports) => {
             let client = crate::host::jack::Client::open(ports, setup.inputs, setup.outputs)?;
             (rate, period) = client.sizes();
-            buffer = 2 * period;
+            buffer = Frames(2 * period.0);
             wish.mode = Some(Wait::Sleep);
             let about = client.about();
             (Card::Jack(Box::new(client)), about)
@@ -190,11 +190,7 @@ pub fn open_from(setup: &Setup, seat: Option<Seat>) -> Result<Opened> {
 impl Opened {
     /// What a strip is to be prepared for.
     pub fn setting(&self) -> ProcessSpec {
-        ProcessSpec {
-            rate: SampleRate(self.rate),
-            channels: self.setup.channels,
-            block: Frames(self.period),
-        }
+        ProcessSpec { rate: self.rate, channels: self.setup.channels, block: self.period }
     }
 
     /// The clock of the loop.
@@ -208,7 +204,7 @@ impl Opened {
     /// When the thread or the server's client cannot be started.
     pub fn start(self, strip: ReadyStrip) -> Result<Engine> {
         let channels = self.setup.channels;
-        let (player, remote, told) = player(strip, channels, self.period as usize, self.rate);
+        let (player, remote, told) = player(strip, channels, self.period, self.rate);
         let board = Arc::new(Board::new());
         let playing = Playing {
             player,
@@ -216,8 +212,8 @@ impl Opened {
             board: board.clone(),
             clock: self.clock,
             channels,
-            period: self.period as usize,
-            period_ns: u64::from(self.period) * 1_000_000_000 / u64::from(self.rate.max(1)),
+            period: self.period.0 as usize,
+            period_ns: self.period.lasting(self.rate).0,
         };
         let facts = Sizes { rate: self.rate, period: self.period, buffer: self.buffer };
         self.place.decision.cpu.into_iter().for_each(seat::all_keep_off);
@@ -396,7 +392,7 @@ impl Engine {
 
     /// Frames that the host keeps between capture and playback: the card's ring, or what a server
     /// says of its own; `None` where nobody knows.
-    pub fn way(&self) -> Option<u32> {
+    pub fn way(&self) -> Option<Frames> {
         match &self.running {
             #[cfg(feature = "audio")]
             Some(Running::Jack(client)) => client.way(),

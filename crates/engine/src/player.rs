@@ -6,6 +6,7 @@
 
 use quiet_dsp::{Block, Stage};
 use quiet_rt::{Cure, LoopEvent, Process, Tell};
+use quiet_types::{Frames, SampleRate};
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::{
     Arc,
@@ -107,14 +108,14 @@ impl Tell for Told {
     }
 }
 
-/// A player of `strip`, its remote, and the way out for events. `block` is the longest block in
-/// frames, `rate` frames a second.
+/// A player of `strip`, its remote, and the way out for events. `block` is the longest block.
 pub fn player(
     strip: ReadyStrip,
     channels: usize,
-    block: usize,
-    rate: u32,
+    block: Frames,
+    rate: SampleRate,
 ) -> (Player, Remote, Told) {
+    let whole = block.0 as usize * channels;
     let (orders_in, orders) = RingBuffer::new(ORDERS);
     let (spent, spent_out) = RingBuffer::new(SPENT);
     let (told, told_out) = RingBuffer::new(EVENTS);
@@ -123,14 +124,14 @@ pub fn player(
         orders,
         spent,
         fading: None,
-        length: (rate * FADE_MS / 1000).max(1) as usize,
+        length: (rate.0 * FADE_MS / 1000).max(1) as usize,
         channels,
-        scratch: vec![0.0; block * channels],
-        dry: vec![0.0; block * channels],
+        scratch: vec![0.0; whole],
+        dry: vec![0.0; whole],
         bypass: 0,
         bypassed: false,
         cures: (0, 0),
-        whole: u64::from(rate) * u64::from(WHOLE),
+        whole: u64::from(rate.0) * u64::from(WHOLE),
         out: false,
     };
     let dropped = Arc::new(AtomicU64::new(0));

@@ -1,6 +1,7 @@
 //! What is asked of an engine, and what it then has.
 
 use crate::{Error, Result, host::null::Cable, place::SeatWish};
+use quiet_types::{Frames, SampleRate};
 use std::path::PathBuf;
 
 /// What to play on.
@@ -60,11 +61,11 @@ pub struct Setup {
     /// Where sound comes from and goes to.
     pub host: AudioHost,
     /// Frames a second.
-    pub rate: u32,
+    pub rate: SampleRate,
     /// Frames a period.
-    pub period: u32,
+    pub period: Frames,
     /// Frames in the card's ring.
-    pub buffer: u32,
+    pub buffer: Frames,
     /// Channels of the strip: the most that there are anywhere within.
     pub channels: usize,
     /// How many of them come in.
@@ -79,11 +80,11 @@ pub struct Setup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Frames a second.
-    pub rate: u32,
+    pub rate: SampleRate,
     /// Frames a period.
-    pub period: u32,
+    pub period: Frames,
     /// Frames in the card's ring.
-    pub buffer: u32,
+    pub buffer: Frames,
 }
 
 /// Most channels of a strip.
@@ -92,24 +93,23 @@ const CHANNELS: usize = 64;
 impl Setup {
     pub(crate) fn check(&self) -> Result<()> {
         let wrong = |sentence: String| Err(Error::new(sentence));
-        if !(8_000..=768_000).contains(&self.rate) {
+        if !(8_000..=768_000).contains(&self.rate.0) {
             return wrong(format!(
                 "the rate is {}; it can be 8000 to 768000 frames a second, such as --rate 48000",
                 self.rate
             ));
         }
-        if !(1..=65_536).contains(&self.period) {
+        if !(1..=65_536).contains(&self.period.0) {
             return wrong(format!(
                 "the period is {} frames; it can be 1 to 65536, such as --period 64",
                 self.period
             ));
         }
-        if self.buffer < 2 * self.period || self.buffer > 1 << 20 {
+        let least = 2 * self.period.0;
+        if !(least..=1 << 20).contains(&self.buffer.0) {
             return wrong(format!(
-                "the buffer is {} frames; it can be 2 periods ({}) to 1048576, such as --buffer {}",
-                self.buffer,
-                2 * self.period,
-                2 * self.period
+                "the buffer is {} frames; it can be 2 periods ({least}) to 1048576, such as --buffer {least}",
+                self.buffer
             ));
         }
         if !(1..=CHANNELS).contains(&self.channels) {

@@ -36,13 +36,13 @@ pub fn status(engine: &Engine, channels: usize) -> PlayStatus {
         histogram.pop();
     }
     let blocks = word(&board.blocks);
-    let period = f64::from(sizes.period) * 1e9 / f64::from(sizes.rate.max(1));
+    let period = f64::from(sizes.period) * 1e9 / f64::from(sizes.rate.0.max(1));
     let busy = word(&board.busy) as f64;
     let mean = if blocks == 0 { 0.0 } else { busy / blocks as f64 / period * 100.0 };
     PlayStatus {
-        rate: sizes.rate,
-        period: sizes.period,
-        buffer: sizes.buffer,
+        rate: sizes.rate.0,
+        period: sizes.period.0,
+        buffer: sizes.buffer.0,
         mode: mode_name(placed.mode).to_owned(),
         cpus: placed.allowed.to_string(),
         real_time: matches!(placed.scheduling.policy, Policy::Fifo | Policy::Rr),

@@ -214,7 +214,7 @@ pub fn trial(
     let mut missed = word(&board.missed);
     if !matches!(setup.host, crate::AudioHost::Null(_)) {
         // Cards do not say how much was lost: what the clock says and was not processed.
-        let due = lasted.as_secs_f64() * f64::from(sizes.rate) / f64::from(sizes.period.max(1));
+        let due = lasted.as_secs_f64() * f64::from(sizes.rate) / f64::from(sizes.period.0.max(1));
         let by_clock = (due as u64).saturating_sub(obtained);
         missed = if xruns == 0 { 0 } else { by_clock.max(xruns) };
     }

@@ -5,6 +5,7 @@ use quiet_dsp::{Block, Stage};
 use quiet_engine::{
     AudioHost, Fade, LoopEvent, ReadyStrip, SeatWish, Setup, Wait, Wire, host::null::Cable, open,
 };
+use quiet_types::{Frames, SampleRate};
 use std::{
     sync::{
         Arc,
@@ -16,9 +17,9 @@ use std::{
 fn setup(cable: Option<Cable>) -> Setup {
     Setup {
         host: AudioHost::Null(cable),
-        rate: 48_000,
-        period: 64,
-        buffer: 1024,
+        rate: SampleRate(48_000),
+        period: Frames(64),
+        buffer: Frames(1024),
         channels: 1,
         inputs: 1,
         outputs: 1,
@@ -165,9 +166,9 @@ fn orders_are_carried_out_while_it_plays_and_what_is_spent_comes_home() {
 fn what_makes_no_sense_is_refused_with_the_remedy() {
     type Change = fn(&mut Setup);
     let cases: [(Change, &str); 6] = [
-        (|s| s.rate = 7, "--rate 48000"),
-        (|s| s.period = 0, "--period"),
-        (|s| s.buffer = 100, "--buffer 128"),
+        (|s| s.rate = SampleRate(7), "--rate 48000"),
+        (|s| s.period = Frames(0), "--period"),
+        (|s| s.buffer = Frames(100), "--buffer 128"),
         (|s| s.channels = 0, "1 to 64"),
         (|s| s.wish.priority = 0, "--priority"),
         (|s| s.host = AudioHost::Null(Some(Cable { delay: 3.5, inverted: false })), "64 or more"),
@@ -198,7 +199,7 @@ fn a_file_goes_in_and_comes_out() {
     writer.finalize().unwrap();
     let host = AudioHost::File { input, output: output.clone() };
     let opened = open(&Setup { host, channels: 2, inputs: 2, outputs: 2, ..setup(None) }).unwrap();
-    assert_eq!(opened.rate, 44_100);
+    assert_eq!(opened.rate, SampleRate(44_100));
     let mut engine = opened.start(Box::new(Wire)).unwrap();
     until("the end of the file", || engine.ended());
     engine.stop().unwrap();

@@ -8,6 +8,7 @@
 use quiet_dsp::{Block, Stage};
 use quiet_engine::{Fade, LoopEvent, Remote, player};
 use quiet_rt::Process;
+use quiet_types::{Frames, SampleRate};
 use std::{
     sync::{
         Arc,
@@ -75,7 +76,7 @@ fn orders_arrive_once_and_in_turn_and_strips_end_at_home() {
         Box::new(Numbered { number: Box::new(number as f32), home, ended: ended.clone() })
     };
     // At 50 frames a second a fade is one frame.
-    let (mut player, mut remote, mut told) = player(strip(0), 1, 2, 50);
+    let (mut player, mut remote, mut told) = player(strip(0), 1, Frames(2), SampleRate(50));
     let over = AtomicBool::new(false);
     let (mut heard, mut newest, mut strips) = (0, 0, 1);
     let player = thread::scope(|scope| {
@@ -160,7 +161,7 @@ fn a_strip_that_breaks_is_reset_and_at_last_taken_out_until_another_comes() {
     let board = quiet_engine::Board::new();
     let mut cycle = quiet_rt::Cycle::new(clock, &board, 1, 1_000_000_000);
     let breaks = |sick| Box::new(Breaks { broken: false, sick });
-    let (mut player, mut remote, mut told) = player(breaks(false), 1, 2, 50);
+    let (mut player, mut remote, mut told) = player(breaks(false), 1, Frames(2), SampleRate(50));
     let mut play = |player: &mut quiet_engine::Player, value: f32| {
         let mut samples = [value; 2];
         cycle.run(player, &mut samples, &mut told);
@@ -199,8 +200,8 @@ fn every_event_that_finds_no_room_is_counted_whoever_tells_it() {
             ended: Arc::new(AtomicU64::new(0)),
         }),
         1,
-        2,
-        50,
+        Frames(2),
+        SampleRate(50),
     );
     let mut sent = 0;
     while sent < 3000 {

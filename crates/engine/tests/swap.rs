@@ -5,6 +5,7 @@ use assert_no_alloc::{AllocDisabler, assert_no_alloc, reset_violation_count, vio
 use quiet_dsp::{Block, Stage};
 use quiet_engine::{Fade, LoopEvent, player};
 use quiet_rt::{Process, Tell};
+use quiet_types::{Frames, SampleRate};
 use std::sync::{
     Arc,
     atomic::{AtomicI64, Ordering::Relaxed},
@@ -60,7 +61,8 @@ impl Tell for Told {
 
 fn ten_thousand(fade: Fade) {
     let alive = Arc::new(AtomicI64::new(0));
-    let (mut player, mut remote, _told) = player(Gain::boxed(1.0, &alive), 1, BLOCK, RATE);
+    let (mut player, mut remote, _told) =
+        player(Gain::boxed(1.0, &alive), 1, Frames(BLOCK as u32), SampleRate(RATE));
     let mut told = Told::default();
     let (mut samples, mut last, mut last_step) = ([0.0f32; BLOCK], 0.0f64, 0.0f64);
     let (mut frame, mut swapped, mut worst) = (0u64, 0u64, 0.0f64);

@@ -11,7 +11,7 @@ use quiet_engine::{
 use quiet_linux::Root;
 use quiet_probe::RunningStress;
 use quiet_types::{
-    CpuId, CpuSet, Finding, Nanos,
+    CpuId, CpuSet, Finding, Frames, Nanos, SampleRate,
     buffers::{Buffers, Combination, CpuSetting, SCHEMA},
 };
 use std::{path::PathBuf, sync::atomic::AtomicBool, time::Duration};
@@ -214,7 +214,7 @@ pub fn buffers(
         let why = format!("no buffer could be tried, so nothing is kept: {}", first.refused);
         return Err(Error::new(ErrorKind::Measuring, why));
     }
-    let rate = setup.rate;
+    let SampleRate(rate) = setup.rate;
     let mut buffers = Buffers {
         head: begun.head(SCHEMA, &grid.label, raised(stop)),
         device,
@@ -274,7 +274,8 @@ impl Played<'_> {
         setting: CpuSetting,
         stress: &str,
     ) -> Result<()> {
-        let mut setup = Setup { period, buffer, ..self.setup.clone() };
+        let mut setup =
+            Setup { period: Frames(period), buffer: Frames(buffer), ..self.setup.clone() };
         setup.wish.mode = mode;
         let length = Duration::from_nanos(self.grid.length.0);
         let wanted = TrialSpec { load: self.grid.load, calibrated: Some(self.calibrated), length };
@@ -295,7 +296,7 @@ impl Played<'_> {
                     }
                 }
                 let name = quiet_engine::mode_name(tried.placed.mode).to_owned();
-                let sizes = (tried.sizes.period, tried.sizes.buffer);
+                let sizes = (tried.sizes.period.0, tried.sizes.buffer.0);
                 (sizes, name, String::new(), Some(tried.trial))
             }
             Err(error) => {

@@ -2,6 +2,7 @@
 
 use crate::{Error, ErrorKind, Notice, Observer, Result, raised};
 use quiet_engine::{Setup, Wire};
+use quiet_types::Frames;
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
@@ -23,9 +24,11 @@ pub fn least_buffer(
     setup: &Setup,
     stop: &AtomicBool,
     observer: &dyn Observer,
-) -> Result<(u32, u32)> {
-    let mut tries: Vec<(u32, u32)> =
-        PERIODS.iter().flat_map(|p| COUNTS.iter().map(move |n| (*p, p * n))).collect();
+) -> Result<(Frames, Frames)> {
+    let mut tries: Vec<(Frames, Frames)> = PERIODS
+        .iter()
+        .flat_map(|p| COUNTS.iter().map(move |n| (Frames(*p), Frames(p * n))))
+        .collect();
     tries.sort_by_key(|(period, buffer)| (*buffer, *period));
     let mut seen = Vec::new();
     for (period, buffer) in tries {

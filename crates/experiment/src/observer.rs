@@ -1,6 +1,6 @@
 //! Who hears what happens in an experiment.
 
-use quiet_types::{Nanos, history::Line, plan::Reverted, proof::Arm};
+use quiet_types::{Frames, Nanos, history::Line, plan::Reverted, proof::Arm};
 
 /// Something that happened, for a line in a log.
 #[derive(Clone, Copy, Debug)]
@@ -38,9 +38,9 @@ pub enum Notice<'a> {
     /// A buffer was tried.
     Buffer {
         /// Frames a period.
-        period: u32,
+        period: Frames,
         /// Frames in the ring.
-        buffer: u32,
+        buffer: Frames,
         /// Whether it played without an xrun; or why it did not play.
         plays: Result<bool, &'a str>,
     },

@@ -7,7 +7,7 @@ use quiet_experiment::{
     read_campaign,
 };
 use quiet_store::Store;
-use quiet_types::{Nanos, campaign::CellStanding};
+use quiet_types::{Frames, Nanos, SampleRate, campaign::CellStanding};
 use std::{
     cell::RefCell,
     sync::atomic::{AtomicBool, Ordering},
@@ -51,9 +51,9 @@ impl Observer for Ear<'_> {
 fn setup() -> Setup {
     Setup {
         host: AudioHost::Null(None),
-        rate: 48_000,
-        period: 256,
-        buffer: 512,
+        rate: SampleRate(48_000),
+        period: Frames(256),
+        buffer: Frames(512),
         channels: 1,
         inputs: 1,
         outputs: 1,

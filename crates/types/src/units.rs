@@ -56,9 +56,34 @@ pub struct SampleRate(pub u32);
 pub struct Frames(pub u32);
 
 impl Frames {
-    /// How long these frames last at `rate`, rounded down.
+    /// How long these frames last at `rate`, rounded down; a rate of zero counts as one.
     pub const fn lasting(self, rate: SampleRate) -> Nanos {
-        Nanos(self.0 as u64 * 1_000_000_000 / rate.0 as u64)
+        let rate = if rate.0 == 0 { 1 } else { rate.0 };
+        Nanos(self.0 as u64 * 1_000_000_000 / rate as u64)
+    }
+}
+
+impl From<SampleRate> for f64 {
+    fn from(rate: SampleRate) -> f64 {
+        rate.0.into()
+    }
+}
+
+impl From<Frames> for f64 {
+    fn from(frames: Frames) -> f64 {
+        frames.0.into()
+    }
+}
+
+impl fmt::Display for SampleRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Frames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

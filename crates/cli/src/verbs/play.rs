@@ -18,7 +18,7 @@ use quiet_linux::{
     rights::{self, Less},
 };
 use quiet_types::{
-    CpuId, Nanos,
+    CpuId, Frames, Nanos, SampleRate,
     play::{PlayStatus, Played, SCHEMA, TIGHT},
 };
 use std::{
@@ -219,9 +219,9 @@ impl On {
             if face::is_root() { quiet_shield::current(&System, &self.state)? } else { None };
         Ok(Setup {
             host,
-            rate: self.rate,
-            period: self.period,
-            buffer: self.buffer.unwrap_or(2 * self.period),
+            rate: SampleRate(self.rate),
+            period: Frames(self.period),
+            buffer: Frames(self.buffer.unwrap_or(2 * self.period)),
             channels: self.channels,
             inputs: self.channels,
             outputs: self.channels,
@@ -326,9 +326,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         "{} frames a second, period {} ({}), buffer {} ({})",
         sizes.rate,
         sizes.period,
-        lasting(sizes.period, sizes.rate),
+        sizes.period.lasting(sizes.rate),
         sizes.buffer,
-        lasting(sizes.buffer, sizes.rate)
+        sizes.buffer.lasting(sizes.rate)
     ));
     face::say(&placement(&placed));
     if let Some(less) = &less {
@@ -438,10 +438,6 @@ fn given_up(less: &Less) -> String {
             format!("root's rights are given up: it plays on as {} (user {})", user.name, user.uid)
         }
     }
-}
-
-fn lasting(frames: u32, rate: u32) -> Nanos {
-    Nanos(u64::from(frames) * 1_000_000_000 / u64::from(rate.max(1)))
 }
 
 fn placement(placed: &Placed) -> String {
@@ -714,9 +710,9 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
         let abilities = |a: Abilities| said::Abilities {
             formats: a.formats.into_iter().map(str::to_owned).collect(),
             channels: a.channels,
-            rates: a.rates,
-            periods: a.periods,
-            buffers: a.buffers,
+            rates: (a.rates.0.0, a.rates.1.0),
+            periods: (a.periods.0.0, a.periods.1.0),
+            buffers: (a.buffers.0.0, a.buffers.1.0),
         };
         let devices = found.into_iter().map(|device| said::PcmDevice {
             name: device.name,

@@ -10,7 +10,7 @@ use quiet_engine::{
 };
 use quiet_judge::Way;
 use quiet_types::{
-    Nanos, Severity,
+    Frames, Nanos, Severity,
     machine::Policy,
     trip::{RoundTrip, SCHEMA, Spread},
 };
@@ -105,9 +105,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut trip = RoundTrip {
         head: begun.head(SCHEMA, &args.label, face::raised(&stop)),
         device: about,
-        rate: sizes.rate,
-        period: sizes.period,
-        buffer: sizes.buffer,
+        rate: sizes.rate.0,
+        period: sizes.period.0,
+        buffer: sizes.buffer.0,
         mode: mode_name(placed.mode).to_owned(),
         cpus: placed.allowed.to_string(),
         real_time: matches!(placed.scheduling.policy, Policy::Fifo | Policy::Rr),
@@ -146,12 +146,12 @@ fn way(args: &Args, measured: &MeasuredTrip) -> Way {
         #[cfg(feature = "audio")]
         (HostName::Jack, Some(frames)) => (frames, "as the server says"),
         #[cfg(feature = "audio")]
-        (HostName::Jack, None) => (0, "the server does not say"),
+        (HostName::Jack, None) => (Frames(0), "the server does not say"),
         _ => (sizes.buffer, "set; from capture to playback"),
     };
     Way {
-        rate: sizes.rate,
-        period: sizes.period,
+        rate: sizes.rate.0,
+        period: sizes.period.0,
         buffer: f64::from(buffer),
         buffer_note: note.to_owned(),
         dsp: 0.0,

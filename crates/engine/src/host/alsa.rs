@@ -10,15 +10,16 @@ pub(crate) use said::{hush, said};
 use super::{Again, Device, bridge::Bridge};
 use crate::{
     Error, Result,
-    setup::{Names, Setup},
+    setup::{Names, Setup, Sizes},
 };
 use alsa::{
     Direction,
-    pcm::{Frames, State},
+    pcm::{Frames as AlsaFrames, State},
 };
 use half::Half;
 use quiet_linux::sys::clock::monotonic;
 use quiet_rt::{Duplex, Look, Xrun};
+use quiet_types::Nanos;
 use said::libc_errno;
 use std::sync::{
     Arc,
@@ -47,7 +48,7 @@ struct Pair {
     linked: bool,
     /// Between two cards.
     bridge: Option<Bridge>,
-    /// Frames that found nothing to play, told at the next look.
+    /// AlsaFrames that found nothing to play, told at the next look.
     dry: bool,
     started: bool,
     /// When a period was seen to be due last, ns, and how long one lasts.
@@ -61,14 +62,6 @@ impl std::fmt::Debug for Alsa {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Alsa").field("names", &self.names).finish_non_exhaustive()
     }
-}
-
-/// Of a card that plays, and of one that captures alone.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Sizes {
-    rate: u32,
-    period: u32,
-    buffer: u32,
 }
 
 /// A card that is pulled out keeps its pointers as they are: its state tells. It is read after so
@@ -88,9 +81,9 @@ impl Alsa {
         })
     }
 
-    /// Rate, period, buffer.
-    pub(crate) fn sizes(&self) -> (u32, u32, u32) {
-        (self.sizes.rate, self.sizes.period, self.sizes.buffer)
+    /// What it really has.
+    pub(crate) fn sizes(&self) -> Sizes {
+        self.sizes
     }
 
     pub(crate) fn about(&self) -> String {
@@ -137,11 +130,10 @@ impl Pair {
             if one_clock {
                 linked = capture.pcm.link(&playback.pcm).is_ok();
             } else {
-                let (period, buffer) = (sizes.period as usize, sizes.buffer as usize);
-                bridge = Some(Bridge::new(setup.inputs, period, buffer, sizes.rate)?);
+                bridge = Some(Bridge::new(setup.inputs, sizes.period, sizes.buffer, sizes.rate)?);
             }
         }
-        let period_ns = u64::from(sizes.period) * 1_000_000_000 / u64::from(sizes.rate);
+        let Nanos(period_ns) = sizes.period.lasting(sizes.rate);
         Ok(Pair {
             capture,
             playback,
@@ -196,7 +188,7 @@ impl Pair {
         }
         if let Some(playback) = &self.playback {
             playback.pcm.avail_update()?;
-            playback.silence(playback.buffer as usize);
+            playback.silence(playback.buffer.0 as usize);
         }
         if let Some(bridge) = &mut self.bridge {
             bridge.restart();
@@ -218,7 +210,7 @@ impl Pair {
         if !self.started && self.start().is_err() {
             return Look::Gone;
         }
-        let period = Frames::from(self.sizes.period);
+        let period = AlsaFrames::from(self.sizes.period.0);
         let mut captured = None;
         if let Some(capture) = &mut self.capture {
             match capture.there() {
@@ -238,7 +230,7 @@ impl Pair {
         if self.dry {
             return Look::Xrun(Xrun { capture: true, playback: false, missed: 1 });
         }
-        let there = |frames: Option<Frames>| frames.is_none_or(|frames| frames >= period);
+        let there = |frames: Option<AlsaFrames>| frames.is_none_or(|frames| frames >= period);
         // What comes over a bridge is not waited for.
         if there(free) && (self.bridge.is_some() || there(captured)) {
             let waiting = if self.bridge.is_some() { free } else { captured.or(free) };
@@ -248,7 +240,7 @@ impl Pair {
         if self.idle < LOOKS { Look::Empty } else { self.well() }
     }
 
-    fn comes(&mut self, waiting: Frames) -> Look {
+    fn comes(&mut self, waiting: AlsaFrames) -> Look {
         (self.due, self.idle) = (monotonic(), 0);
         Look::Due(waiting as u32)
     }
@@ -294,7 +286,7 @@ impl Pair {
     }
 
     fn wait(&mut self) {
-        let period = Frames::from(self.sizes.period);
+        let period = AlsaFrames::from(self.sizes.period.0);
         let short = |half: &&Half| half.pcm.avail_update().is_ok_and(|there| there < period);
         let capture = self.capture.as_ref().filter(|_| self.bridge.is_none());
         let half = capture.filter(short).or(self.playback.as_ref()).or(capture);
@@ -305,7 +297,7 @@ impl Pair {
     }
 
     fn read(&mut self, samples: &mut [f32], ratio: Option<&AtomicU64>) {
-        let period = self.sizes.period as usize;
+        let period = self.sizes.period.0 as usize;
         let inputs = if self.capture.is_some() { self.inputs } else { 0 };
         if self.bridge.is_some() {
             self.fetch();
@@ -340,7 +332,7 @@ impl Pair {
     }
 
     fn write(&mut self, samples: &[f32]) {
-        let (period, outputs) = (self.sizes.period as usize, self.outputs);
+        let (period, outputs) = (self.sizes.period.0 as usize, self.outputs);
         if let Some(playback) = &self.playback {
             playback.map(period, |bytes, done| {
                 let place = (outputs, period, done);

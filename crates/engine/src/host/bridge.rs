@@ -7,6 +7,7 @@
 
 use super::line::Line;
 use crate::{Error, ErrorKind, Result};
+use quiet_types::{Frames, SampleRate};
 use rubato::{
     Adjustable, Async, FixedAsync, Indexing, PolynomialDegree, Resampler,
     audioadapter_buffers::direct::SequentialSlice,
@@ -54,7 +55,13 @@ impl std::fmt::Debug for Bridge {
 
 impl Bridge {
     /// For periods of `period` frames at `rate`, and a playing card with a ring of `buffer` frames.
-    pub fn new(channels: usize, period: usize, buffer: usize, rate: u32) -> Result<Bridge> {
+    pub fn new(
+        channels: usize,
+        period: Frames,
+        buffer: Frames,
+        rate: SampleRate,
+    ) -> Result<Bridge> {
+        let (period, buffer) = (period.0 as usize, buffer.0 as usize);
         let resampler = Async::new_poly(
             1.0,
             1.0 + 2.0 * FURTHEST,

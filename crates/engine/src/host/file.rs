@@ -2,6 +2,7 @@
 
 use crate::{Error, ErrorKind, Result};
 use quiet_rt::{Duplex, Look};
+use quiet_types::{Frames, SampleRate};
 use std::path::{Path, PathBuf};
 
 /// Longest input in samples of all channels: half an hour of stereo at 96 kHz.
@@ -17,7 +18,7 @@ pub struct File {
     period: usize,
     /// Frames of the input before padding.
     frames: usize,
-    rate: u32,
+    rate: SampleRate,
     to: PathBuf,
 }
 
@@ -26,7 +27,7 @@ impl File {
     ///
     /// # Errors
     /// When the file is no WAV, has no frames or too many.
-    pub fn open(from: &Path, to: &Path, channels: usize, period: u32) -> Result<File> {
+    pub fn open(from: &Path, to: &Path, channels: usize, period: Frames) -> Result<File> {
         let name = from.display();
         let cannot = |e: hound::Error| {
             let sentence =
@@ -51,7 +52,7 @@ impl File {
             }
         }
         .map_err(cannot)?;
-        let period = period.max(1) as usize;
+        let period = period.0.max(1) as usize;
         let frames = samples.len() / there;
         let padded = frames.div_ceil(period) * period;
         let input = (0..channels)
@@ -66,13 +67,13 @@ impl File {
             at: 0,
             period,
             frames,
-            rate: spec.sample_rate,
+            rate: SampleRate(spec.sample_rate),
             to: to.to_owned(),
         })
     }
 
     /// Frames a second of the input.
-    pub fn rate(&self) -> u32 {
+    pub fn rate(&self) -> SampleRate {
         self.rate
     }
 
@@ -87,7 +88,7 @@ impl File {
         };
         let spec = hound::WavSpec {
             channels: self.output.len() as u16,
-            sample_rate: self.rate,
+            sample_rate: self.rate.0,
             bits_per_sample: 32,
             sample_format: hound::SampleFormat::Float,
         };

@@ -13,7 +13,7 @@ use jack::{
 };
 use quiet_dsp::simd::Denormals;
 use quiet_rt::{Board, Cycle, Xrun};
-use quiet_types::play::Hits;
+use quiet_types::{Frames, SampleRate, play::Hits};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
@@ -63,8 +63,8 @@ impl Client {
     }
 
     /// Rate and period.
-    pub(crate) fn sizes(&self) -> (u32, u32) {
-        (self.client.sample_rate(), self.client.buffer_size())
+    pub(crate) fn sizes(&self) -> (SampleRate, Frames) {
+        (SampleRate(self.client.sample_rate()), Frames(self.client.buffer_size()))
     }
 
     pub(crate) fn about(&self) -> String {
@@ -287,15 +287,15 @@ impl Active {
 
     /// Frames from our first output to our first input, as the server has it; `None` where it says
     /// nothing.
-    pub(crate) fn way(&self) -> Option<u32> {
+    pub(crate) fn way(&self) -> Option<Frames> {
         let (input, output) = self.ends.as_ref()?;
         let client = self.client.as_ref()?.as_client();
         if self.connect == Connect::Own {
-            return Some(client.buffer_size());
+            return Some(Frames(client.buffer_size()));
         }
         let captured = client.port_by_name(input)?.get_latency_range(LatencyType::Capture).1;
         let played = client.port_by_name(output)?.get_latency_range(LatencyType::Playback).1;
-        (captured + played > 0).then_some(captured + played)
+        (captured + played > 0).then_some(Frames(captured + played))
     }
 
     pub(crate) fn stop(mut self) -> Result<Hits> {

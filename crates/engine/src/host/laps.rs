@@ -4,6 +4,8 @@
 //! two of its interrupts leaves the pointer as if it had not, and the kernel counts no xrun. The clock knows: what was
 //! in the ring when the pointer moved last is played, and what had room is overwritten, when the ring's time has passed.
 
+use quiet_types::{Frames, SampleRate};
+
 /// The pointer of one direction of a card, beside a clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Laps {
@@ -29,11 +31,11 @@ const ONE: u64 = 1 << 16;
 
 impl Laps {
     /// Of a ring of `ring` frames in periods of `period`, at `rate` frames a second.
-    pub(crate) fn new(rate: u32, period: u32, ring: u32) -> Laps {
+    pub(crate) fn new(rate: SampleRate, period: Frames, ring: Frames) -> Laps {
         Laps {
-            frame: 1_000_000_000 * ONE / u64::from(rate.max(1)),
-            ring: u64::from(ring.max(1)),
-            long: ring >= 4 * period,
+            frame: 1_000_000_000 * ONE / u64::from(rate.0.max(1)),
+            ring: u64::from(ring.0.max(1)),
+            long: ring.0 >= 4 * period.0,
             at: 0,
             position: 0,
             span: (0, 0),
@@ -122,7 +124,8 @@ mod tests {
     /// Plays `stalls` (ns at which nobody looks any more, ns for how long), in time otherwise; says how many stalls lost
     /// sound in truth, how many the kernel counts, and how many the clock tells beside.
     fn play(mut card: Card, stalls: &[(u64, u64)], until: u64) -> (u32, u32, u32) {
-        let mut laps = Laps::new(RATE, card.period as u32, card.ring as u32);
+        let mut laps =
+            Laps::new(SampleRate(RATE), Frames(card.period as u32), Frames(card.ring as u32));
         let (mut truly, mut kernel, mut told) = (0, 0, 0);
         // Written, in the kernel's eyes; and the truth that lies behind them.
         let (mut written, mut real) = (card.ring, card.ring);

@@ -11,6 +11,7 @@
 use crate::clock::Ticks;
 use quiet_linux::sys::clock::{monotonic, sleep_until};
 use quiet_rt::{Clock, Duplex, Look, Xrun};
+use quiet_types::{Frames, SampleRate};
 
 /// A cable from output to input.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -113,11 +114,17 @@ impl std::fmt::Debug for Null {
 
 impl Null {
     /// A card that is started by the first look. `buffer` is at least two periods.
-    pub fn new(clock: Ticks, rate: u32, period: u32, buffer: u32, cable: Option<Cable>) -> Null {
-        let (period, buffer) = (u64::from(period.max(1)), u64::from(buffer.max(2 * period)));
+    pub fn new(
+        clock: Ticks,
+        rate: SampleRate,
+        period: Frames,
+        buffer: Frames,
+        cable: Option<Cable>,
+    ) -> Null {
+        let (period, buffer) = (u64::from(period.0.max(1)), u64::from(buffer.0.max(2 * period.0)));
         Null {
             clock,
-            frame: clock.hertz() / f64::from(rate.max(1)),
+            frame: clock.hertz() / f64::from(rate.0.max(1)),
             period,
             buffer,
             start: 0,

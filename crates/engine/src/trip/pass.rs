@@ -3,7 +3,7 @@
 use super::{hear::hear, sound::TestSignal};
 use crate::{Error, ErrorKind, Placed, Result, Setup, Sizes, open};
 use quiet_dsp::{Block, Stage};
-use quiet_types::trip::Opening;
+use quiet_types::{Frames, trip::Opening};
 use std::{
     sync::{
         Arc,
@@ -80,7 +80,7 @@ pub struct MeasuredTrip {
     /// What it plays at.
     pub sizes: Sizes,
     /// Frames that the host keeps between capture and playback, where it is known.
-    pub way: Option<u32>,
+    pub way: Option<Frames>,
     /// Where the thread ran.
     pub placed: Placed,
     /// Every cycle that was begun and not interrupted.

@@ -1,5 +1,6 @@
 //! What is sent in one pass: silence, a sweep, the tones, the sweep again.
 
+use quiet_types::SampleRate;
 use std::f64::consts::TAU;
 
 /// Frames in which all tones come round: the longest round trip that they can tell apart.
@@ -32,7 +33,7 @@ const SPARE: usize = 1_536;
 #[derive(Clone, Debug)]
 pub struct TestSignal {
     /// Frames a second.
-    pub(super) rate: u32,
+    pub(super) rate: SampleRate,
     /// Every sample; silence at the end, until the longest round trip is over.
     pub(super) samples: Vec<f32>,
     /// The longest round trip that is waited for, frames.
@@ -47,9 +48,9 @@ pub struct TestSignal {
 
 impl TestSignal {
     /// For round trips of up to `longest` frames (at most 64 000), peaking at `level`, 0 to 1.
-    pub fn new(rate: u32, longest: usize, level: f64) -> TestSignal {
+    pub fn new(rate: SampleRate, longest: usize, level: f64) -> TestSignal {
         let longest = longest.clamp(64, ROUND - SPARE);
-        let lead = (rate as usize / 8).max(1024);
+        let lead = (rate.0 as usize / 8).max(1024);
         let sweep_at = lead;
         let tones_at = sweep_at + SWEEP + longest;
         let tones_end = tones_at + longest + LOOKED_AT;
@@ -86,7 +87,7 @@ impl TestSignal {
 
     /// How long a pass takes.
     pub fn seconds(&self) -> f64 {
-        self.samples.len() as f64 / f64::from(self.rate.max(1))
+        self.samples.len() as f64 / f64::from(self.rate.0.max(1))
     }
 }
 
@@ -141,7 +142,7 @@ mod tests {
 
     #[test]
     fn it_peaks_at_its_level_at_most_and_begins_and_ends_in_silence() {
-        let sound = TestSignal::new(48_000, 4_000, 0.5);
+        let sound = TestSignal::new(SampleRate(48_000), 4_000, 0.5);
         let peak = sound.samples.iter().fold(0.0f32, |most, x| most.max(x.abs()));
         assert!((0.3..=0.5).contains(&peak), "{peak}");
         assert!(sound.samples[..sound.sweep_at].iter().all(|x| *x == 0.0));

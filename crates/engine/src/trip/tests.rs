@@ -1,7 +1,7 @@
 //! The estimators against signals whose delay is known.
 
 use super::{TestSignal, Unheard, hear};
-use quiet_types::trip::Heard;
+use quiet_types::{SampleRate, trip::Heard};
 
 const RATE: u32 = 48_000;
 const LONGEST: usize = 12_000;
@@ -59,7 +59,7 @@ fn taps(fraction: f64) -> [f64; 64] {
 }
 
 fn sound() -> TestSignal {
-    TestSignal::new(RATE, LONGEST, 0.25)
+    TestSignal::new(SampleRate(RATE), LONGEST, 0.25)
 }
 
 /// What is told at the middle of the tones of a delay that is `delay` in the middle of the pass.

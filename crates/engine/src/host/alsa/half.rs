@@ -8,9 +8,10 @@ use crate::{Error, ErrorKind, Result, setup::Setup};
 use alsa::{
     Direction, PCM, ValueOr,
     direct::pcm::Status,
-    pcm::{Access, Format as AlsaFormat, Frames, HwParams, TstampType},
+    pcm::{Access, Format as AlsaFormat, Frames as AlsaFrames, HwParams, TstampType},
 };
 use quiet_linux::sys::clock::monotonic;
+use quiet_types::{Frames, SampleRate};
 use std::cell::Cell;
 
 pub(super) fn alsa_format(format: SampleFormat) -> AlsaFormat {
@@ -28,14 +29,14 @@ pub(super) struct Half {
     pub pcm: PCM,
     pub format: SampleFormat,
     pub channels: usize,
-    pub rate: u32,
-    pub period: u32,
-    pub buffer: u32,
+    pub rate: SampleRate,
+    pub period: Frames,
+    pub buffer: Frames,
     /// The kernel's page with the pointers, where it can be mapped.
     status: Option<Status>,
     /// The newest stamp, ns, and the pointer where there are no stamps.
-    seen: (u64, Frames),
-    /// Frames that were moved since the start.
+    seen: (u64, AlsaFrames),
+    /// AlsaFrames that were moved since the start.
     taken: Cell<u64>,
     /// Its pointer beside the clock.
     laps: Laps,
@@ -99,7 +100,7 @@ impl Half {
             hw.set_format(alsa_format(format)).map_err(|e| cannot("set the format", e))?;
             let there =
                 hw.set_channels_near(channels as u32).map_err(|e| cannot("set the channels", e))?;
-            hw.set_rate(setup.rate, ValueOr::Nearest).map_err(|e| {
+            hw.set_rate(setup.rate.0, ValueOr::Nearest).map_err(|e| {
                 let range = (hw.get_rate_min(), hw.get_rate_max());
                 let can = match range {
                     (Ok(least), Ok(most)) => format!("it can {least} to {most}"),
@@ -108,10 +109,10 @@ impl Half {
                 cannot(&format!("set the rate {} ({can})", setup.rate), e)
             })?;
             let period = hw
-                .set_period_size_near(Frames::from(setup.period), ValueOr::Nearest)
+                .set_period_size_near(AlsaFrames::from(setup.period.0), ValueOr::Nearest)
                 .map_err(|e| cannot("set the period", e))?;
             let buffer = hw
-                .set_buffer_size_near(Frames::from(setup.buffer))
+                .set_buffer_size_near(AlsaFrames::from(setup.buffer.0))
                 .map_err(|e| cannot("set the buffer", e))?;
             pcm.hw_params(&hw).map_err(|e| cannot("set the parameters", e))?;
             (format, there, setup.rate, period, buffer)
@@ -128,7 +129,7 @@ impl Half {
             let _ = sw.set_tstamp_type(TstampType::Monotonic);
             pcm.sw_params(&sw).map_err(|e| cannot("set the parameters", e))?;
         }
-        let small = |n: Frames| u32::try_from(n).unwrap_or(0);
+        let small = |n: AlsaFrames| Frames(u32::try_from(n).unwrap_or(0));
         let status = Status::new(&pcm).ok();
         Ok(Half {
             status,
@@ -178,7 +179,7 @@ impl Half {
     }
 
     /// How many frames are there to be taken or filled; `None` where its ring went round and the kernel has not seen it.
-    pub(super) fn there(&mut self) -> alsa::Result<Option<Frames>> {
+    pub(super) fn there(&mut self) -> alsa::Result<Option<AlsaFrames>> {
         let there = self.pcm.avail_update()?;
         let position = u64::try_from(there).unwrap_or(0) + self.taken.get();
         let lost = position != self.laps.position() && self.laps.lost(monotonic(), position);

@@ -4,8 +4,9 @@ use super::{super::format::SampleFormat, half::alsa_format, said::hush};
 use alsa::{
     Direction, PCM, card,
     ctl::{Ctl, DeviceIter},
-    pcm::{Frames, HwParams},
+    pcm::{Frames as AlsaFrames, HwParams},
 };
+use quiet_types::{Frames, SampleRate};
 use serde::Serialize;
 
 /// A device of a card, and what it can do.
@@ -29,11 +30,11 @@ pub struct Abilities {
     /// Least and most channels.
     pub channels: (u32, u32),
     /// Least and most frames a second.
-    pub rates: (u32, u32),
+    pub rates: (SampleRate, SampleRate),
     /// Least and most frames a period.
-    pub periods: (u32, u32),
+    pub periods: (Frames, Frames),
     /// Least and most frames in the ring.
-    pub buffers: (u32, u32),
+    pub buffers: (Frames, Frames),
 }
 
 /// Every device of every card.
@@ -61,12 +62,14 @@ fn abilities(name: &str, direction: Direction) -> Option<Abilities> {
     let pcm = PCM::new(name, direction, true).ok()?;
     let hw = HwParams::any(&pcm).ok()?;
     let _ = hw.set_rate_resample(false);
-    let small = |n: alsa::Result<Frames>| u32::try_from(n.unwrap_or(0)).unwrap_or(u32::MAX);
+    let small =
+        |n: alsa::Result<AlsaFrames>| Frames(u32::try_from(n.unwrap_or(0)).unwrap_or(u32::MAX));
+    let rate = |n: alsa::Result<u32>| n.map(SampleRate).ok();
     let formats = SampleFormat::ALL.into_iter().filter(|f| hw.test_format(alsa_format(*f)).is_ok());
     Some(Abilities {
         formats: formats.map(SampleFormat::name).collect(),
         channels: (hw.get_channels_min().ok()?, hw.get_channels_max().ok()?),
-        rates: (hw.get_rate_min().ok()?, hw.get_rate_max().ok()?),
+        rates: (rate(hw.get_rate_min())?, rate(hw.get_rate_max())?),
         periods: (small(hw.get_period_size_min()), small(hw.get_period_size_max())),
         buffers: (small(hw.get_buffer_size_min()), small(hw.get_buffer_size_max())),
     })

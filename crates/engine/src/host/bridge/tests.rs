@@ -2,6 +2,11 @@
 
 use super::*;
 
+fn new(channels: usize, period: usize, buffer: usize) -> Bridge {
+    let [period, buffer] = [period, buffer].map(|n| Frames(n as u32));
+    Bridge::new(channels, period, buffer, SampleRate(48_000)).unwrap()
+}
+
 /// What two clocks and the machine around them are like.
 #[derive(Clone, Copy)]
 struct World {
@@ -112,7 +117,7 @@ fn play(world: World, seconds: f64, settled: f64, signal: impl Fn(u64) -> f64) -
     let rate = 48_000.0;
     let World { period, .. } = world;
     let buffer = period * world.periods;
-    let mut bridge = Bridge::new(1, period, buffer, 48_000).unwrap();
+    let mut bridge = new(1, period, buffer);
     let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
     let mut capture = Card::new(rate * (1.0 + world.capture * 1e-6), period, &world);
     let mut playback = Card::new(rate * (1.0 + world.playback * 1e-6), period, &world);
@@ -233,7 +238,7 @@ fn no_frame_is_lost_or_doubled_on_the_way() {
 
 #[test]
 fn where_nothing_comes_there_is_silence_and_after_a_reset_the_same_delay() {
-    let mut bridge = Bridge::new(2, 16, 32, 48_000).unwrap();
+    let mut bridge = new(2, 16, 32);
     let mut samples = vec![1.0f32; 32];
     let second = 1_000_000_000u64;
     let turn = |n: u64| second + n * second * 16 / 48_000;
@@ -264,7 +269,7 @@ fn where_nothing_comes_there_is_silence_and_after_a_reset_the_same_delay() {
     assert_eq!(run(&mut bridge, &mut n, 20, true).0, 0);
     assert!((bridge.delay - bridge.target).abs() < 5.0, "{}", bridge.delay);
     // A card that never tells of anything.
-    let mut bridge = Bridge::new(1, 16, 32, 48_000).unwrap();
+    let mut bridge = new(1, 16, 32);
     let dry = (0..100).filter(|_| !bridge.take(&mut samples[..16])).count();
     assert!(dry > 50, "{dry}");
 }
