@@ -24,17 +24,12 @@ struct Machine {
 
 impl Machine {
     fn new(update_grub: &str) -> Machine {
-        let dir = tempfile::tempdir().unwrap();
-        for (path, text) in [
+        let dir = quiet_testing::tree::of(&[
             (CFG, OLD),
             ("etc/default/grub", "GRUB_TIMEOUT=0\n"),
             ("usr/sbin/update-grub", update_grub),
             ("usr/bin/grub-script-check", ""),
-        ] {
-            let path = dir.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
+        ]);
         fs::set_permissions(dir.path().join(CFG), fs::Permissions::from_mode(0o600)).unwrap();
         Machine { place: Tree::at(dir.path()).unwrap(), dir }
     }

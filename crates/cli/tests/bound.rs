@@ -177,16 +177,13 @@ fn killed_at(count: u32) -> Vec<Duration> {
     let before = Capture::take();
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let told = std::env::var("QUIETCORES_SEED").ok().and_then(|seed| seed.parse().ok());
-    let mut seed: u64 = told.unwrap_or(clock.as_nanos() as u64 | 1);
+    let seed: u64 = told.unwrap_or(clock.as_nanos() as u64);
     eprintln!("QUIETCORES_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
     let mut took = Vec::new();
     for turn in 0..count {
-        // xorshift64 (Marsaglia 2003).
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
         // Through an arm of each setting, whose stress alone takes a second to begin.
-        let delay = Duration::from_millis(seed % 8000);
+        let delay = Duration::from_millis(random.u64(..8000));
         let mut victim = prove(&machine);
         sleep(delay);
         victim.kill(turn % 2 == 0);

@@ -1,14 +1,12 @@
 //! `measure buffers` as a whole, on the card that does not exist: every period is accounted for.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod wait;
-
+use quiet_testing::until;
 use serde_json::Value;
 use std::{
     process::{Command, Output, Stdio},
     time::Duration,
 };
-use wait::until;
 
 fn command(more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quietcores"));

@@ -24,7 +24,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/results").join(name)
+    quiet_testing::tree::fixture("results").join(name)
 }
 
 /// Imports a file as a run in `dir` and gives it.

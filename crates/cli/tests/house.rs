@@ -10,7 +10,7 @@ use std::{
 /// The arrows of docs/architecture.md: a crate, and what of ours it may build on.
 const ARROWS: &[(&str, &[&str])] = &[
     ("quiet-types", &[]),
-    ("quiet-testing", &[]),
+    ("quiet-testing", &["quiet-linux", "quiet-types"]),
     ("quiet-rt", &["quiet-types"]),
     ("quiet-plan", &["quiet-types"]),
     ("quiet-judge", &["quiet-types"]),
@@ -104,6 +104,19 @@ fn no_arrow_leads_where_the_architecture_forbids() {
         let may = allowed.get(from.as_str()).unwrap_or_else(|| panic!("{from} has no place yet"));
         for one in to {
             assert!(may.contains(&one.as_str()), "{from} must not depend on {one}");
+        }
+    }
+}
+
+#[test]
+fn no_file_is_taken_from_another_package_by_its_path() {
+    let path = format!("#[{}", "path");
+    let code = format!("{}!(", "include");
+    for crate_dir in fs::read_dir(crates()).unwrap() {
+        for file in sources(&crate_dir.unwrap().path()) {
+            let text = fs::read_to_string(&file).unwrap();
+            let taken = text.contains(&path) || text.contains(&code);
+            assert!(!taken, "{}: what packages share is quiet_testing", file.display());
         }
     }
 }

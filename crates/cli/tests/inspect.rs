@@ -1,6 +1,7 @@
 //! `quietcores inspect`, as a user calls it.
 #![allow(clippy::unwrap_used)]
 
+use quiet_testing::tree;
 use quiet_types::Machine;
 use std::{
     fs,
@@ -9,15 +10,14 @@ use std::{
 };
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/machines").join(name)
+    tree::fixture("machines").join(name)
 }
 
 /// A copy of a fixture to break.
 fn copy(name: &str) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
-    let copied = Command::new("cp").arg("-r").arg(fixture(name)).arg(dir.path()).status();
-    assert!(copied.unwrap().success());
     let root = dir.path().join(name);
+    tree::copy(&fixture(name), &root);
     (dir, root)
 }
 

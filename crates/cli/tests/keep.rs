@@ -2,7 +2,7 @@
 //! the user who asked.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_testing::{Why, is_root, skip};
+use quiet_testing::{Why, is_root, skip, tree};
 use std::{
     fs,
     os::unix::{
@@ -29,8 +29,7 @@ fn errors(output: &Output) -> String {
 }
 
 fn fixture() -> String {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/results");
-    dir.join("cyclictest-summary.txt").display().to_string()
+    tree::fixture("results/cyclictest-summary.txt").display().to_string()
 }
 
 /// Whatever would write to `place` measures nothing: it would take minutes, and says nothing of them.

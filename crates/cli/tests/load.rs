@@ -3,10 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod machine;
-mod wait;
 
 use machine::{Capture, Machine, PROGRAM, read, text, thread};
-use quiet_testing::{Why, is_long, report, skip, skip_part};
+use quiet_testing::{Why, is_long, report, skip, skip_part, until};
 use std::{
     collections::BTreeMap,
     env,
@@ -17,7 +16,6 @@ use std::{
     thread::{Builder, park, sleep},
     time::{Duration, Instant},
 };
-use wait::until;
 
 /// Threads that the service starts in all, and how many of them are left when it has done so.
 const ALL: usize = 200_000;

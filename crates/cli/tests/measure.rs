@@ -4,10 +4,8 @@
 //! them, and deadlines only end a test that has failed already.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod wait;
-
 use quiet_linux::sys::clock::monotonic;
-use quiet_testing::{Why, is_root, program, skip};
+use quiet_testing::{Why, is_root, program, skip, until};
 use quiet_types::{Nanos, Run, machine::Policy, run};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -17,7 +15,6 @@ use std::{
     thread,
     time::Duration,
 };
-use wait::until;
 
 fn quietcores() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quietcores"));

@@ -3,11 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_testing::{Why, skip};
+use quiet_testing::{
+    Why, skip,
+    tree::{copy, fixture, put},
+};
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -34,8 +37,7 @@ struct Machine(tempfile::TempDir);
 impl Machine {
     fn with(loader: &str) -> Machine {
         let dir = tempfile::tempdir().unwrap();
-        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/boot").join(loader);
-        copy(&from, dir.path());
+        copy(&fixture("boot").join(loader), dir.path());
         let machine = Machine(dir);
         for cpu in 0..4 {
             let base = format!("sys/devices/system/cpu/cpu{cpu}");
@@ -67,8 +69,7 @@ impl Machine {
     }
 
     fn put(&self, path: &str, text: &str) {
-        fs::create_dir_all(self.path(path).parent().unwrap()).unwrap();
-        fs::write(self.path(path), text).unwrap();
+        put(self.0.path(), path, text);
     }
 
     fn text(&self, path: &str) -> String {
@@ -102,22 +103,6 @@ impl Machine {
         walk(self.0.path(), self.0.path(), &mut seen);
         seen.retain(|path, _| !path.starts_with("var"));
         seen
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        let kind = entry.file_type().unwrap();
-        if kind.is_dir() {
-            fs::create_dir_all(&target).unwrap();
-            copy(&entry.path(), &target);
-        } else if kind.is_symlink() {
-            symlink(fs::read_link(entry.path()).unwrap(), &target).unwrap();
-        } else {
-            fs::copy(entry.path(), &target).unwrap();
-        }
     }
 }
 
@@ -620,9 +605,8 @@ fn status_says_that_this_boot_is_not_the_one_that_was_asked_for() {
 
 #[test]
 fn what_a_released_version_made_to_last_is_taken_back_to_the_byte() {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
     let mut seen = 0;
-    for version in fs::read_dir(fixtures.join("released")).unwrap().flatten() {
+    for version in fs::read_dir(fixture("released")).unwrap().flatten() {
         let Ok(trees) = fs::read_dir(version.path().join("persist")) else { continue };
         for tree in trees.flatten() {
             let name = tree.file_name().into_string().unwrap();
@@ -641,7 +625,7 @@ fn what_a_released_version_made_to_last_is_taken_back_to_the_byte() {
             let said = ends(&machine.unpersist(), 0);
             assert!(said.contains("as it was"), "{name}: {said}");
             let before = Machine(tempfile::tempdir().unwrap());
-            copy(&fixtures.join("boot").join(loader), before.0.path());
+            copy(&fixture("boot").join(loader), before.0.path());
             let mut after = machine.tree();
             // Made by hand for the record, and in no fixture.
             after.retain(|path, _| path != "boot" || before.path("boot").exists());

@@ -2,16 +2,12 @@
 #![allow(clippy::unwrap_used)] // a test may
 
 use serde_json::Value;
-use std::{
-    path::PathBuf,
-    process::{Command, Output},
-};
+use std::process::{Command, Output};
 
 fn plan(machine: &str, more: &[&str]) -> Output {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/machines");
     Command::new(env!("CARGO_BIN_EXE_quietcores"))
         .args(["plan", "--json", "--root"])
-        .arg(root.join(machine))
+        .arg(quiet_testing::tree::fixture("machines").join(machine))
         .args(more)
         .output()
         .unwrap()

@@ -1,16 +1,13 @@
 //! `reach` ended by hand.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod wait;
-
-use quiet_testing::{Why, skip};
+use quiet_testing::{Why, skip, until};
 use quiet_types::{Nanos, reach::Reach};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs,
     process::{Command, Stdio},
 };
-use wait::until;
 
 /// Whether its thread that acts is there: the signal is listened to long before.
 fn acts(pid: u32) -> bool {

@@ -218,12 +218,10 @@ fn a_browser_draws_a_campaign_a_history_and_imported_runs_beside_ours() {
 
     // A result of another tool, imported, on one page with a run of ours.
     let dir = tempfile::tempdir().unwrap();
-    let fixture = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../fixtures/results/latmus-vim3l-hectic-200us.txt"
-    );
     let import = Command::new(env!("CARGO_BIN_EXE_quietcores"))
-        .args(["import", fixture, "-o", "latmus.json"])
+        .arg("import")
+        .arg(quiet_testing::tree::fixture("results/latmus-vim3l-hectic-200us.txt"))
+        .args(["-o", "latmus.json"])
         .current_dir(dir.path())
         .output()
         .unwrap();

@@ -45,8 +45,7 @@ fn every_verb_has_json() {
 }
 
 fn fixture(name: &str) -> String {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
-    fixtures.join(name).display().to_string()
+    quiet_testing::tree::fixture(name).display().to_string()
 }
 
 /// Whether `value` has what the schema requires, and nothing that it does not know.

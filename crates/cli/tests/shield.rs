@@ -152,16 +152,10 @@ fn killed_while_reverting_the_next_revert_does_the_rest() {
 
 /// Numbers that differ from run to run; the seed is said so that a failure can be understood.
 fn instants(count: usize) -> Vec<Duration> {
-    let mut seed = std::process::id() as u64 | 1;
+    let seed = std::process::id().into();
     eprintln!("seed {seed}");
-    (0..count)
-        .map(|_| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            Duration::from_micros(seed % 250_000)
-        })
-        .collect()
+    let mut random = fastrand::Rng::with_seed(seed);
+    (0..count).map(|_| Duration::from_micros(random.u64(..250_000))).collect()
 }
 
 #[test]

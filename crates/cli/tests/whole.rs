@@ -3,15 +3,13 @@
 //! own that refuses as Linux does.
 #![allow(clippy::unwrap_used)] // a test may
 
-#[path = "../../shield/tests/fake/mod.rs"]
-mod fake;
-
-use fake::{
-    EBUSY, EINVAL, EIO, ENOSPC, EPERM, Fake, Hierarchy, Stopped, Temper, World, strays, world,
-};
 use proptest::prelude::*;
 use quiet_plan::{Mode, plan};
 use quiet_shield::{ApplyOptions, revert, status, up};
+use quiet_testing::fake::{
+    self, EBUSY, EINVAL, EIO, ENOSPC, EPERM, Fake, Hierarchy, Temper, World, strays, until_stopped,
+    world,
+};
 use quiet_types::{
     Chain, CpuId, CpuSet, GroupPath, Machine, Plan,
     chain::{Choice, IrqSource, Link, Target},
@@ -22,10 +20,7 @@ use quiet_types::{
     plan::{Action, Applied, Outcome, Return, ShieldStanding},
     surroundings::{Mount, Surroundings, UsbController, UsbDevice},
 };
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::atomic::AtomicBool,
-};
+use std::sync::atomic::AtomicBool;
 
 const CARD: &str = "/sys/devices/pci0000:00/0000:00:14.0/usb1/1-2";
 const BANS: &str = "/etc/default/irqbalance";
@@ -468,15 +463,6 @@ fn groups_that_keep_their_cpus_get_back_those_that_were_switched_off() {
         bench.kernel.refuse.set(Some((at, EPERM)));
         let _ = bench.up();
         bench.returns(&format!("with act {at} refused"));
-    }
-}
-
-/// Runs until the end, or until the kernel stops: `None` then.
-fn until_stopped<T>(run: impl FnOnce() -> T) -> Option<T> {
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(done) => Some(done),
-        Err(cause) if cause.is::<Stopped>() => None,
-        Err(cause) => std::panic::resume_unwind(cause),
     }
 }
 

@@ -28,12 +28,8 @@ const BLOCKS: [usize; 2] = [16, 64];
 const TIMED: usize = 98_304;
 
 fn noise(len: usize, seed: u32) -> Vec<f32> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as f32 / (1u32 << 23) as f32 - 1.0
-    };
-    (0..len).map(|_| next()).collect()
+    let mut random = fastrand::Rng::with_seed(seed.into());
+    (0..len).map(|_| 2.0 * random.f32() - 1.0).collect()
 }
 
 /// The least time of each block, in nanoseconds.

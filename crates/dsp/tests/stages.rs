@@ -70,12 +70,11 @@ fn of_kind(kind: &str, keys: &str) -> Strip {
 
 /// Bursts, silence, a step, and numbers that are none.
 fn sound(frames: usize) -> Vec<f32> {
-    let mut seed = 7u32;
+    let mut random = fastrand::Rng::with_seed(7);
     let mut samples = vec![0.0f32; 2 * frames];
     for (n, x) in samples.iter_mut().enumerate() {
-        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let loud = [0.9, 0.0, 1e-3, 0.4][n / 700 % 4];
-        *x = loud * (seed as f32 / u32::MAX as f32 * 2.0 - 1.0);
+        *x = loud * (2.0 * random.f32() - 1.0);
     }
     samples[frames / 3] = f32::NAN;
     samples[frames / 2] = 1e-42;
@@ -141,11 +140,8 @@ fn every_split_gives_the_same_bits_and_nothing_allocates() {
             let cut = play(&mut of_kind(kind, keys), &x, || fixed);
             assert_eq!(bits(&cut), bits(&whole), "{kind} in blocks of {fixed}: {keys}");
         }
-        let mut seed = 3usize;
-        let uneven = || {
-            seed = seed.wrapping_mul(25_214_903_917).wrapping_add(11);
-            seed >> 40
-        };
+        let mut random = fastrand::Rng::with_seed(3);
+        let uneven = || random.usize(1..=BLOCK);
         let cut = play(&mut of_kind(kind, keys), &x, uneven);
         assert_eq!(bits(&cut), bits(&whole), "{kind} in uneven blocks: {keys}");
     }

@@ -5,13 +5,11 @@ use quiet_dsp::{Block, Stage};
 use quiet_engine::{
     AudioHost, Fade, LoopEvent, ReadyStrip, SeatWish, Setup, Wait, Wire, host::null::Cable, open,
 };
+use quiet_testing::until;
 use quiet_types::{Frames, SampleRate};
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
-    },
-    time::{Duration, Instant},
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
 };
 
 fn setup(cable: Option<Cable>) -> Setup {
@@ -24,15 +22,6 @@ fn setup(cable: Option<Cable>) -> Setup {
         inputs: 1,
         outputs: 1,
         wish: SeatWish { mode: Some(Wait::Sleep), priority: 50, ..Default::default() },
-    }
-}
-
-/// Waits until something is so; a machine may be busy, so for long.
-fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !so() {
-        assert!(since.elapsed() < Duration::from_secs(60), "{what} did not come");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -74,7 +63,7 @@ fn the_round_trip_is_the_buffer_and_the_cable_to_the_frame() {
         let n = Arc::new(AtomicU64::new(0));
         let pinger = Pinger { frame: 0, sent: 0, back: back.clone(), n: n.clone() };
         let mut engine = opened.start(Box::new(pinger)).unwrap();
-        until("five echoes", || n.load(Relaxed) >= 5);
+        until("five echoes", || (n.load(Relaxed) >= 5).then_some(()));
         let board = engine.board().clone();
         let hits = engine.stop().unwrap();
         assert!(hits.thread.contains_key("involuntary_switches"), "{hits:?}");
@@ -142,9 +131,8 @@ fn orders_are_carried_out_while_it_plays_and_what_is_spent_comes_home() {
                     _ => {}
                 }
             }
-            done.iter().any(|(n, _)| *n == number)
-        });
-        done.iter().find(|(n, _)| *n == number).unwrap().1
+            done.iter().find(|(n, _)| *n == number).map(|(_, done)| *done)
+        })
     };
     let number = engine.remote.swap(Sine::boxed(0.5, &alive), Fade::Cross).ok().unwrap();
     assert!(ask(&mut engine, number));
@@ -201,7 +189,7 @@ fn a_file_goes_in_and_comes_out() {
     let opened = open(&Setup { host, channels: 2, inputs: 2, outputs: 2, ..setup(None) }).unwrap();
     assert_eq!(opened.rate, SampleRate(44_100));
     let mut engine = opened.start(Box::new(Wire)).unwrap();
-    until("the end of the file", || engine.ended());
+    until("the end of the file", || engine.ended().then_some(()));
     engine.stop().unwrap();
     let mut reader = hound::WavReader::open(output).unwrap();
     let got: Vec<i32> =
@@ -224,7 +212,7 @@ impl Stage for Faulty {
 #[test]
 fn a_stage_that_fails_ends_the_engine_and_is_told() {
     let mut engine = open(&setup(None)).unwrap().start(Box::new(Faulty(0))).unwrap();
-    until("the end", || engine.ended());
+    until("the end", || engine.ended().then_some(()));
     let said = engine.stop().unwrap_err().to_string();
     assert!(said.contains("silent") && said.contains("ten blocks are enough"), "{said}");
 }
@@ -237,6 +225,6 @@ fn a_seat_is_taken_before_anything_is_opened_and_left_when_nothing_is() {
     let taken = quiet_engine::seat(&setup.wish, None).unwrap();
     let mut engine =
         quiet_engine::open_from(&setup, Some(taken)).unwrap().start(Box::new(Wire)).unwrap();
-    until("a block", || engine.board().blocks.load(Relaxed) > 0);
+    until("a block", || (engine.board().blocks.load(Relaxed) > 0).then_some(()));
     engine.stop().unwrap();
 }

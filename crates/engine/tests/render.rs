@@ -37,13 +37,8 @@ fn order(strip: &str) -> Order {
 }
 
 fn noise(count: usize) -> Vec<f32> {
-    let mut seed = 5u32;
-    (0..count)
-        .map(|_| {
-            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            seed as i32 as f32 / i32::MAX as f32 * 0.5
-        })
-        .collect()
+    let mut random = fastrand::Rng::with_seed(5);
+    (0..count).map(|_| random.f32() - 0.5).collect()
 }
 
 const LATE: &str = "[[stage]]\nkind = \"limiter\"\nceiling = 0.0\n\n\
@@ -130,7 +125,7 @@ fn ramp(n: i32) -> [i32; 2] {
 #[test]
 fn flac_is_read_to_the_last_bit() {
     let folder = tempfile::tempdir().unwrap();
-    let from = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/sound/ramp.flac").into();
+    let from = quiet_testing::tree::fixture("sound/ramp.flac");
     let to = folder.path().join("out.wav");
     let order = Order { tail: Some(0.0), ..order("[[stage]]\nkind = \"polarity\"\n") };
     let done = render(&[Job { from, to: to.clone() }], &order, &RenderProgress::default());

@@ -6,8 +6,7 @@ use quiet_judge::example;
 use quiet_types::{Nanos, run::Measured};
 
 fn fixture(name: &str) -> String {
-    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/results");
-    std::fs::read_to_string(format!("{dir}/{name}")).unwrap()
+    std::fs::read_to_string(quiet_testing::tree::fixture("results").join(name)).unwrap()
 }
 
 /// Files that are written again byte for byte.

@@ -114,12 +114,7 @@ mod tests {
     use super::*;
 
     fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
-        let dir = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = dir.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
+        let dir = quiet_testing::tree::of(files);
         let root = Root::at(dir.path()).unwrap();
         (dir, root)
     }

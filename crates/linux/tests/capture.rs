@@ -11,7 +11,7 @@ use std::{
 };
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/machines").join(name)
+    quiet_testing::tree::fixture("machines").join(name)
 }
 
 fn read(dir: &Path) -> Machine {
@@ -21,8 +21,7 @@ fn read(dir: &Path) -> Machine {
 /// A copy of a fixture to break.
 fn copy(name: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let copied = Command::new("cp").arg("-r").arg(fixture(name)).arg(dir.path()).status();
-    assert!(copied.unwrap().success());
+    quiet_testing::tree::copy(&fixture(name), &dir.path().join(name));
     dir
 }
 

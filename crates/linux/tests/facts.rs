@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use quiet_linux::{Options, Root, snapshot};
+use quiet_testing::tree;
 use quiet_types::{
     CpuId, Machine,
     machine::{CoreKind, Preemption},
@@ -9,13 +10,8 @@ use quiet_types::{
 
 /// The machine with these files, and two CPUs where they say nothing else.
 fn machine(files: &[(&str, &str)]) -> Machine {
-    let dir = tempfile::tempdir().unwrap();
     let two = [("proc/version", ""), ("sys/devices/system/cpu/online", "0-1\n")];
-    for (path, text) in two.iter().chain(files) {
-        let path = dir.path().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
+    let dir = tree::of(&[&two, files].concat());
     let machine = snapshot(&Root::at(dir.path()).unwrap(), Options::default()).unwrap();
     assert_eq!(machine.unread, []);
     machine

@@ -8,7 +8,7 @@ use quiet_types::{
 };
 
 fn machine(name: &str) -> Machine {
-    let dir = format!("{}/../../fixtures/machines/{name}", env!("CARGO_MANIFEST_DIR"));
+    let dir = quiet_testing::tree::fixture("machines").join(name);
     let machine = snapshot(&Root::at(dir).unwrap(), Options::default()).unwrap();
     assert_eq!(machine.unread, [], "{name}");
     machine

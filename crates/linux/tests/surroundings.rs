@@ -2,17 +2,12 @@
 #![allow(clippy::unwrap_used)]
 
 use quiet_linux::{Options, Root, capture, snapshot};
+use quiet_testing::tree::put;
 use quiet_types::{
     Machine,
     surroundings::{AudioGroup, Surroundings},
 };
 use std::{fs, os::unix::fs::symlink, path::Path};
-
-fn put(dir: &Path, path: &str, text: &str) {
-    let path = dir.join(path);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
-}
 
 fn read(dir: &Path) -> (Machine, Surroundings) {
     put(dir, "proc/version", "");

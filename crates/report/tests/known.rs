@@ -37,8 +37,7 @@ fn an_imported_summary_predicts_nothing() {
 /// Proof and runs that a released version wrote: judged anew, an imported summary as what it is.
 #[test]
 fn what_0_1_0_wrote_is_judged_by_this_version() {
-    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fixtures/released/0.1.0/store");
+    let dir = quiet_testing::tree::fixture("released/0.1.0/store");
     let read = |path: &str| std::fs::read_to_string(dir.join(path)).unwrap();
     let proof: Proof =
         serde_json::from_str(&read("proofs/20261123T035343Z-prove-2183/proof.json")).unwrap();

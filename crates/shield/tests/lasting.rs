@@ -1,11 +1,8 @@
 //! What happens to a shield that is up for months: threads come and go, numbers are given anew, the program is exchanged.
 #![allow(clippy::unwrap_used)] // a test may
 
-#[allow(dead_code, reason = "other tests use the rest of it")]
-mod fake;
-
-use fake::{Fake, Hierarchy, World, at, world};
 use quiet_shield::{ApplyOptions, ErrorKind, Planned, Watch, identity, revert, status, up, watch};
+use quiet_testing::fake::{Fake, Hierarchy, World, at, world};
 use quiet_types::{
     CpuSet, Plan,
     machine::{Policy, Scheduling},

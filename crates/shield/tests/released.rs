@@ -1,11 +1,11 @@
 //! What released versions have written is read for ever: their journals are reverted by this version.
 #![allow(clippy::unwrap_used)] // a test may
 
-#[allow(dead_code, reason = "other tests use the rest of it")]
-mod fake;
-
-use fake::{Fake, World};
 use quiet_shield::{revert, status};
+use quiet_testing::{
+    fake::{Fake, World},
+    tree::fixture,
+};
 use quiet_types::plan::ShieldStanding;
 use std::{
     fs,
@@ -15,7 +15,7 @@ use std::{
 
 /// Folders of journals: `fixtures/released/VERSION/journal/NAME`.
 fn journals() -> Vec<PathBuf> {
-    let released = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/released");
+    let released = fixture("released");
     let names = |dir: &Path| -> Vec<PathBuf> {
         fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
     };

@@ -1,14 +1,12 @@
 //! What goes up comes down: `revert(apply(x)) = x`, also when stopped or refused at any act.
 #![allow(clippy::unwrap_used)] // a test may
 
-mod fake;
-
-use fake::{
-    EBUSY, EINVAL, EIO, ENOSPC, EPERM, Fake, Hierarchy, MOUNT, Stopped, Temper, World, at, strays,
-    world,
-};
 use proptest::prelude::*;
 use quiet_shield::{ApplyOptions, ErrorKind, revert, status, up};
+use quiet_testing::fake::{
+    EBUSY, EINVAL, EIO, ENOSPC, EPERM, Fake, Group, Hierarchy, MOUNT, Temper, World, at, strays,
+    until_stopped, world,
+};
 use quiet_types::{
     CpuId, CpuSet, Plan,
     machine::{Policy, Scheduling},
@@ -18,11 +16,7 @@ use quiet_types::{
     },
     shield::{Entry, Mechanism, Shield},
 };
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    path::Path,
-    sync::atomic::AtomicBool,
-};
+use std::{path::Path, sync::atomic::AtomicBool};
 
 fn step(need: Need, action: Action) -> Step {
     Step { action, old: None, why: String::new(), need }
@@ -141,15 +135,6 @@ fn apply(
 ) -> quiet_shield::Result<quiet_types::plan::Applied> {
     let interrupt = AtomicBool::new(false);
     up(kernel, plan, &ApplyOptions { state, holder: None, interrupt: &interrupt, confirm: None })
-}
-
-/// Runs until the end, or until the kernel stops: `None` then.
-fn until_stopped<T>(run: impl FnOnce() -> T) -> Option<T> {
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(done) => Some(done),
-        Err(cause) if cause.is::<Stopped>() => None,
-        Err(cause) => std::panic::resume_unwind(cause),
-    }
 }
 
 struct Bench {
@@ -740,7 +725,7 @@ fn used_since(use_them: impl Fn(&mut World)) -> String {
 fn a_controller_that_others_use_since_stays_and_is_reported() {
     let made = |world: &mut World, path: &str, cpus: &str, passes_on: bool| {
         let (cpus, partition) = (cpus.parse().unwrap(), "member".into());
-        let group = fake::Group { cpus, partition, balance: true, passes_on, ..Default::default() };
+        let group = Group { cpus, partition, balance: true, passes_on, ..Default::default() };
         world.groups.insert(path.into(), group);
     };
     // A container: its manager passes the controller on, and it is the one who has CPUs.

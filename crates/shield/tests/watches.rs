@@ -1,11 +1,8 @@
 //! What a watch makes of settings that are no kernel files: irqbalance's bans, threads of interrupts.
 #![allow(clippy::unwrap_used)] // a test may
 
-#[allow(dead_code, reason = "other tests use the rest of it")]
-mod fake;
-
-use fake::{Fake, Hierarchy, MOUNT, Temper, World, at, world};
 use quiet_shield::{ApplyOptions, Planned, Watch, revert, status, up, watch};
+use quiet_testing::fake::{Fake, Hierarchy, MOUNT, Temper, World, at, world};
 use quiet_types::{
     CpuSet, Plan,
     machine::{Policy, Scheduling},

@@ -2,27 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use quiet_store::{Filter, Kept, KeptKind, Store};
-use std::path::Path;
+use quiet_testing::tree::{copy, fixture};
 
 /// A copy, for a store may be written to.
 fn store(version: &str) -> (tempfile::TempDir, Store) {
-    let released = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/released");
     let dir = tempfile::tempdir().unwrap();
-    copy(&released.join(version).join("store"), dir.path());
+    copy(&fixture("released").join(version).join("store"), dir.path());
     let store = Store::at(dir.path());
     (dir, store)
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &to);
-        } else {
-            std::fs::copy(entry.path(), to).unwrap();
-        }
-    }
 }
 
 #[test]

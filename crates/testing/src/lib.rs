@@ -1,4 +1,5 @@
-//! What the tests of this workspace share; no part of the program.
+//! What the tests of this workspace share; no part of the program: a kernel that is played ([`fake`]), trees of files ([`tree`]),
+//! and skips that are counted.
 //!
 //! A test that cannot be made here says so by [`skip`], and never by a print and a return: libtest would count it as passed.
 //! `./test` counts what is skipped and lists it with its reason. A reason is looked at where it is given: one that does not
@@ -14,6 +15,12 @@
 //! }
 //! ```
 #![forbid(unsafe_code)]
+
+pub mod fake;
+pub mod tree;
+mod wait;
+
+pub use wait::until;
 
 use std::{
     env,

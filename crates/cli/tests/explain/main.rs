@@ -7,8 +7,6 @@
 //! kernel whose trace is closed.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "../wait/mod.rs"]
-mod wait;
 mod witness;
 
 use quiet_linux::{
@@ -16,7 +14,7 @@ use quiet_linux::{
     trace,
 };
 use quiet_probe::CpuWatch;
-use quiet_testing::{Why, in_lab, is_root, skip};
+use quiet_testing::{Why, in_lab, is_root, skip, until};
 use quiet_types::{
     CpuId, CpuSet, Nanos, Run,
     explain::{Cause, Explained, Share, Source},
@@ -36,7 +34,6 @@ use std::{
     time::Duration,
 };
 
-use wait::until;
 use witness::{Osnoise, Span as Stretch, Witness};
 
 /// One at a time: each needs the machine's last CPU to itself.

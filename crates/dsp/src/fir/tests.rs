@@ -3,12 +3,8 @@ use quiet_types::{Frames, SampleRate};
 
 /// White noise between -1 and 1, the same each time.
 fn noise(len: usize, seed: u32) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(2_654_435_761).wrapping_add(12_345);
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as f32 / (1u32 << 23) as f32 - 1.0
-    };
-    (0..len).map(|_| next()).collect()
+    let mut random = fastrand::Rng::with_seed(seed.into());
+    (0..len).map(|_| 2.0 * random.f32() - 1.0).collect()
 }
 
 /// Noise that decays by 60 dB.

@@ -175,13 +175,12 @@ mod tests {
         let rate = 48_000;
         // Loud, quiet, loud: the relative gate has something to leave out.
         let frames = 12 * rate as usize;
-        let mut seed = 1u32;
+        let mut random = fastrand::Rng::with_seed(1);
         let mut planar = vec![0.0f32; 2 * frames];
         for n in 0..frames {
             let level = [0.3, 0.002, 0.1][n * 3 / frames];
             for channel in 0..2 {
-                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                let noise = seed as f32 / u32::MAX as f32 - 0.5;
+                let noise = random.f32() - 0.5;
                 let tone = (n as f32 * 0.05 * (channel + 1) as f32).sin();
                 planar[channel * frames + n] = level * (0.6 * tone + noise);
             }

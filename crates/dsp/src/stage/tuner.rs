@@ -249,13 +249,8 @@ mod tests {
     fn noise_and_silence_have_no_pitch() {
         let setting = ProcessSpec { rate: SampleRate(48_000), channels: 1, block: Frames(48_000) };
         let mut tuner = Tuner::new(440.0, setting);
-        let mut seed = 1u32;
-        let mut noise: Vec<f32> = (0..48_000)
-            .map(|_| {
-                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                seed as f32 / u32::MAX as f32 - 0.5
-            })
-            .collect();
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut noise: Vec<f32> = (0..48_000).map(|_| random.f32() - 0.5).collect();
         tuner.process(&mut Block::new(&mut noise, 1));
         assert_eq!(tuner.shown[0].get(), 0.0);
         tuner.process(&mut Block::new(&mut vec![0.0; 48_000], 1));

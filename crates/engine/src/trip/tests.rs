@@ -1,24 +1,15 @@
 //! The estimators against signals whose delay is known.
 
 use super::{TestSignal, Unheard, hear};
+use fastrand::Rng;
 use quiet_types::{SampleRate, trip::Heard};
 
 const RATE: u32 = 48_000;
 const LONGEST: usize = 12_000;
 
-/// Random numbers that are the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn unit(&mut self) -> f64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn normal(&mut self) -> f64 {
-        (-2.0 * (1.0 - self.unit()).ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
-    }
+/// Of a normal distribution, by Box and Muller.
+fn normal(random: &mut Rng) -> f64 {
+    (-2.0 * (1.0 - random.f64()).ln()).sqrt() * (std::f64::consts::TAU * random.f64()).cos()
 }
 
 /// The sound `delay` frames later, by a windowed sinc over 64 frames: the capturing clock may be
@@ -105,9 +96,9 @@ fn polarity_and_level_are_told() {
 fn noise_widens_the_interval_and_the_truth_lies_within_three_of_it() {
     for (seed, level) in [(1, 1e-3), (2, 1e-2), (3, 3e-2)] {
         let (heard, truth) = heard(1000.37, 0.0, |came| {
-            let mut random = Random(seed);
+            let mut random = Rng::with_seed(seed);
             for sample in came {
-                *sample += (level * random.normal()) as f32;
+                *sample += (level * normal(&mut random)) as f32;
             }
         })
         .unwrap();
@@ -176,10 +167,10 @@ fn silence_noise_and_a_foreign_sound_are_no_round_trip() {
     let silent = hear(&sound, &vec![0.0; sound.samples().len()]).unwrap_err();
     assert!(matches!(silent, Unheard::Silent { .. }), "{silent:?}");
     assert!(silent.to_string().contains("no signal came back"), "{silent}");
-    let mut random = Random(7);
+    let mut random = Rng::with_seed(7);
     for _ in 0..3 {
         let noise: Vec<f32> =
-            sound.samples().iter().map(|_| (0.3 * random.normal()) as f32).collect();
+            sound.samples().iter().map(|_| (0.3 * normal(&mut random)) as f32).collect();
         let wrong = hear(&sound, &noise).unwrap_err();
         assert!(matches!(wrong, Unheard::Silent { .. }), "{wrong:?}");
     }

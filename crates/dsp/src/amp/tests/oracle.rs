@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// Rows of channels.
 pub(super) type Rows = Vec<Vec<f64>>;
 
-/// Numbers by chance, always the same for a seed.
+/// Numbers by chance, always the same for a seed: the nets in `fixtures/amps` are known by theirs, so no library draws them.
 pub(super) struct Chance(pub u64);
 
 impl Chance {

@@ -1,6 +1,7 @@
 //! Two simulated cards, and a thread that wakes up late.
 
 use super::*;
+use fastrand::Rng;
 
 fn new(channels: usize, period: usize, buffer: usize) -> Bridge {
     let [period, buffer] = [period, buffer].map(|n| Frames(n as u32));
@@ -46,18 +47,6 @@ const EMULATED: World = World {
     ..QUIET
 };
 
-/// Repeatable noise, 0 to 1.
-struct Noise(u64);
-
-impl Noise {
-    fn next(&mut self) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
-
 /// A card's pointer as the program sees it.
 struct Card {
     rate: f64,
@@ -84,7 +73,7 @@ impl Card {
     }
 
     /// What it says by `now`.
-    fn look(&mut self, now: f64, world: &World, noise: &mut Noise) {
+    fn look(&mut self, now: f64, world: &World, noise: &mut Rng) {
         while self.next <= now {
             self.stamp = self.next;
             // The pointer as of the jiffy, which may lie behind the period's end.
@@ -95,7 +84,7 @@ impl Card {
             };
             self.frames = (at * self.rate + 1e-6) as u64;
             self.told = (self.frames as f64 / self.period) as u64;
-            self.aim(world, noise.next());
+            self.aim(world, noise.f64());
         }
     }
 }
@@ -118,7 +107,7 @@ fn play(world: World, seconds: f64, settled: f64, signal: impl Fn(u64) -> f64) -
     let World { period, .. } = world;
     let buffer = period * world.periods;
     let mut bridge = new(1, period, buffer);
-    let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
+    let mut noise = Rng::with_seed(5);
     let mut capture = Card::new(rate * (1.0 + world.capture * 1e-6), period, &world);
     let mut playback = Card::new(rate * (1.0 + world.playback * 1e-6), period, &world);
     let truth = capture.rate / playback.rate;
@@ -132,7 +121,7 @@ fn play(world: World, seconds: f64, settled: f64, signal: impl Fn(u64) -> f64) -
         let free = playback.frames + buffer as u64 - written;
         if free < period as u64 {
             // Asleep until the playing card tells of more, and then some.
-            now = now.max(playback.next) + world.woken * -noise.next().ln();
+            now = now.max(playback.next) + world.woken * -(1.0 - noise.f64()).ln();
             turn += 1;
             if turn.is_multiple_of(world.stall.0) {
                 now += world.stall.1;

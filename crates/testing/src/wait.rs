@@ -1,11 +1,15 @@
-//! Waiting for what another process does.
+//! Waiting for what another thread or process does.
 
 use std::{
     thread,
     time::{Duration, Instant},
 };
 
-/// Waits until `ask` answers; fails the test when it never does.
+/// Waits until `ask` answers.
+///
+/// # Panics
+/// When it has not for a minute: a machine may be busy.
+#[track_caller]
 pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {

@@ -1,5 +1,6 @@
 //! A kernel of our own that answers as Linux does: it refuses, forgets, moves things on its own,
-//! and can be stopped at any act.
+//! and can be stopped at any act. What it changes is in a [`World`], which is plain data.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use quiet_linux::{Kernel, unit_file};
 use quiet_types::{
@@ -12,15 +13,22 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
     io,
-    panic::resume_unwind,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
 };
 
+/// Operation not permitted.
 pub const EPERM: i32 = 1;
+/// No such file or directory.
 pub const ENOENT: i32 = 2;
+/// No such process.
 pub const ESRCH: i32 = 3;
+/// Input/output error.
 pub const EIO: i32 = 5;
+/// Device or resource busy.
 pub const EBUSY: i32 = 16;
+/// Invalid argument.
 pub const EINVAL: i32 = 22;
+/// No space left on device.
 pub const ENOSPC: i32 = 28;
 
 /// Where this kernel's cpuset hierarchy is mounted.
@@ -30,15 +38,27 @@ pub const MOUNT: &str = "/sys/fs/cgroup/cpuset";
 pub fn at(below: &str) -> GroupPath {
     MOUNT.parse::<GroupPath>().unwrap().join(below)
 }
+
 /// The kernel was stopped here, as by `kill -9`.
-pub struct Stopped;
+struct Stopped;
+
+/// Runs until the end, or until the kernel stops: `None` then.
+pub fn until_stopped<T>(run: impl FnOnce() -> T) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(done) => Some(done),
+        Err(cause) if cause.is::<Stopped>() => None,
+        Err(cause) => resume_unwind(cause),
+    }
+}
 
 /// How an interrupt answers when it is to be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Temper {
+    /// Moves at once.
     Moves,
     /// Moves when it next fires.
     MovesLater,
+    /// Answers with this error.
     Refuses(i32),
     /// Accepts and does nothing.
     Ignores,
@@ -46,33 +66,49 @@ pub enum Temper {
     Vanishes,
 }
 
+/// An interrupt.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Irq {
+    /// The CPUs that were asked for.
     pub asked: CpuSet,
+    /// The CPUs that it goes to.
     pub effective: CpuSet,
+    /// How it answers.
     pub temper: Temper,
 }
 
+/// A task: each is a process of one thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
+    /// The process that it is a child of.
     pub parent: u32,
+    /// When it began, in ticks.
     pub start: u64,
+    /// Its name.
     pub comm: String,
+    /// Whether it is a thread of the kernel's.
     pub kernel: bool,
+    /// Whether its CPUs can be changed.
     pub movable: bool,
     /// What it asked for itself; what it gets is that within its group.
     pub asked: CpuSet,
+    /// The group it is in, by path.
     pub group: String,
+    /// Policy, priority and nice.
     pub scheduling: Scheduling,
     /// Of its own; any change of its policy makes the kernel forget it.
     pub slice: Option<Nanos>,
 }
 
+/// A group of the cpuset hierarchy.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Group {
+    /// Its CPUs, as they were written.
     pub cpus: CpuSet,
+    /// Its memory nodes.
     pub mems: String,
+    /// Whether load is balanced among its CPUs.
     pub balance: bool,
     /// v2 only.
     pub partition: String,
@@ -80,24 +116,35 @@ pub struct Group {
     pub passes_on: bool,
 }
 
+/// How the cpuset controller is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Hierarchy {
+    /// On version 1, in a hierarchy of its own.
     V1,
+    /// On version 2.
     V2,
+    /// Not at all.
     None,
 }
 
 /// The machine behind the kernel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct World {
+    /// How the cpuset controller is there.
     pub hierarchy: Hierarchy,
+    /// The CPUs that run.
     pub all: CpuSet,
+    /// The kernel's files, by path, without their line ends.
     pub files: BTreeMap<String, String>,
+    /// By number.
     pub irqs: BTreeMap<u32, Irq>,
+    /// By TID.
     pub tasks: BTreeMap<u32, Task>,
     /// By path below the mount; the root is "".
     pub groups: BTreeMap<String, Group>,
+    /// v2: the groups below the root have the controller.
     pub cpuset_below_root: bool,
+    /// The TID of who is born next.
     pub next: u32,
     /// Ordinary files, as they are.
     pub texts: BTreeMap<String, String>,
@@ -116,7 +163,9 @@ pub struct World {
     pub forgets: bool,
 }
 
+/// The kernel: a world, and what happens to who changes it.
 pub struct Fake {
+    /// The machine.
     pub world: RefCell<World>,
     /// Acts so far.
     pub acts: Cell<u64>,
@@ -135,6 +184,7 @@ fn errno<T>(number: i32) -> io::Result<T> {
 }
 
 impl World {
+    /// The CPUs of all isolated partitions.
     pub fn partitioned(&self) -> CpuSet {
         self.groups
             .values()
@@ -153,6 +203,7 @@ impl World {
         if own.is_empty() { self.all.difference(&self.partitioned()) } else { own }
     }
 
+    /// The CPUs that a task may run on.
     pub fn allowed(&self, tid: u32) -> CpuSet {
         let task = &self.tasks[&tid];
         if !task.movable {
@@ -201,6 +252,7 @@ impl World {
         text
     }
 
+    /// A task like its parent is born; its TID.
     pub fn born(&mut self, parent: u32) -> u32 {
         let tid = self.next;
         self.next += 1;
@@ -570,6 +622,7 @@ impl World {
 }
 
 impl Fake {
+    /// One that refuses nothing and goes on for ever.
     pub fn new(world: World) -> Fake {
         Fake {
             world: RefCell::new(world),
