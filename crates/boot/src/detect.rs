@@ -6,7 +6,7 @@ use super::{
     grub,
 };
 use quiet_linux::files::Tree;
-use quiet_types::printable;
+use quiet_types::{boot::BootEntry, printable};
 use serde::{Deserialize, Serialize};
 
 /// A kind of boot loader, by how its parameters are kept.
@@ -64,15 +64,6 @@ pub struct Loader {
     pub files: Vec<(String, FileForm)>,
     /// GRUB's generated configuration.
     pub generated: Option<String>,
-}
-
-/// A boot entry: what it says now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// File and line.
-    pub place: String,
-    /// Its parameters.
-    pub words: Vec<String>,
 }
 
 /// The boot loaders whose files are there, with those sorted out that did not start this machine
@@ -317,7 +308,7 @@ fn extlinux(place: &Tree) -> Option<Loader> {
 ///
 /// # Errors
 /// A sentence when a file is not of its form.
-pub fn entries_of(place: &Tree, loader: &Loader) -> Result<(Vec<Entry>, usize), String> {
+pub fn entries_of(place: &Tree, loader: &Loader) -> Result<(Vec<BootEntry>, usize), String> {
     let mut found = Vec::new();
     let mut longest = 0;
     let named = |path: &str, line: usize| format!("{}, line {line}", place.shown(path));
@@ -329,7 +320,7 @@ pub fn entries_of(place: &Tree, loader: &Loader) -> Result<(Vec<Entry>, usize), 
             longest = longest.max(words.iter().map(|word| word.len() + 1).sum());
             // What only continues a variable of its own says nothing yet.
             if !matches!(form, FileForm::ShellAppend { .. }) {
-                found.push(Entry { place: named(path, spot.line), words });
+                found.push(BootEntry { place: named(path, spot.line), words });
             }
         }
     }
@@ -340,7 +331,7 @@ pub fn entries_of(place: &Tree, loader: &Loader) -> Result<(Vec<Entry>, usize), 
         for entry in grub::own_entries(&file.bytes).iter().filter(|entry| !entry.rescue) {
             longest = longest.max(entry.range.len());
             let words = words_of(&file.bytes[entry.range.clone()]);
-            found.push(Entry { place: named(cfg, entry.line), words });
+            found.push(BootEntry { place: named(cfg, entry.line), words });
         }
     }
     if found.is_empty() && loader.kind != LoaderKind::Uki && !loader.files.is_empty() {

@@ -29,7 +29,7 @@ mod undo;
 mod unit;
 mod write;
 
-pub use detect::{Entry, Loader, LoaderKind, entries_of, loaders};
+pub use detect::{Loader, LoaderKind, entries_of, loaders};
 pub use draft::{DraftedChange, Term};
 pub use error::{Error, Result};
 pub use propose::{PersistRequest, Proposal, propose};

@@ -33,7 +33,7 @@ use std::{
 /// The engine's thread, where it belongs before anything is opened or read: what takes root's rights is done, and this
 /// process needs them no more.
 #[derive(Debug)]
-pub struct Seat {
+pub struct SeatedThread {
     thread: JoinHandle<Option<Outcome>>,
     /// What it is to do.
     work: mpsc::SyncSender<Work>,
@@ -49,15 +49,15 @@ type Work = Box<dyn FnOnce(&Place, &Placed) -> Outcome + Send>;
 ///
 /// # Errors
 /// A sentence, when this machine cannot do it, or a right cannot be given up.
-pub fn seat(wish: &SeatWish, less: Option<(Less, Arc<Walls>)>) -> Result<Seat> {
+pub fn seat(wish: &SeatWish, less: Option<(Less, Arc<Walls>)>) -> Result<SeatedThread> {
     let root = Root::system()?;
     let mut decision = place::decide(&root, wish)?;
     decision.findings.extend(clock::doubt(&root));
-    Seat::take(Place { root: Arc::new(root), wish: wish.clone(), decision }, less)
+    SeatedThread::take(Place { root: Arc::new(root), wish: wish.clone(), decision }, less)
 }
 
-impl Seat {
-    fn take(place: Place, less: Option<(Less, Arc<Walls>)>) -> Result<Seat> {
+impl SeatedThread {
+    fn take(place: Place, less: Option<(Less, Arc<Walls>)>) -> Result<SeatedThread> {
         memory::keep_freed();
         place.decision.cpu.into_iter().for_each(seat::all_keep_off);
         let (say, hear) = mpsc::sync_channel(1);
@@ -81,7 +81,7 @@ impl Seat {
                 Error::of(ErrorKind::Machine, sentence).because(e)
             })?;
         match hear.recv() {
-            Ok(Ok(placed)) => Ok(Seat { thread, work, place, placed }),
+            Ok(Ok(placed)) => Ok(SeatedThread { thread, work, place, placed }),
             Ok(Err(why)) => Err(Error::of(ErrorKind::Machine, why)),
             Err(_) => Err(ended()),
         }
@@ -103,7 +103,7 @@ pub struct Opened {
     setup: Setup,
     /// Where it will play; a seat that is taken already.
     place: Place,
-    seat: Option<Seat>,
+    seat: Option<SeatedThread>,
     clock: Ticks,
     /// What it really is.
     pub rate: SampleRate,
@@ -134,7 +134,7 @@ pub fn open(setup: &Setup) -> Result<Opened> {
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_from(setup: &Setup, seat: Option<Seat>) -> Result<Opened> {
+pub fn open_from(setup: &Setup, seat: Option<SeatedThread>) -> Result<Opened> {
     setup.check()?;
     memory::keep_freed();
     let root = Root::system()?;
@@ -226,7 +226,7 @@ impl Opened {
         #[cfg(not(feature = "audio"))]
         let ours = true;
         let seat = match self.seat {
-            None if ours => Some(Seat::take(place.clone(), None)?),
+            None if ours => Some(SeatedThread::take(place.clone(), None)?),
             seat => seat,
         };
         let running = match self.card {
@@ -262,10 +262,10 @@ impl Running {
     fn begin<D: Device + 'static>(
         mut device: D,
         mut playing: Playing,
-        seat: Option<Seat>,
+        seat: Option<SeatedThread>,
         gone: Arc<AtomicU64>,
     ) -> Result<(Running, Placed)> {
-        let Seat { thread, work, placed, .. } = seat.ok_or_else(ended)?;
+        let SeatedThread { thread, work, placed, .. } = seat.ok_or_else(ended)?;
         let body = move |place: &Place, placed: &Placed| {
             let mut samples = vec![0.0; playing.channels * playing.period];
             let mode = placed.mode;

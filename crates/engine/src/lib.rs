@@ -32,7 +32,7 @@ pub mod trip;
 
 pub use admit::admit;
 pub use clock::Ticks;
-pub use engine::{Engine, Opened, Seat, mode_name, open, open_from, seat};
+pub use engine::{Engine, Opened, SeatedThread, mode_name, open, open_from, seat};
 pub use error::{Error, ErrorKind, Result};
 pub use place::{Placed, SeatWish, Wait};
 pub use player::{Fade, Player, ReadyStrip, Remote, Told, player};

@@ -6,7 +6,7 @@ use crate::{
 };
 use quiet_linux::{
     Root,
-    seat::{Holds, Need, Refused, Schedule, Seat, lock_memory},
+    seat::{Holds, Refused, Schedule, Seat, SeatNeed, lock_memory},
     state,
     sys::sched,
 };
@@ -308,16 +308,16 @@ pub(crate) fn settle(wish: &SeatWish, decision: &Decision, placed: &mut Placed) 
     let cpu = decision.cpu.unwrap_or(CpuId(0));
     for Refused { need, error } in &seated.refused {
         match need {
-            Need::Shield => {
+            SeatNeed::Shield => {
                 refused("The thread is not inside the shield", error, "Others may share its CPU.");
             }
-            Need::Cpu => {
+            SeatNeed::Cpu => {
                 let title = format!("The thread is not bound to CPU {cpu}");
                 refused(&title, error, "It may run elsewhere.");
             }
             // An ordinary thread without its niceness is still what was decided.
-            Need::Schedule if decision.policy != Some(Policy::Fifo) => {}
-            Need::Schedule => {
+            SeatNeed::Schedule if decision.policy != Some(Policy::Fifo) => {}
+            SeatNeed::Schedule => {
                 refused("The kernel refused FIFO", error, "An ordinary thread waits for others.");
             }
         }
@@ -339,7 +339,7 @@ pub(crate) fn settle(wish: &SeatWish, decision: &Decision, placed: &mut Placed) 
     }
     placed.allowed = allowed;
     placed.scheduling = holds.scheduling.unwrap_or(ordinary());
-    placed.shielded = decision.shielded && !seated.is_refused(Need::Shield);
+    placed.shielded = decision.shielded && !seated.is_refused(SeatNeed::Shield);
 }
 
 /// An ordinary thread.

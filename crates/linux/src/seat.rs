@@ -46,14 +46,14 @@ pub struct Seated {
 #[derive(Debug)]
 pub struct Refused {
     /// What.
-    pub need: Need,
+    pub need: SeatNeed,
     /// Why: the kernel's own word.
     pub error: io::Error,
 }
 
 /// What a [`Seat`] can need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum SeatNeed {
     /// The way into the shield.
     Shield,
     /// The CPU.
@@ -81,18 +81,18 @@ impl Seat {
             refused.extend(done.err().map(|error| Refused { need, error }));
         };
         if let Some(entry) = &self.entry {
-            note(Need::Shield, enter(entry));
+            note(SeatNeed::Shield, enter(entry));
         }
         if let Some(cpu) = self.cpu {
             // After the door: a partition takes the whole process in, and gives every thread of it all of its CPUs.
             if self.alone {
                 all_keep_off(cpu);
             }
-            note(Need::Cpu, sched::set_affinity(0, &CpuSet::from_iter([cpu])));
+            note(SeatNeed::Cpu, sched::set_affinity(0, &CpuSet::from_iter([cpu])));
         }
         match self.schedule {
-            Some(Schedule::Under(to)) => note(Need::Schedule, sched::set_scheduling(0, to)),
-            Some(Schedule::Deadline(to)) => note(Need::Schedule, sched::set_deadline(0, to)),
+            Some(Schedule::Under(to)) => note(SeatNeed::Schedule, sched::set_scheduling(0, to)),
+            Some(Schedule::Deadline(to)) => note(SeatNeed::Schedule, sched::set_deadline(0, to)),
             None => {}
         }
         // Real-time policies have no slack; for the others it is 50 us unless set.
@@ -112,7 +112,7 @@ impl Seated {
     }
 
     /// Whether this was refused.
-    pub fn is_refused(&self, need: Need) -> bool {
+    pub fn is_refused(&self, need: SeatNeed) -> bool {
         self.refused.iter().any(|refused| refused.need == need)
     }
 }
@@ -244,14 +244,14 @@ mod tests {
         let told: Vec<_> = done.refused.iter().map(|r| (r.need, r.error.raw_os_error())).collect();
         assert_eq!(
             told,
-            [(Need::Shield, Some(libc::ENOENT)), (Need::Schedule, Some(libc::EINVAL))]
+            [(SeatNeed::Shield, Some(libc::ENOENT)), (SeatNeed::Schedule, Some(libc::EINVAL))]
         );
         assert_eq!(holds.allowed, Some([cpu].into_iter().collect()), "between the two refusals");
         assert_eq!(done.granted().unwrap_err().raw_os_error(), Some(libc::ENOENT));
 
         let far = Seat { cpu: Some(CpuId(8191)), ..Seat::default() };
         let (done, holds) = seated(far);
-        assert!(done.is_refused(Need::Cpu) && !done.is_refused(Need::Shield));
+        assert!(done.is_refused(SeatNeed::Cpu) && !done.is_refused(SeatNeed::Shield));
         assert_eq!(holds.allowed, Some(before), "it stays where it was");
     }
 

@@ -3,7 +3,7 @@
 
 use quiet_types::{
     CpuSet, Finding, Machine, Severity,
-    boot::{BootParameters, Mode, Parameter},
+    boot::{BootEntry, BootParameters, Mode, Parameter},
     machine::Preemption,
 };
 
@@ -351,22 +351,13 @@ fn against(asked: &BootParameters, other: &Foreign) -> Option<Finding> {
     )
 }
 
-/// What a boot entry says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    /// `/boot/loader/entries/debian.conf, line 5`.
-    pub place: String,
-    /// Its words.
-    pub words: Vec<String>,
-}
-
 /// What is asked, without what every entry has already, and what speaks against the rest.
 ///
 /// `running` are the words of the running kernel: they may come from a place that is in no entry
 /// (a built-in command line, the firmware), or from a boot before the entries were changed.
 pub fn reconcile(
     asked: &BootParameters,
-    entries: &[Line],
+    entries: &[BootEntry],
     running: &[String],
     longest: usize,
 ) -> (BootParameters, Vec<Finding>) {
@@ -374,7 +365,8 @@ pub fn reconcile(
     let mut findings = Vec::new();
     for parameter in &asked.parameters {
         let word = parameter.word();
-        let with: Vec<&Line> = entries.iter().filter(|line| line.words.contains(&word)).collect();
+        let with: Vec<&BootEntry> =
+            entries.iter().filter(|entry| entry.words.contains(&word)).collect();
         if with.is_empty() {
             left.parameters.push(parameter.clone());
         } else if with.len() == entries.len() {
@@ -623,27 +615,27 @@ mod tests {
     #[test]
     fn what_every_entry_has_is_left_to_its_owner() {
         let (asked, _) = parameters(&machine("0-3"), &wish("2-3", Mode::SleepingChain)).unwrap();
-        let line = |words: &str| Line {
+        let entry = |words: &str| BootEntry {
             place: "/a, line 1".into(),
             words: quiet_types::boot::split(words),
         };
-        let both = [line("root=a skew_tick=1"), line("skew_tick=1")];
+        let both = [entry("root=a skew_tick=1"), entry("skew_tick=1")];
         let (left, findings) = reconcile(&asked, &both, &[], 100);
         assert_eq!(left.value("skew_tick"), None);
         assert_eq!((findings.len(), findings[0].id.as_str()), (1, "boot.present"));
-        let one = [line("root=a skew_tick=1"), line("root=b")];
+        let one = [entry("root=a skew_tick=1"), entry("root=b")];
         let (_, findings) = reconcile(&asked, &one, &[], 100);
         assert_eq!(
             (findings[0].id.as_str(), findings[0].severity),
             ("boot.duplicate", Severity::Problem)
         );
         let running = ["isolcpus=1".to_owned()];
-        let (_, findings) = reconcile(&asked, &[line("root=a")], &running, 100);
+        let (_, findings) = reconcile(&asked, &[entry("root=a")], &running, 100);
         assert_eq!(
             (findings[0].id.as_str(), findings[0].severity),
             ("boot.elsewhere", Severity::Warning)
         );
-        let (_, findings) = reconcile(&asked, &[line("root=a")], &[], 2000);
+        let (_, findings) = reconcile(&asked, &[entry("root=a")], &[], 2000);
         assert_eq!(findings[0].id, "boot.too_long");
     }
 

@@ -3,7 +3,7 @@
 use crate::{clock::Source, request::name, so_far::Area};
 use quiet_linux::{
     marks::Marks,
-    seat::{Holds, Need, Refused, Schedule, Seat, Seated, tid},
+    seat::{Holds, Refused, Schedule, Seat, SeatNeed, Seated, tid},
     sys::{clock, sched},
 };
 use quiet_rt::{Clock, Counts, FACTS, Gap, KeptReading, Live, Periods, Tally, Timer, Wakeup};
@@ -113,19 +113,19 @@ fn findings(seated: Seated, job: &Job<'_>) -> Vec<Finding> {
     let cpu = job.cpu;
     let finding = |Refused { need, error }| {
         let (id, title, effect, remedy) = match need {
-            Need::Shield => (
+            SeatNeed::Shield => (
                 "run.outside_shield",
                 format!("The thread on CPU {cpu} is not inside the shield"),
                 "Others may share its CPU.",
                 "Run as root.",
             ),
-            Need::Cpu => (
+            SeatNeed::Cpu => (
                 "run.affinity",
                 format!("The thread is not bound to CPU {cpu}"),
                 "It may run elsewhere; its readings are not those of this CPU.",
                 "See which CPUs its cpuset allows.",
             ),
-            Need::Schedule => (
+            SeatNeed::Schedule => (
                 "run.policy",
                 format!("The kernel refused policy {} on CPU {cpu}", name(job.spec.policy)),
                 "The figures are those of an ordinary thread, which waits for others.",

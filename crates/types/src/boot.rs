@@ -75,6 +75,15 @@ impl BootParameters {
     }
 }
 
+/// A boot entry: what it says now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BootEntry {
+    /// File and line: `/boot/loader/entries/debian.conf, line 5`.
+    pub place: String,
+    /// Its parameters, a word each.
+    pub words: Vec<String>,
+}
+
 /// The words of a kernel command line, as the kernel splits it: blanks separate, double quotes
 /// hold blanks together.
 ///

@@ -1,6 +1,6 @@
 //! What verbs print as JSON whose result is no thing of its own: where a file went, what was taken back.
 
-use crate::{Finding, boot::BootParameters, run};
+use crate::{Finding, Frames, SampleRate, boot::BootParameters, run};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -235,11 +235,11 @@ pub struct Abilities {
     /// Channels.
     pub channels: (u32, u32),
     /// Frames a second.
-    pub rates: (u32, u32),
+    pub rates: (SampleRate, SampleRate),
     /// Frames a period.
-    pub periods: (u32, u32),
+    pub periods: (Frames, Frames),
     /// Frames in the ring.
-    pub buffers: (u32, u32),
+    pub buffers: (Frames, Frames),
 }
 
 /// A stress that ran by itself.

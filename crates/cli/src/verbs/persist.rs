@@ -10,7 +10,7 @@ use quiet_boot::{
 use quiet_experiment::machine;
 use quiet_linux::files::Tree;
 use quiet_linux::{Root, System};
-use quiet_plan::boot::{self, Extra, Line};
+use quiet_plan::boot::{self, Extra};
 use quiet_shield::DEFAULT_STATE;
 use quiet_types::{
     Finding, Machine, Severity,
@@ -275,9 +275,7 @@ fn reconciled(
     machine: &Machine,
 ) -> anyhow::Result<(BootParameters, Vec<Finding>)> {
     let (entries, longest) = quiet_boot::entries_of(place, loader).map_err(anyhow::Error::msg)?;
-    let lines: Vec<Line> =
-        entries.into_iter().map(|entry| Line { place: entry.place, words: entry.words }).collect();
-    Ok(boot::reconcile(asked, &lines, &machine.kernel.boot_parameters, longest))
+    Ok(boot::reconcile(asked, &entries, &machine.kernel.boot_parameters, longest))
 }
 
 fn service(

@@ -703,29 +703,15 @@ fn text(played: &Played) -> String {
 
 #[cfg(feature = "audio")]
 fn list(json: bool) -> anyhow::Result<ExitCode> {
-    use quiet_engine::host::alsa::{Abilities, list};
-    use quiet_types::said;
-    let found = list();
+    use quiet_types::said::{Abilities, DEVICES, Devices};
+    let devices = quiet_engine::host::alsa::list();
     if json {
-        let abilities = |a: Abilities| said::Abilities {
-            formats: a.formats.into_iter().map(str::to_owned).collect(),
-            channels: a.channels,
-            rates: (a.rates.0.0, a.rates.1.0),
-            periods: (a.periods.0.0, a.periods.1.0),
-            buffers: (a.buffers.0.0, a.buffers.1.0),
-        };
-        let devices = found.into_iter().map(|device| said::PcmDevice {
-            name: device.name,
-            about: device.about,
-            playback: device.playback.map(abilities),
-            capture: device.capture.map(abilities),
-        });
-        let schema = said::DEVICES.to_owned();
-        face::print_json(&said::Devices { schema, devices: devices.collect() })?;
+        let schema = DEVICES.to_owned();
+        face::print_json(&Devices { schema, devices })?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = String::new();
-    for device in &found {
+    for device in &devices {
         text.push_str(&format!("{:<16} {}\n", device.name, device.about));
         let mut one = |what: &str, abilities: &Option<Abilities>| {
             let Some(a) = abilities else { return };
@@ -745,7 +731,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
         one("playback", &device.playback);
         one("capture", &device.capture);
     }
-    if found.is_empty() {
+    if devices.is_empty() {
         text.push_str("no sound card here; `--host null` plays on one that does not exist\n");
     }
     face::print(&text)?;

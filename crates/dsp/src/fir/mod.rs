@@ -12,7 +12,7 @@
 //! [`ProcessSpec::block`].
 
 mod crossfade;
-mod plan;
+mod segmentation;
 
 pub use crossfade::Crossfade;
 
@@ -185,7 +185,7 @@ impl Fir {
         let (from, to) = (channels(routes, |r| r.input), channels(routes, |r| r.output));
         let index = |of: &[usize], channel| of.iter().position(|&c| c == channel).unwrap_or(0);
         let taps = routes.iter().map(|r| r.taps.len()).max().unwrap_or(0);
-        let plan = plan::best(taps, from.len(), to.len(), routes.len());
+        let plan = segmentation::best(taps, from.len(), to.len(), routes.len());
 
         let mut heads = Vec::new();
         for route in routes {

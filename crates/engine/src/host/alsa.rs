@@ -4,7 +4,7 @@ mod half;
 mod list;
 mod said;
 
-pub use list::{Abilities, Listed, list};
+pub use list::list;
 pub(crate) use said::{hush, said};
 
 use super::{Again, Device, bridge::Bridge};

@@ -6,39 +6,13 @@ use alsa::{
     ctl::{Ctl, DeviceIter},
     pcm::{Frames as AlsaFrames, HwParams},
 };
-use quiet_types::{Frames, SampleRate};
-use serde::Serialize;
-
-/// A device of a card, and what it can do.
-#[derive(Clone, Debug, Serialize)]
-pub struct Listed {
-    /// As `--device` takes it.
-    pub name: String,
-    /// The card's and the device's own words.
-    pub about: String,
-    /// What it can do when it plays; `None` where it cannot, or another program holds it.
-    pub playback: Option<Abilities>,
-    /// What it can do when it captures.
-    pub capture: Option<Abilities>,
-}
-
-/// What one direction can do.
-#[derive(Clone, Debug, Serialize)]
-pub struct Abilities {
-    /// Formats, best first.
-    pub formats: Vec<&'static str>,
-    /// Least and most channels.
-    pub channels: (u32, u32),
-    /// Least and most frames a second.
-    pub rates: (SampleRate, SampleRate),
-    /// Least and most frames a period.
-    pub periods: (Frames, Frames),
-    /// Least and most frames in the ring.
-    pub buffers: (Frames, Frames),
-}
+use quiet_types::{
+    Frames, SampleRate,
+    said::{Abilities, PcmDevice},
+};
 
 /// Every device of every card.
-pub fn list() -> Vec<Listed> {
+pub fn list() -> Vec<PcmDevice> {
     hush();
     let mut found = Vec::new();
     for card in card::Iter::new().flatten() {
@@ -47,7 +21,7 @@ pub fn list() -> Vec<Listed> {
         let id = id.unwrap_or_else(|| card.get_index().to_string());
         for device in DeviceIter::new(&ctl) {
             let name = format!("hw:{id},{device}");
-            found.push(Listed {
+            found.push(PcmDevice {
                 about: card.get_name().unwrap_or_default(),
                 playback: abilities(&name, Direction::Playback),
                 capture: abilities(&name, Direction::Capture),
@@ -67,7 +41,7 @@ fn abilities(name: &str, direction: Direction) -> Option<Abilities> {
     let rate = |n: alsa::Result<u32>| n.map(SampleRate).ok();
     let formats = SampleFormat::ALL.into_iter().filter(|f| hw.test_format(alsa_format(*f)).is_ok());
     Some(Abilities {
-        formats: formats.map(SampleFormat::name).collect(),
+        formats: formats.map(|format| format.name().to_owned()).collect(),
         channels: (hw.get_channels_min().ok()?, hw.get_channels_max().ok()?),
         rates: (rate(hw.get_rate_min())?, rate(hw.get_rate_max())?),
         periods: (small(hw.get_period_size_min()), small(hw.get_period_size_max())),
