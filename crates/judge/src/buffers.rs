@@ -110,32 +110,7 @@ fn name(cell: &Combination) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quiet_types::buffers::Trial;
-
-    fn trial(seconds: u64, xruns: u64) -> Trial {
-        Trial {
-            lasted: Nanos::from_secs(seconds),
-            expected: 1000 * seconds,
-            obtained: 1000 * seconds - 2 * xruns,
-            missed: 2 * xruns,
-            xruns,
-            late: Nanos(xruns * 3_000),
-            slow: Nanos(xruns * 1_000),
-            ..Trial::default()
-        }
-    }
-
-    fn cell(size: (u32, u32), mode: &str, stress: &str, trials: Vec<Trial>) -> Combination {
-        Combination {
-            period: size.0,
-            buffer: size.1,
-            mode: mode.into(),
-            setting: CpuSetting::Shared,
-            stress: stress.into(),
-            refused: String::new(),
-            trials,
-        }
-    }
+    use crate::example::{combination, trial};
 
     #[test]
     fn none_seen_is_three_in_the_time_and_some_seen_are_poisson() {
@@ -149,16 +124,16 @@ mod tests {
     #[test]
     fn the_least_safe_buffer_has_no_longer_one_that_fails() {
         let cells = vec![
-            cell((16, 32), "sleep", "none", vec![trial(10, 0)]),
-            cell((16, 32), "sleep", "kernel", vec![trial(10, 7)]),
-            cell((32, 64), "sleep", "none", vec![trial(10, 0)]),
-            cell((32, 64), "sleep", "kernel", vec![trial(10, 0)]),
-            cell((16, 64), "sleep", "kernel", vec![trial(10, 0)]),
-            cell((64, 128), "sleep", "kernel", vec![trial(10, 0), trial(10, 1)]),
-            cell((64, 256), "sleep", "kernel", vec![trial(10, 0), trial(20, 0)]),
-            cell((64, 512), "sleep", "kernel", vec![trial(10, 0)]),
-            cell((16, 32), "never-sleep", "kernel", vec![trial(5, 0)]),
-            cell((32, 64), "never-sleep", "kernel", vec![trial(9, 0)]),
+            combination((16, 32), "sleep", "none", vec![trial(10, 0)]),
+            combination((16, 32), "sleep", "kernel", vec![trial(10, 7)]),
+            combination((32, 64), "sleep", "none", vec![trial(10, 0)]),
+            combination((32, 64), "sleep", "kernel", vec![trial(10, 0)]),
+            combination((16, 64), "sleep", "kernel", vec![trial(10, 0)]),
+            combination((64, 128), "sleep", "kernel", vec![trial(10, 0), trial(10, 1)]),
+            combination((64, 256), "sleep", "kernel", vec![trial(10, 0), trial(20, 0)]),
+            combination((64, 512), "sleep", "kernel", vec![trial(10, 0)]),
+            combination((16, 32), "never-sleep", "kernel", vec![trial(5, 0)]),
+            combination((32, 64), "never-sleep", "kernel", vec![trial(9, 0)]),
         ];
         let least = least_safe(&cells, 48_000);
         let of = |mode: &str| least.iter().find(|l| l.mode == mode).unwrap().safe.unwrap();
@@ -166,10 +141,11 @@ mod tests {
         assert_eq!((sleep.period, sleep.buffer, sleep.held), (64, 256, 30.0), "128 failed once");
         assert!((sleep.at_most_an_hour - 3600.0 / 30.0 * 2.9957).abs() < 0.1);
         assert_eq!(of("never-sleep").buffer, 32);
-        let all_bad = least_safe(&[cell((16, 32), "sleep", "x", vec![trial(1, 1)])], 48_000);
+        let all_bad = least_safe(&[combination((16, 32), "sleep", "x", vec![trial(1, 1)])], 48_000);
         assert_eq!(all_bad[0].safe, None);
         // Two buffers of one length: the longer periods.
-        let two = [(16, 64), (32, 64)].map(|size| cell(size, "sleep", "x", vec![trial(1, 0)]));
+        let two =
+            [(16, 64), (32, 64)].map(|size| combination(size, "sleep", "x", vec![trial(1, 0)]));
         assert_eq!(least_safe(&two, 48_000)[0].safe.unwrap().period, 32);
     }
 }

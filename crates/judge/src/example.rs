@@ -1,6 +1,10 @@
 //! A proof with invented readings, for tests and for looking at the page. Nothing in it was
 //! measured; it says so of itself.
 
+mod values;
+
+pub use values::{combination, heard, lines, opening, round_trip, runs, runs_of, trial};
+
 use crate::{judge_proof, stats::Random};
 use quiet_types::{
     CpuId, CpuSet, Finding, Histogram, Machine, Nanos, Proof, Run, Severity,

@@ -165,66 +165,12 @@ pub fn judge_trip(trip: &RoundTrip) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quiet_types::{
-        head::Head,
-        trip::{Opening, Spread},
-    };
-
-    fn heard(frames: f64) -> Heard {
-        Heard {
-            frames,
-            uncertainty: 0.001,
-            milliseconds: frames / 96.0,
-            sweep_before: frames,
-            sweep_after: frames,
-            inverted: false,
-            drift_ppm: 0.0,
-            drift_uncertainty: 0.01,
-            gain_db: -3.0,
-            snr_db: 60.0,
-            doubt: 0.01,
-            clipped: 0,
-        }
-    }
-
-    fn trip(cycles: Vec<Opening>) -> RoundTrip {
-        let spread = Spread::of(cycles.iter().filter_map(|c| c.heard).map(|h| h.frames));
-        let way = Way {
-            rate: 96_000,
-            period: 16,
-            buffer: 32.0,
-            converters: true,
-            bus: Some(("USB high speed".into(), Some(0.125))),
-            ..Way::default()
-        };
-        RoundTrip {
-            head: Head {
-                schema: quiet_types::trip::SCHEMA.into(),
-                id: "x".into(),
-                ..Head::default()
-            },
-            device: "alsa: \x1b[2J hw:USB".into(),
-            rate: 96_000,
-            period: 16,
-            buffer: 32,
-            mode: "sleep".into(),
-            cpus: "0-1".into(),
-            real_time: true,
-            shielded: false,
-            budget: budget(&way, spread.map(|s| s.median)),
-            spread,
-            cycles,
-            findings: Vec::new(),
-        }
-    }
-
-    fn good(frames: f64) -> Opening {
-        Opening { heard: Some(heard(frames)), wrong: String::new(), disturbed: 0 }
-    }
+    use crate::example::{heard, opening, round_trip};
+    use quiet_types::trip::Opening;
 
     #[test]
     fn the_parts_that_add_up_are_the_whole() {
-        let parts = trip(vec![good(115.2)]).budget;
+        let parts = round_trip(vec![opening(115.2)]).budget;
         let of = |name: &str| parts.iter().find(|p| p.name == name).unwrap();
         let sum: f64 =
             ["strip (DSP)", "ring", "rest"].iter().filter_map(|name| of(name).frames).sum();
@@ -241,13 +187,14 @@ mod tests {
         let ids = |trip: &RoundTrip| -> Vec<String> {
             judge_trip(trip).into_iter().map(|finding| finding.id).collect()
         };
-        assert!(ids(&trip(vec![good(100.0), good(100.2)])).is_empty());
-        assert_eq!(ids(&trip(vec![good(100.0), good(148.0)])), ["roundtrip.spread"]);
+        assert!(ids(&round_trip(vec![opening(100.0), opening(100.2)])).is_empty());
+        assert_eq!(ids(&round_trip(vec![opening(100.0), opening(148.0)])), ["roundtrip.spread"]);
         let failed = Opening { heard: None, wrong: "no signal came back".into(), disturbed: 2 };
-        let both = ids(&trip(vec![good(100.0), failed]));
+        let both = ids(&round_trip(vec![opening(100.0), failed]));
         assert_eq!(both, ["roundtrip.cycles", "roundtrip.disturbed"]);
         let odd = Heard { inverted: true, clipped: 9, drift_ppm: -50.0, ..heard(100.0) };
-        let odd = trip(vec![Opening { heard: Some(odd), wrong: String::new(), disturbed: 0 }]);
+        let odd =
+            round_trip(vec![Opening { heard: Some(odd), wrong: String::new(), disturbed: 0 }]);
         let expected = ["roundtrip.inverted", "roundtrip.clipped", "roundtrip.drift"];
         assert_eq!(ids(&odd), expected);
     }

@@ -9,6 +9,8 @@ pub mod clock;
 mod error;
 pub mod fault;
 pub mod files;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod kernel;
 pub mod marks;
 pub mod parse;

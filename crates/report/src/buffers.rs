@@ -222,37 +222,11 @@ fn cell(cell: Option<&Combination>) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quiet_judge::{judge_buffers, least_safe};
-    use quiet_types::{
-        Nanos,
-        buffers::{SCHEMA, Trial},
-        head::Head,
+    use quiet_judge::{
+        example::{combination, trial},
+        judge_buffers, least_safe,
     };
-
-    fn trial(seconds: u64, xruns: u64) -> Trial {
-        Trial {
-            lasted: Nanos::from_secs(seconds),
-            expected: 1000 * seconds,
-            obtained: 1000 * seconds - 2 * xruns,
-            missed: 2 * xruns,
-            xruns,
-            late: Nanos(xruns * 3_000),
-            slow: Nanos(xruns * 1_000),
-            ..Trial::default()
-        }
-    }
-
-    fn cell(size: (u32, u32), mode: &str, stress: &str, trials: Vec<Trial>) -> Combination {
-        Combination {
-            period: size.0,
-            buffer: size.1,
-            mode: mode.into(),
-            setting: CpuSetting::Shared,
-            stress: stress.into(),
-            refused: String::new(),
-            trials,
-        }
-    }
+    use quiet_types::{buffers::SCHEMA, head::Head};
 
     fn buffers(cells: Vec<Combination>) -> Buffers {
         Buffers {
@@ -272,11 +246,11 @@ mod tests {
 
     #[test]
     fn text_and_page_show_every_cell_and_no_escape_of_a_device() {
-        let mut refused = cell((8, 16), "never-sleep", "none", vec![]);
+        let mut refused = combination((8, 16), "never-sleep", "none", vec![]);
         refused.refused = "there is no CPU for it".into();
         let all = buffers(vec![
-            cell((16, 32), "sleep", "kernel", vec![trial(10, 7)]),
-            cell((32, 64), "sleep", "kernel", vec![trial(10, 0)]),
+            combination((16, 32), "sleep", "kernel", vec![trial(10, 7)]),
+            combination((32, 64), "sleep", "kernel", vec![trial(10, 0)]),
             refused,
         ]);
         let text = buffers_text(&all, 140);

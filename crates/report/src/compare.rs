@@ -157,45 +157,7 @@ fn xml(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quiet_judge::{compare_runs, example, stats::Random};
-    use quiet_types::{Histogram, Nanos, Run};
-
-    /// Runs around `center` ns, one every `step` seconds from `first`.
-    fn runs(seed: u64, count: usize, center: f64, first: u32, step: u32) -> Vec<Run> {
-        runs_of(seed, count, center, first, step, 20_000)
-    }
-
-    fn runs_of(
-        seed: u64,
-        count: usize,
-        center: f64,
-        first: u32,
-        step: u32,
-        readings: u64,
-    ) -> Vec<Run> {
-        let mut random = Random::new(seed);
-        let example = example::run();
-        (0..count)
-            .map(|at| {
-                let mut run = example.clone();
-                let second = first + at as u32 * step;
-                run.id = format!("r{second:04}");
-                run.started =
-                    Some(format!("2026-11-21T21:{:02}:{:02}.000Z", second / 60, second % 60));
-                let level = center * (0.7 + 0.6 * random.unit());
-                let all = Histogram::of(
-                    (0..readings)
-                        .map(|_| Nanos((level * (1.0 - random.unit()).powf(-0.25)) as u64)),
-                );
-                let thread = &mut run.threads[0];
-                (thread.expected, thread.obtained, thread.missed) =
-                    (Some(readings), readings, Some(0));
-                thread.corrected = Some(all.clone());
-                thread.readings = all;
-                run
-            })
-            .collect()
-    }
+    use quiet_judge::{compare_runs, example::runs};
 
     #[test]
     fn machines_read_the_verdict() {

@@ -130,37 +130,8 @@ pub fn history_text(history: &History, short: &HashMap<String, String>, width: u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quiet_judge::stats::Random;
-    use quiet_types::history::{Line, Proven};
-
-    fn lines(kernels: &[(&str, usize, f64)]) -> Vec<Line> {
-        let mut random = Random::new(9);
-        let mut all = Vec::new();
-        for (kernel, count, level) in kernels {
-            for _ in 0..*count {
-                let at = all.len();
-                let mut draw =
-                    |level: f64| Some(Nanos((level * (0.85 + 0.3 * random.unit())) as u64));
-                all.push(Line {
-                    id: format!("run-{at:04}"),
-                    started: Some(format!("2026-11-21T{:02}:{:02}:00.000Z", at / 60, at % 60)),
-                    host: "box".into(),
-                    kernel: (*kernel).into(),
-                    probe: "wakeup".into(),
-                    policy: Some("fifo 90".into()),
-                    cpus: "1".into(),
-                    stress: Some("none".into()),
-                    tool: "quietcores".into(),
-                    readings: 10_000,
-                    p50: draw(8e3),
-                    p99: draw(30e3),
-                    p99_9: draw(*level),
-                    ..Line::default()
-                });
-            }
-        }
-        all
-    }
+    use quiet_judge::example::lines;
+    use quiet_types::history::Proven;
 
     #[test]
     fn a_run_is_a_line_at_any_width_and_its_short_id_stands_whole() {

@@ -169,64 +169,11 @@ fn parts(budget: &[BudgetPart]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quiet_judge::{Way, budget};
-    use quiet_types::{head::Head, trip::Heard};
-
-    fn heard(frames: f64) -> Heard {
-        Heard {
-            frames,
-            uncertainty: 0.001,
-            milliseconds: frames / 96.0,
-            sweep_before: frames,
-            sweep_after: frames,
-            inverted: false,
-            drift_ppm: 0.0,
-            drift_uncertainty: 0.01,
-            gain_db: -3.0,
-            snr_db: 60.0,
-            doubt: 0.01,
-            clipped: 0,
-        }
-    }
-
-    fn trip(cycles: Vec<Opening>) -> RoundTrip {
-        let spread = Spread::of(cycles.iter().filter_map(|c| c.heard).map(|h| h.frames));
-        let way = Way {
-            rate: 96_000,
-            period: 16,
-            buffer: 32.0,
-            converters: true,
-            bus: Some(("USB high speed".into(), Some(0.125))),
-            ..Way::default()
-        };
-        RoundTrip {
-            head: Head {
-                schema: quiet_types::trip::SCHEMA.into(),
-                id: "x".into(),
-                ..Head::default()
-            },
-            device: "alsa: \x1b[2J hw:USB".into(),
-            rate: 96_000,
-            period: 16,
-            buffer: 32,
-            mode: "sleep".into(),
-            cpus: "0-1".into(),
-            real_time: true,
-            shielded: false,
-            budget: budget(&way, spread.map(|s| s.median)),
-            spread,
-            cycles,
-            findings: Vec::new(),
-        }
-    }
-
-    fn good(frames: f64) -> Opening {
-        Opening { heard: Some(heard(frames)), wrong: String::new(), disturbed: 0 }
-    }
+    use quiet_judge::example::{opening, round_trip};
 
     #[test]
     fn the_text_holds_its_width_and_no_escape_of_a_device() {
-        let text = trip_text(&trip(vec![good(115.2), good(115.3)]), 120);
+        let text = trip_text(&round_trip(vec![opening(115.2), opening(115.3)]), 120);
         assert!(text.contains("round trip 115.250 frames, 1.2005 ms"), "{text}");
         assert!(!text.contains('\x1b'), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
