@@ -8,19 +8,19 @@ use crate::{Error, ErrorKind, Result, setup::Setup};
 use alsa::{
     Direction, PCM, ValueOr,
     direct::pcm::Status,
-    pcm::{Access, Format as AlsaFormat, Frames as AlsaFrames, HwParams, TstampType},
+    pcm::{Access, Format, Frames as AlsaFrames, HwParams, TstampType},
 };
 use quiet_linux::sys::clock::monotonic;
 use quiet_types::{Frames, SampleRate};
 use std::cell::Cell;
 
-pub(super) fn alsa_format(format: SampleFormat) -> AlsaFormat {
+pub(super) fn alsa_format(format: SampleFormat) -> Format {
     match format {
-        SampleFormat::S32 => AlsaFormat::S32LE,
-        SampleFormat::S24 => AlsaFormat::S24LE,
-        SampleFormat::S24Packed => AlsaFormat::S243LE,
-        SampleFormat::F32 => AlsaFormat::FloatLE,
-        SampleFormat::S16 => AlsaFormat::S16LE,
+        SampleFormat::S32 => Format::S32LE,
+        SampleFormat::S24 => Format::S24LE,
+        SampleFormat::S24Packed => Format::S243LE,
+        SampleFormat::F32 => Format::FloatLE,
+        SampleFormat::S16 => Format::S16LE,
     }
 }
 
