@@ -1,7 +1,7 @@
 //! The settings that a figure depends on, and the counters that may explain it.
 
 use crate::{Root, parse};
-use quiet_types::{Counters, CpuSet, run::State, surroundings::Mount};
+use quiet_types::{Counters, CpuSet, GroupPath, run::State, surroundings::Mount};
 use std::collections::BTreeMap;
 
 /// Files read as they are, where they exist.
@@ -60,16 +60,15 @@ pub fn read(root: &Root, cpus: &CpuSet) -> State {
 /// The cpusets that take CPUs out of the common balancing, and the root's own balancing.
 fn cpusets(root: &Root, files: &mut BTreeMap<String, String>) {
     for (mount, names) in mounts(root) {
-        let mount = mount.trim_start_matches('/').to_owned();
-        let groups = root.list(&format!("/{mount}")).unwrap_or_default();
-        for group in std::iter::once(String::new()).chain(groups.into_iter().take(512)) {
-            let dir = if group.is_empty() { mount.clone() } else { format!("{mount}/{group}") };
-            let read = |name: &str| root.read_if_there(&format!("/{dir}/{name}")).ok().flatten();
+        let groups = root.list(&mount).unwrap_or_default();
+        let below = groups.iter().take(512).map(|group| mount.join(group));
+        for dir in std::iter::once(mount.clone()).chain(below) {
+            let read = |name: &str| root.read_if_there(&dir.join(name)).ok().flatten();
             let apart = match names {
                 Names::V1 => read("cpuset.sched_load_balance").is_some_and(|b| b == "0"),
                 Names::V2 => read("cpuset.cpus.partition").is_some_and(|p| p != "member"),
             };
-            if !apart && !group.is_empty() {
+            if !apart && dir != mount {
                 continue;
             }
             let wanted: &[&str] = match names {
@@ -78,7 +77,7 @@ fn cpusets(root: &Root, files: &mut BTreeMap<String, String>) {
             };
             for name in wanted {
                 if let Some(text) = read(name) {
-                    files.insert(format!("{dir}/{name}"), text);
+                    files.insert(dir.join(name).trim_start_matches('/').to_owned(), text);
                 }
             }
         }
@@ -92,7 +91,7 @@ enum Names {
 }
 
 /// Where cpusets are mounted.
-fn mounts(root: &Root) -> Vec<(String, Names)> {
+fn mounts(root: &Root) -> Vec<(GroupPath, Names)> {
     let text = root.read("/proc/self/mounts").unwrap_or_default();
     let names = |mount: &Mount| match mount.kind.as_str() {
         "cgroup" if mount.options.iter().any(|option| option == "cpuset") => Some(Names::V1),
@@ -100,7 +99,7 @@ fn mounts(root: &Root) -> Vec<(String, Names)> {
         _ => None,
     };
     let mounts = parse::mounts(&text).into_iter();
-    mounts.filter_map(|mount| names(&mount).map(|names| (mount.path, names))).collect()
+    mounts.filter_map(|mount| Some((mount.path.parse().ok()?, names(&mount)?))).collect()
 }
 
 /// How far the counters of `cpus` are: steal, interrupts and softirqs.

@@ -10,7 +10,7 @@ use quiet_engine::{
 };
 use quiet_judge::Way;
 use quiet_types::{
-    Frames, Nanos, Severity,
+    Nanos, Severity,
     machine::Policy,
     trip::{RoundTrip, SCHEMA, Spread},
 };
@@ -146,7 +146,7 @@ fn way(args: &Args, measured: &MeasuredTrip) -> Way {
         #[cfg(feature = "audio")]
         (HostName::Jack, Some(frames)) => (frames, "as the server says"),
         #[cfg(feature = "audio")]
-        (HostName::Jack, None) => (Frames(0), "the server does not say"),
+        (HostName::Jack, None) => (Default::default(), "the server does not say"),
         _ => (sizes.buffer, "set; from capture to playback"),
     };
     Way {
