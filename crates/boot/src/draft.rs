@@ -2,7 +2,7 @@
 
 use super::{
     detect::{Loader, LoaderKind},
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     form::{self, FileForm},
     grub,
     record::{FileChange, Ours, missing_dirs},
@@ -63,7 +63,10 @@ impl Draft<'_> {
     pub fn edit(&mut self, path: &str, form: &FileForm, words: &[String]) -> Result<()> {
         let shown = self.place.shown(path);
         let Some(found) = self.place.read(path)? else {
-            return Err(Error::new(format!("cannot read {shown}: it vanished just now")));
+            return Err(Error::of(
+                ErrorKind::Loader,
+                format!("cannot read {shown}: it vanished just now"),
+            ));
         };
         let new = match form::add(form, &found.bytes, words) {
             Ok(new) => new,
@@ -73,7 +76,9 @@ impl Draft<'_> {
             {
                 return Ok(());
             }
-            Err(why) => return Err(Error::new(format!("cannot change {shown}: {why}"))),
+            Err(why) => {
+                return Err(Error::of(ErrorKind::Loader, format!("cannot change {shown}: {why}")));
+            }
         };
         let ours = Ours::Words { form: form.clone(), words: words.to_vec() };
         self.replace(path, found, new, ours);
@@ -94,11 +99,14 @@ impl Draft<'_> {
 
     pub fn make_with(&mut self, path: &str, new: Vec<u8>, ours: Ours) -> Result<()> {
         if self.place.exists(path) || self.place.link(path).is_some() {
-            return Err(Error::new(format!(
-                "cannot write {}: there is a file of that name, and no record that quietcores made \
+            return Err(Error::of(
+                ErrorKind::Loader,
+                format!(
+                    "cannot write {}: there is a file of that name, and no record that quietcores made \
                  it; move it away",
-                self.place.shown(path)
-            )));
+                    self.place.shown(path)
+                ),
+            ));
         }
         self.dirs(path);
         let owner = FileOwner {
@@ -128,10 +136,13 @@ impl Draft<'_> {
 
     fn link(&mut self, path: &str, target: &str) -> Result<()> {
         if self.place.link(path).is_some() || self.place.exists(path) {
-            return Err(Error::new(format!(
-                "cannot make the link {}: there is something of that name; move it away",
-                self.place.shown(path)
-            )));
+            return Err(Error::of(
+                ErrorKind::Loader,
+                format!(
+                    "cannot make the link {}: there is something of that name; move it away",
+                    self.place.shown(path)
+                ),
+            ));
         }
         self.dirs(path);
         let change = FileChange::Link { path: path.into(), target: target.into() };
@@ -142,11 +153,14 @@ impl Draft<'_> {
     fn generate(&mut self, loader: &Loader) -> Result<()> {
         let path = loader.generated.clone().unwrap_or_default();
         let (command, _) = grub::updater(self.place, &path).ok_or_else(|| {
-            Error::new("GRUB's menu cannot be made anew: neither update-grub nor grub-mkconfig is installed")
+            Error::of(ErrorKind::Command, "GRUB's menu cannot be made anew: neither update-grub nor grub-mkconfig is installed")
         })?;
         let path = self.place.real(&path).unwrap_or(path);
         let Some(found) = self.place.read(&path)? else {
-            return Err(Error::new(format!("cannot read {path}: it vanished just now")));
+            return Err(Error::of(
+                ErrorKind::Loader,
+                format!("cannot read {path}: it vanished just now"),
+            ));
         };
         let change = FileChange::Generate { command, path, old: found.owner };
         self.steps.push(DraftedChange { change, old: Some(found.bytes), new: None });
@@ -155,11 +169,14 @@ impl Draft<'_> {
 
     fn unified_image(&mut self, loader: &Loader) -> Result<()> {
         if self.steps.is_empty() {
-            return Err(Error::new(format!(
-                "{} holds its parameters inside, and there is no /etc/kernel/cmdline to make a new \
+            return Err(Error::of(
+                ErrorKind::Loader,
+                format!(
+                    "{} holds its parameters inside, and there is no /etc/kernel/cmdline to make a new \
                  one from: write the present parameters into that file, then persist again",
-                loader.evidence
-            )));
+                    loader.evidence
+                ),
+            ));
         }
         self.findings.push(
             Finding::new(

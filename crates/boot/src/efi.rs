@@ -4,7 +4,7 @@
 //! The Boot Loader Interface (systemd.io/BOOT_LOADER_INTERFACE): variables of one vendor, UTF-16
 //! with a NUL; each file of efivarfs begins with four bytes of attributes.
 
-use super::error::{Error, Result, plain};
+use super::error::{Error, ErrorKind, Result, plain};
 use quiet_linux::files::Tree;
 use rustix::fs::{IFlags, Mode, OFlags};
 use std::io::{self, Write};
@@ -79,10 +79,11 @@ pub fn ask_one_shot(place: &Tree, entry: &str) -> Result<()> {
         std::fs::File::from(fd).write_all(&bytes)
     };
     write().map_err(|e| {
-        Error::new(format!(
-            "the firmware refuses to note the one-shot entry in {path}: {}",
-            plain(&e)
-        ))
+        Error::of(
+            ErrorKind::File,
+            format!("the firmware refuses to note the one-shot entry in {path}: {}", plain(&e)),
+        )
+        .because(e)
     })
 }
 
@@ -99,7 +100,7 @@ pub fn forget_one_shot(place: &Tree, entry: &str) -> Result<bool> {
         open_to_change(&path)?;
         std::fs::remove_file(&path)
     };
-    remove().map_err(|e| Error::io("remove", &path, &e))?;
+    remove().map_err(|e| Error::io("remove", &path, e))?;
     Ok(true)
 }
 

@@ -31,7 +31,7 @@ mod write;
 
 pub use detect::{Loader, LoaderKind, entries_of, loaders};
 pub use draft::{DraftedChange, Term};
-pub use error::{Error, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use propose::{PersistRequest, Proposal, propose};
 pub use record::{FileChange, Ours, Phase, Record, SCHEMA, record};
 pub use runner::{NoRunner, Ran, Runner, SystemRunner};

@@ -6,7 +6,7 @@
 //! files: boot loaders read whole directories, and an ESP is small.
 
 use super::{
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     form::FileForm,
 };
 use quiet_linux::files::{FileOwner, StateDir, Tree, split};
@@ -174,7 +174,7 @@ impl<'a> Shelf<'a> {
             }
             Ok(())
         };
-        write().map_err(|e| Error::io("keep", &to.display().to_string(), &e))
+        write().map_err(|e| Error::io("keep", &to.display().to_string(), e))
     }
 
     /// A path for a program to make a file in, in a directory that is root's alone; nothing is there.
@@ -188,7 +188,7 @@ impl<'a> Shelf<'a> {
                 _ => Ok(()),
             }
         };
-        clear().map_err(|e| Error::io("make room for", &file.display().to_string(), &e))?;
+        clear().map_err(|e| Error::io("make room for", &file.display().to_string(), e))?;
         Ok(file)
     }
 
@@ -198,7 +198,7 @@ impl<'a> Shelf<'a> {
         match fs::read(&from) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(Error::io("read", &from.display().to_string(), &e)),
+            Err(e) => Err(Error::io("read", &from.display().to_string(), e)),
         }
     }
 
@@ -216,7 +216,7 @@ impl<'a> Shelf<'a> {
             fs::rename(self.state.path().join(aside), self.state.path().join(NAME))?;
             self.state.sync()
         };
-        write().map_err(|e| Error::io("write", &path, &e))
+        write().map_err(|e| Error::io("write", &path, e))
     }
 
     /// The record; `None` where nothing was made to last.
@@ -225,20 +225,27 @@ impl<'a> Shelf<'a> {
         let file = match self.state.open_file(NAME, OFlags::RDONLY) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Error::io("read", &path, &e)),
+            Err(e) => return Err(Error::io("read", &path, e)),
         };
         let mut bytes = Vec::new();
-        file.take(LARGEST).read_to_end(&mut bytes).map_err(|e| Error::io("read", &path, &e))?;
+        file.take(LARGEST).read_to_end(&mut bytes).map_err(|e| Error::io("read", &path, e))?;
         let record: Record = serde_json::from_slice(&bytes).map_err(|e| {
-            Error::new(format!(
-                "cannot understand {path}: {e}; the old texts lie beside it in persist/old"
-            ))
+            Error::of(
+                ErrorKind::Record,
+                format!(
+                    "cannot understand {path}: {e}; the old texts lie beside it in persist/old"
+                ),
+            )
+            .because(e)
         })?;
         if record.schema != SCHEMA {
-            return Err(Error::new(format!(
-                "{path} was written by another version of quietcores ({}); use that one",
-                quiet_types::printable(&record.schema, 60)
-            )));
+            return Err(Error::of(
+                ErrorKind::Record,
+                format!(
+                    "{path} was written by another version of quietcores ({}); use that one",
+                    quiet_types::printable(&record.schema, 60)
+                ),
+            ));
         }
         Ok(Some(record))
     }
@@ -249,10 +256,10 @@ impl<'a> Shelf<'a> {
         match fs::remove_file(&path) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(Error::io("remove", &path.display().to_string(), &e)),
+            Err(e) => return Err(Error::io("remove", &path.display().to_string(), e)),
         }
-        let fail = |e: &io::Error| Error::io("remove", &path.display().to_string(), e);
-        self.state.sync().map_err(|e| fail(&e))?;
+        let fail = |e: io::Error| Error::io("remove", &path.display().to_string(), e);
+        self.state.sync().map_err(fail)?;
         self.clear();
         Ok(())
     }

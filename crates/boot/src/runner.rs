@@ -1,7 +1,7 @@
 //! The loader's own programs, and the text that they make.
 
 use super::{
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     grub,
     record::Shelf,
 };
@@ -76,23 +76,26 @@ pub(super) fn generate(
     let shown = made.display().to_string();
     let program = command.first().and_then(|program| place.text(program));
     let command = grub::aimed(command, program.as_deref(), &shown).ok_or_else(|| {
-        Error::new(format!(
+        Error::of(ErrorKind::Command, format!(
             "{} hands no arguments on to grub-mkconfig, so it can write {path} only in place, where a \
              power cut would leave half a menu; let it end with \"$@\", as the usual one does",
             command.join(" ")
         ))
     })?;
     let run = |command: &[String]| {
-        runner
-            .run(command)
-            .map_err(|why| Error::new(format!("{} failed: {why}", command.join(" "))))
+        runner.run(command).map_err(|why| {
+            Error::of(ErrorKind::Command, format!("{} failed: {why}", command.join(" ")))
+        })
     };
     if run(&command)? == Ran::NotHere {
         return Ok(None);
     }
-    let text = std::fs::read(&made).map_err(|e| Error::io("read", &shown, &e))?;
+    let text = std::fs::read(&made).map_err(|e| Error::io("read", &shown, e))?;
     if text.is_empty() {
-        return Err(Error::new(format!("{} made an empty menu", command.join(" "))));
+        return Err(Error::of(
+            ErrorKind::Command,
+            format!("{} made an empty menu", command.join(" ")),
+        ));
     }
     if let Some(check) = grub::script_check(place) {
         run(&[check, shown.clone()])?;

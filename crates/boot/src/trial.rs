@@ -4,7 +4,7 @@ use super::{
     detect::{BOOT_DIRS, ENTRY_FILE, GRUB_FILE, Loader, LoaderKind},
     draft::{Draft, DraftedChange},
     efi,
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     form::{self, FileForm},
     grub, grubenv,
     record::{FileChange, Ours},
@@ -83,13 +83,17 @@ fn grub_entry(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) -> Resul
         None => draft.make_with(&custom, block.into_bytes(), Ours::Whole)?,
         Some(found) => {
             if grub::without_block(&found.bytes).is_some() {
-                return Err(Error::new(format!("{custom} holds a trial already; unpersist first")));
+                return Err(Error::of(
+                    ErrorKind::Loader,
+                    format!("{custom} holds a trial already; unpersist first"),
+                ));
             }
             let mut new = found.bytes.clone();
             if !new.is_empty() && !new.ends_with(b"\n") {
-                return Err(Error::new(format!(
-                    "cannot change {custom}: its last line has no end"
-                )));
+                return Err(Error::of(
+                    ErrorKind::Loader,
+                    format!("cannot change {custom}: its last line has no end"),
+                ));
             }
             new.extend_from_slice(block.as_bytes());
             draft.replace(&custom, found, new, Ours::Block);
@@ -103,7 +107,7 @@ fn next_entry(draft: &mut Draft<'_>, loader: &Loader) -> Result<()> {
     let cfg = loader.generated.clone().unwrap_or_default();
     let path = format!("{}/grubenv", cfg.trim_end_matches("/grub.cfg"));
     writable_by_grub(draft.place, &path)?;
-    let not = |why: String| Error::new(format!("cannot change {path}: {why}"));
+    let not = |why: String| Error::of(ErrorKind::Loader, format!("cannot change {path}: {why}"));
     match draft.place.read(&path)? {
         None => {
             let new = grubenv::set(&grubenv::empty(), "next_entry", grub::TRIAL).map_err(not)?;
@@ -112,9 +116,12 @@ fn next_entry(draft: &mut Draft<'_>, loader: &Loader) -> Result<()> {
         Some(found) => {
             let range = grubenv::variable(&found.bytes, "next_entry").map_err(not)?;
             if range.is_some_and(|range| !found.bytes[range].is_empty()) {
-                return Err(Error::new(format!(
-                    "{path} asks for another entry at the next boot (next_entry); boot that first"
-                )));
+                return Err(Error::of(
+                    ErrorKind::Loader,
+                    format!(
+                        "{path} asks for another entry at the next boot (next_entry); boot that first"
+                    ),
+                ));
             }
             let new = grubenv::set(&found.bytes, "next_entry", grub::TRIAL).map_err(not)?;
             draft.replace(&path, found, new, Ours::NextEntry);
@@ -221,7 +228,7 @@ fn tryboot(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) -> Result<(
         .unwrap_or("/boot/firmware");
     let found = draft.place.read(path)?.ok_or_else(|| none("there is no cmdline.txt"))?;
     let line = form::add(form, &found.bytes, words)
-        .map_err(|why| Error::new(format!("cannot understand {path}: {why}")))?;
+        .map_err(|why| Error::of(ErrorKind::Loader, format!("cannot understand {path}: {why}")))?;
     let config = draft.place.read(&format!("{dir}/config.txt"))?.map(|found| found.bytes);
     let mut config = config.unwrap_or_default();
     if !config.is_empty() && !config.ends_with(b"\n") {

@@ -2,7 +2,7 @@
 
 use super::{
     detect, efi,
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     form::{self, FileForm},
     grub, grubenv,
     record::{FileChange, Ours, Phase, Record, Shelf, Side},
@@ -124,7 +124,10 @@ impl Hand<'_> {
             return Ok(Restoration::Restored);
         }
         let cleaned = without_ours(ours, now).map_err(|why| {
-            Error::new(format!("cannot understand {}: {why}", self.place.shown(path)))
+            Error::of(
+                ErrorKind::Loader,
+                format!("cannot understand {}: {why}", self.place.shown(path)),
+            )
         })?;
         match cleaned {
             None => Ok(Restoration::Left),
@@ -164,7 +167,10 @@ impl Hand<'_> {
                 let same = Some(&text) == before.as_ref();
                 Ok(if same { Restoration::Restored } else { Restoration::Regenerated })
             }
-            None => Err(Error::new(format!("run {} on that machine", command.join(" ")))),
+            None => Err(Error::of(
+                ErrorKind::Command,
+                format!("run {} on that machine", command.join(" ")),
+            )),
         }
     }
 

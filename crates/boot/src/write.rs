@@ -3,7 +3,7 @@
 use super::{
     draft::{DraftedChange, Term},
     efi,
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     grub,
     propose::Proposal,
     record::{FileChange, Phase, Record, SCHEMA, Shelf, Side},
@@ -91,23 +91,33 @@ pub fn vacant(state: &Path) -> Result<()> {
 fn refuse_over(record: Option<Record>) -> Result<()> {
     let Some(record) = record else { return Ok(()) };
     let cpus = &record.asked.cpus;
-    Err(Error::new(match record.stage {
-        Phase::Done if record.trial => format!(
-            "a trial with CPU {cpus} is prepared or running (since {}); `persist --bless` keeps it, \
-             `unpersist` takes it back",
-            record.at
+    let (kind, sentence) = match record.stage {
+        Phase::Done if record.trial => (
+            ErrorKind::AlreadyLasting,
+            format!(
+                "a trial with CPU {cpus} is prepared or running (since {}); `persist --bless` keeps it, \
+                 `unpersist` takes it back",
+                record.at
+            ),
         ),
-        Phase::Done => format!(
-            "CPU {cpus} is kept quiet across reboots already (since {}); `quietcores unpersist` \
-             takes that back first",
-            record.at
+        Phase::Done => (
+            ErrorKind::AlreadyLasting,
+            format!(
+                "CPU {cpus} is kept quiet across reboots already (since {}); `quietcores unpersist` \
+                 takes that back first",
+                record.at
+            ),
         ),
-        Phase::Begun | Phase::Undoing => format!(
-            "an earlier persist or unpersist (of {}) did not come to its end; run `quietcores \
-             unpersist`, which puts everything back",
-            record.at
+        Phase::Begun | Phase::Undoing => (
+            ErrorKind::Leftover,
+            format!(
+                "an earlier persist or unpersist (of {}) did not come to its end; run `quietcores \
+                 unpersist`, which puts everything back",
+                record.at
+            ),
         ),
-    }))
+    };
+    Err(Error::of(kind, sentence))
 }
 
 /// Between the proposal, which a person may have read for a while, and now.
@@ -118,10 +128,13 @@ fn unchanged(place: &Tree, proposal: &Proposal) -> Result<()> {
             continue;
         };
         if place.read(path)?.map(|found| found.bytes) != step.old {
-            return Err(Error::new(format!(
-                "{} has changed just now; nothing is done, persist again",
-                place.shown(path)
-            )));
+            return Err(Error::of(
+                ErrorKind::Loader,
+                format!(
+                    "{} has changed just now; nothing is done, persist again",
+                    place.shown(path)
+                ),
+            ));
         }
     }
     Ok(())
@@ -187,17 +200,23 @@ fn took(menu: &[u8], words: &[String], path: &str) -> Result<()> {
     let entries = grub::own_entries(menu);
     let mut ordinary = entries.iter().filter(|entry| !entry.rescue).peekable();
     if ordinary.peek().is_none() {
-        return Err(Error::new(format!("{path} came out without an entry for Linux")));
+        return Err(Error::of(
+            ErrorKind::Command,
+            format!("{path} came out without an entry for Linux"),
+        ));
     }
     for entry in ordinary {
         let has = super::form::words_of(&menu[entry.range.clone()]);
         if let Some(word) = words.iter().find(|word| !has.contains(word)) {
-            return Err(Error::new(format!(
-                "{path}, line {}: the entry came out without {word}; another file of \
+            return Err(Error::of(
+                ErrorKind::Command,
+                format!(
+                    "{path}, line {}: the entry came out without {word}; another file of \
                  /etc/default/grub.d sets {} anew after ours",
-                entry.line,
-                grub::VARIABLE
-            )));
+                    entry.line,
+                    grub::VARIABLE
+                ),
+            ));
         }
     }
     Ok(())
@@ -214,10 +233,8 @@ fn put_back(
     let items = undo::take_back(place, shelf, &record, runner);
     let whole = items.iter().all(|item| !item.outcome.is_refused());
     if whole && shelf.forget().is_ok() {
-        Error::new(format!("{error}; everything done before it was put back"))
+        error.and("everything done before it was put back")
     } else {
-        Error::new(format!(
-            "{error}; putting back what was done before it failed in part: run `quietcores unpersist`"
-        ))
+        error.and("putting back what was done before it failed in part: run `quietcores unpersist`")
     }
 }

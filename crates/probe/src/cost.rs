@@ -1,7 +1,7 @@
 //! What watching costs the watched: one run, during which the events are switched on and off in turn.
 
 use crate::{
-    Error, Result, RunProgress, RunRequest, RunningStress,
+    Error, ErrorKind, Result, RunProgress, RunRequest, RunningStress,
     request::{self},
     run::{Elsewhere, measure, victims},
 };
@@ -92,8 +92,9 @@ pub fn cost(
     let stress = stress.map(RunningStress::stop).transpose();
     let (part, ids) = measured?;
     stress?;
-    let Switched { spans, events, lost } =
-        switched.map_err(|_| Error::new("the thread that watches ended without a result"))??;
+    let Switched { spans, events, lost } = switched.map_err(|_| {
+        Error::of(ErrorKind::Measuring, "the thread that watches ended without a result")
+    })??;
     let mut blocks: Vec<RunBlock> =
         spans.iter().map(|(_, on)| RunBlock { on: *on, readings: Vec::new() }).collect();
     for victim in victims(&part, &ids) {

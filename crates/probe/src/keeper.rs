@@ -3,7 +3,7 @@
 //! It is told the old values before they are changed, and then waits for the end of its standard
 //! input: that of a killed process ends too. Told that all is done, it changes nothing.
 
-use crate::{Error, Result, leftover};
+use crate::{Error, ErrorKind, Result, leftover};
 use quiet_linux::{
     sys::process,
     trace::{self, Timerlat},
@@ -93,14 +93,18 @@ impl Drop for Keeper {
 /// # Errors
 /// When standard input is no order, and when a value cannot be put back.
 pub fn run(ready: &mut dyn FnMut()) -> Result<()> {
-    let cannot = |e: io::Error| Error::new(format!("cannot read what is to be kept: {e}"));
+    let cannot = |e: io::Error| {
+        Error::of(ErrorKind::Machine, format!("cannot read what is to be kept: {e}")).because(e)
+    };
     // Those that end a session are not for it.
     process::block_signals().map_err(cannot)?;
     let mut input = io::stdin().lock();
     let mut order = String::new();
     io::Read::take(&mut input, 1 << 16).read_line(&mut order).map_err(cannot)?;
-    let old: Old = serde_json::from_str(&order)
-        .map_err(|e| Error::new(format!("`keeper` is started by others, with an order: {e}")))?;
+    let old: Old = serde_json::from_str(&order).map_err(|e| {
+        Error::of(ErrorKind::Asked, format!("`keeper` is started by others, with an order: {e}"))
+            .because(e)
+    })?;
     let parent = rustix::process::getppid();
     ready();
     let mut rest = String::new();
@@ -114,8 +118,10 @@ pub fn run(ready: &mut dyn FnMut()) -> Result<()> {
         thread::sleep(Duration::from_millis(1));
     }
     match old {
-        Old::On(cpu) => fs::write(switch(cpu), "1")
-            .map_err(|e| Error::new(format!("cannot switch CPU {cpu} on again: {e}"))),
+        Old::On(cpu) => fs::write(switch(cpu), "1").map_err(|e| {
+            Error::of(ErrorKind::Machine, format!("cannot switch CPU {cpu} on again: {e}"))
+                .because(e)
+        }),
         Old::Tracers(values) => Ok(Timerlat::restore(&values)?),
         Old::Traces => Ok(trace::sweep().map(drop)?),
         Old::Dir(path) => {

@@ -26,7 +26,7 @@ mod watch;
 pub mod worker;
 
 pub use cost::{Blocks, RunBlock, cost};
-pub use error::{Error, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use host::{host, stamp};
 pub use quiet_linux::state::read as state;
 pub use reach::{Reaching, Special, reach};

@@ -1,7 +1,7 @@
 //! Does ordinary acts on some CPUs and watches whether others notice.
 
 use crate::{
-    CpuWatch, Error, Result,
+    CpuWatch, Error, ErrorKind, Result,
     host::host,
     host::stamp,
     keeper::{Keeper, Old, switch},
@@ -223,7 +223,10 @@ pub fn reach(
     let root = Root::system()?;
     let online = request::online(&root)?;
     let from = sched::affinity(0)
-        .map_err(|e| Error::new(format!("cannot read where this thread may run: {e}")))?
+        .map_err(|e| {
+            Error::of(ErrorKind::Machine, format!("cannot read where this thread may run: {e}"))
+                .because(e)
+        })?
         .difference(cpus);
     if cpus.is_empty() || !cpus.is_subset(&online) {
         return Err(Error::new(format!(
@@ -235,8 +238,10 @@ pub fn reach(
             "nothing can be done beside CPU {cpus}: no other CPU is left for this program"
         )));
     }
-    let dir = crate::stress::temp_dir()
-        .map_err(|e| Error::new(format!("cannot make a directory for files to flush: {e}")))?;
+    let dir = crate::stress::temp_dir().map_err(|e| {
+        Error::of(ErrorKind::Machine, format!("cannot make a directory for files to flush: {e}"))
+            .because(e)
+    })?;
     let (started, _) = stamp(&root, NAME);
     let mut acts = Vec::new();
     let also: Vec<Ordinary> = also.iter().map(|special| special.ordinary()).collect();

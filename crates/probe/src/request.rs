@@ -1,6 +1,6 @@
 //! What is asked of a run, and whether it can be.
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use quiet_linux::Root;
 use quiet_types::{
     CpuSet, Nanos,
@@ -164,5 +164,7 @@ pub(crate) fn name(policy: Policy) -> &'static str {
 pub(crate) fn online(root: &Root) -> Result<CpuSet> {
     let path = "/sys/devices/system/cpu/online";
     let text = root.read(path)?;
-    text.parse().map_err(|e| Error::new(format!("cannot understand {}: {e}", root.shown(path))))
+    text.parse().map_err(|e| {
+        Error::of(ErrorKind::Machine, format!("cannot understand {}: {e}", root.shown(path)))
+    })
 }

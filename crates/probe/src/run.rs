@@ -1,7 +1,7 @@
 //! Makes a run: starts the measuring process, follows it, and writes down what surrounds it.
 
 use crate::{
-    Error, Result, RunRequest, RunningStress,
+    Error, ErrorKind, Result, RunRequest, RunningStress,
     host::{host, kind, stamp},
     judge, request, so_far, state,
     watch::{CpuWatch, Seen},
@@ -236,7 +236,9 @@ pub(crate) fn measure(
     mut saving: Option<&mut Saving<'_>>,
 ) -> Result<(RawRun, Vec<u32>)> {
     let threads = request.spec.cpus.len();
-    let cannot = |e: std::io::Error| Error::new(format!("cannot start the measuring process: {e}"));
+    let cannot = |e: std::io::Error| {
+        Error::of(ErrorKind::Machine, format!("cannot start the measuring process: {e}")).because(e)
+    };
     let (shared, mut file) = SharedWords::create(so_far::words(&request.spec)).map_err(cannot)?;
     let behind = file.seek(SeekFrom::End(0)).map_err(cannot)?;
     let order = serde_json::to_vec(&Order::of(request)).map_err(|e| cannot(e.into()))?;
@@ -262,7 +264,8 @@ pub(crate) fn measure(
         if told_to_stop.is_some_and(|since| since.elapsed() > GRACE) {
             let _ = worker.child.kill();
             let _ = worker.child.wait();
-            return Err(Error::new(
+            return Err(Error::of(
+                ErrorKind::Measuring,
                 "the measuring process did not end when told to; it was killed",
             ));
         }
@@ -312,17 +315,29 @@ impl Worker {
         let output = self.output.join().unwrap_or_default();
         let errors = self.errors.join().unwrap_or_default();
         match status {
-            Ok(status) if status.success() => serde_json::from_slice(&output)
-                .map_err(|e| Error::new(format!("the measuring process wrote nonsense: {e}"))),
+            Ok(status) if status.success() => serde_json::from_slice(&output).map_err(|e| {
+                Error::of(
+                    ErrorKind::Measuring,
+                    format!("the measuring process wrote nonsense: {e}"),
+                )
+                .because(e)
+            }),
             Ok(status) => {
                 let said = String::from_utf8_lossy(&errors);
                 let said = said.trim().trim_start_matches("quietcores: ").trim();
-                Err(Error::new(match said {
-                    "" => format!("the measuring process ended without a result ({status})"),
-                    said => quiet_types::printable(said, 500),
-                }))
+                Err(Error::of(
+                    ErrorKind::Measuring,
+                    match said {
+                        "" => format!("the measuring process ended without a result ({status})"),
+                        said => quiet_types::printable(said, 500),
+                    },
+                ))
             }
-            Err(e) => Err(Error::new(format!("cannot wait for the measuring process: {e}"))),
+            Err(e) => Err(Error::of(
+                ErrorKind::Measuring,
+                format!("cannot wait for the measuring process: {e}"),
+            )
+            .because(e)),
         }
     }
 }

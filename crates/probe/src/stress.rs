@@ -11,7 +11,7 @@ mod walk;
 
 pub use suite::{StressSuite, suites};
 
-use crate::{Error, Result, request};
+use crate::{Error, ErrorKind, Result, request};
 use draw::Draw;
 use quiet_linux::{
     Root,
@@ -88,10 +88,14 @@ impl RunningStress {
         let orders = suite::orders(names, online.len(), &known)?;
         possible(&orders)?;
         temp::clean(dir);
-        let dir = TempDir::make(dir)
-            .map_err(|e| Error::new(format!("cannot make a directory for the stress: {e}")))?;
-        let before = sched::affinity(0)
-            .map_err(|e| Error::new(format!("cannot read where this thread may run: {e}")))?;
+        let dir = TempDir::make(dir).map_err(|e| {
+            Error::of(ErrorKind::Stress, format!("cannot make a directory for the stress: {e}"))
+                .because(e)
+        })?;
+        let before = sched::affinity(0).map_err(|e| {
+            Error::of(ErrorKind::Stress, format!("cannot read where this thread may run: {e}"))
+                .because(e)
+        })?;
         let cpus = if cpus.is_empty() { before.clone() } else { cpus.clone() };
         let mut stress = RunningStress {
             child: None,
@@ -107,13 +111,18 @@ impl RunningStress {
             stress.start_stress_ng(orders.arguments, &before)?;
         }
         for _ in 0..orders.walkers {
-            let walk = Walk::start(&stress.cpus)
-                .map_err(|e| Error::new(format!("cannot walk through /proc: {e}")))?;
+            let walk = Walk::start(&stress.cpus).map_err(|e| {
+                Error::of(ErrorKind::Stress, format!("cannot walk through /proc: {e}")).because(e)
+            })?;
             stress.walks.push(walk);
         }
         for _ in 0..orders.floods {
             let flood = Flood::start(&stress.cpus).map_err(|e| {
-                Error::new(format!("cannot flood a pair of virtual network cards: {e}"))
+                Error::of(
+                    ErrorKind::Stress,
+                    format!("cannot flood a pair of virtual network cards: {e}"),
+                )
+                .because(e)
             })?;
             stress.floods.push(flood);
         }
@@ -134,16 +143,22 @@ impl RunningStress {
         let mut command = Command::new("stress-ng");
         command.args(&arguments).stdin(Stdio::null()).stdout(Stdio::null());
         // A file, which unlike a pipe never fills up and needs nobody to read it.
-        let said = File::create(path.join(SAID))
-            .map_err(|e| Error::new(format!("cannot make a file for the stress: {e}")))?;
+        let said = File::create(path.join(SAID)).map_err(|e| {
+            Error::of(ErrorKind::Stress, format!("cannot make a file for the stress: {e}"))
+                .because(e)
+        })?;
         command.stderr(said).current_dir(path);
         // Affinity is inherited: set it here, start, set it back.
         let cpus = &self.cpus;
-        sched::set_affinity(0, cpus)
-            .map_err(|e| Error::new(format!("cannot confine the stress to CPU {cpus}: {e}")))?;
+        sched::set_affinity(0, cpus).map_err(|e| {
+            Error::of(ErrorKind::Stress, format!("cannot confine the stress to CPU {cpus}: {e}"))
+                .because(e)
+        })?;
         let child = process::spawn_bound(&mut command, Signal::TERM);
         let _ = sched::set_affinity(0, before);
-        let child = child.map_err(|e| Error::new(format!("cannot start stress-ng: {e}")))?;
+        let child = child.map_err(|e| {
+            Error::of(ErrorKind::Stress, format!("cannot start stress-ng: {e}")).because(e)
+        })?;
         self.child = Some(child);
         self.command = vec!["stress-ng".to_owned()];
         self.command.append(&mut arguments);
@@ -155,12 +170,14 @@ impl RunningStress {
             return Ok(());
         }
         let cpus = &self.cpus;
-        sched::set_affinity(0, cpus)
-            .map_err(|e| Error::new(format!("cannot confine the stress to CPU {cpus}: {e}")))?;
+        sched::set_affinity(0, cpus).map_err(|e| {
+            Error::of(ErrorKind::Stress, format!("cannot confine the stress to CPU {cpus}: {e}"))
+                .because(e)
+        })?;
         let all = (0..clients).map(|nth| Draw::start(nth, self.dir.path()));
         let all: std::io::Result<Vec<Draw>> = all.collect();
         let _ = sched::set_affinity(0, before);
-        self.draws = all.map_err(|e| Error::new(e.to_string()))?;
+        self.draws = all.map_err(|e| Error::of(ErrorKind::Stress, e.to_string()).because(e))?;
         Ok(())
     }
 
@@ -184,7 +201,10 @@ impl RunningStress {
         let began = Instant::now();
         loop {
             if self.draws.iter_mut().any(Draw::ended) {
-                return Err(Error::new(format!("x11perf ended before it drew: {}", self.said())));
+                return Err(Error::of(
+                    ErrorKind::Stress,
+                    format!("x11perf ended before it drew: {}", self.said()),
+                ));
             }
             // Clients of one server keep each other from it: that one draws is what there is to wait for.
             if self.draws.is_empty() || self.draws.iter().any(Draw::draws) {
@@ -193,13 +213,19 @@ impl RunningStress {
             }
             if began.elapsed() > draw::PATIENCE {
                 let waited = draw::PATIENCE.as_secs();
-                return Err(Error::new(format!("x11perf drew nothing within {waited} s")));
+                return Err(Error::of(
+                    ErrorKind::Stress,
+                    format!("x11perf drew nothing within {waited} s"),
+                ));
             }
             thread::sleep(SETTLE);
         }
         let ended = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
         if let Some(status) = ended {
-            return Err(Error::new(format!("stress-ng ended at once ({status}): {}", self.said())));
+            return Err(Error::of(
+                ErrorKind::Stress,
+                format!("stress-ng ended at once ({status}): {}", self.said()),
+            ));
         }
         Ok(())
     }
@@ -238,7 +264,9 @@ impl RunningStress {
         self.walks.clear();
         let Some(child) = self.child.as_mut() else { return Ok(()) };
         let pid = rustix::process::Pid::from_child(child);
-        let failed = |e: std::io::Error| Error::new(format!("cannot wait for stress-ng: {e}"));
+        let failed = |e: std::io::Error| {
+            Error::of(ErrorKind::Stress, format!("cannot wait for stress-ng: {e}")).because(e)
+        };
         if child.try_wait().map_err(failed)?.is_none() {
             let _ = rustix::process::kill_process(pid, Signal::TERM);
         }
@@ -301,16 +329,22 @@ fn known_stressors() -> Result<Vec<String>> {
             .split_whitespace()
             .map(str::to_owned)
             .collect()),
-        Ok(output) => Err(Error::new(format!(
-            "stress-ng cannot tell its stressors ({}{})",
-            output.status,
-            output.status.signal().map_or("", |_| ", by a signal")
-        ))),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(Error::new(
+        Ok(output) => Err(Error::of(
+            ErrorKind::Stress,
+            format!(
+                "stress-ng cannot tell its stressors ({}{})",
+                output.status,
+                output.status.signal().map_or("", |_| ", by a signal")
+            ),
+        )),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(Error::of(
+            ErrorKind::Missing,
             "stress-ng is not installed, and all stress is run by it; install the package stress-ng \
              (Debian: `apt install stress-ng`)",
         )),
-        Err(e) => Err(Error::new(format!("cannot start stress-ng: {e}"))),
+        Err(e) => {
+            Err(Error::of(ErrorKind::Stress, format!("cannot start stress-ng: {e}")).because(e))
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A second opinion: the kernel's own tracer measures, and its stamps become a run.
 
 use crate::{
-    Error, Result, RunProgress, RunRequest, RunningStress,
+    Error, ErrorKind, Result, RunProgress, RunRequest, RunningStress,
     host::host,
     host::stamp,
     keeper::{Keeper, Old},
@@ -80,7 +80,11 @@ pub fn tracer(
     }
     // Killed, somebody must still put back what it changes.
     let keeper = Keeper::start(&Old::Tracers(Timerlat::settings()?)).map_err(|e| {
-        Error::new(format!("cannot make sure that the tracer's settings come back: {e}"))
+        Error::of(
+            ErrorKind::Machine,
+            format!("cannot make sure that the tracer's settings come back: {e}"),
+        )
+        .because(e)
     })?;
     let mut timerlat = Timerlat::start(&spec.cpus, interval, user)?;
     let stress = match request.stress.as_slice() {
@@ -116,7 +120,8 @@ pub fn tracer(
         Scheduling { policy: Policy::Fifo, priority: 95, nice: 0 }
     };
     if all.values().all(|stamps| stamps.irq.is_empty()) {
-        return Err(Error::new(
+        return Err(Error::of(
+            ErrorKind::Machine,
             "the kernel's tracer stamped nothing; does another program use it (`osnoise/cpus` in tracefs)?",
         ));
     }
@@ -277,12 +282,18 @@ impl Followers {
             };
             let spawned = thread::Builder::new().name(format!("follow/{cpu}")).spawn(body);
             let failed = |e: std::io::Error| {
-                Error::new(format!("cannot follow the tracer on CPU {cpu}: {e}"))
+                Error::of(ErrorKind::Machine, format!("cannot follow the tracer on CPU {cpu}: {e}"))
+                    .because(e)
             };
             all.threads.push(spawned.map_err(failed)?);
             match told.recv() {
                 Ok(went) => went.map_err(failed)?,
-                Err(_) => return Err(Error::new("the thread that follows the tracer ended early")),
+                Err(_) => {
+                    return Err(Error::of(
+                        ErrorKind::Measuring,
+                        "the thread that follows the tracer ended early",
+                    ));
+                }
             }
         }
         Ok(all)

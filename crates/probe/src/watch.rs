@@ -1,7 +1,7 @@
 //! Watches CPUs while they are measured: takes the kernel's trace off its buffers, elsewhere.
 
 use crate::{
-    Error, Result,
+    Error, ErrorKind, Result,
     keeper::{Keeper, Old},
 };
 use quiet_linux::{seat, trace::Tracer};
@@ -61,7 +61,10 @@ impl CpuWatch {
                     tracer.drain()?;
                 }
             })
-            .map_err(|e| Error::new(format!("cannot start the thread that watches: {e}")))?;
+            .map_err(|e| {
+                Error::of(ErrorKind::Machine, format!("cannot start the thread that watches: {e}"))
+                    .because(e)
+            })?;
         Ok(CpuWatch { stop: Some(stop), thread: Some(thread), _keeper: keeper })
     }
 
@@ -73,7 +76,10 @@ impl CpuWatch {
         drop(self.stop.take());
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(trace)) => Ok(trace?),
-            _ => Err(Error::new("the thread that watches ended without a result")),
+            _ => Err(Error::of(
+                ErrorKind::Measuring,
+                "the thread that watches ended without a result",
+            )),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! it, then the order as JSON. Its part goes to standard output.
 
 use crate::{
-    Error, Result, Strictness,
+    Error, ErrorKind, Result, Strictness,
     clock::{Pair, Source, TickScale},
     request::RunRequest,
     so_far,
@@ -98,7 +98,10 @@ impl RawRun {
 /// When standard input is no order, and when a setting is refused and the order is strict.
 pub fn run() -> Result<RawRun> {
     let say = |what: &'static str| {
-        move |e: std::io::Error| Error::new(format!("the measuring process cannot {what}: {e}"))
+        move |e: std::io::Error| {
+            Error::of(ErrorKind::Machine, format!("the measuring process cannot {what}: {e}"))
+                .because(e)
+        }
     };
     process::bind_again().map_err(say("be bound to the program that measures"))?;
     process::block_signals().map_err(say("hold back signals"))?;
@@ -107,8 +110,10 @@ pub fn run() -> Result<RawRun> {
     let behind = input.stream_position().map_err(say("read its order"))?;
     let mut text = Vec::new();
     Read::take(&mut input, 1 << 20).read_to_end(&mut text).map_err(say("read its order"))?;
-    let order: Order = serde_json::from_slice(&text)
-        .map_err(|e| Error::new(format!("`worker` is started by `measure`, with an order: {e}")))?;
+    let order: Order = serde_json::from_slice(&text).map_err(|e| {
+        Error::of(ErrorKind::Asked, format!("`worker` is started by `measure`, with an order: {e}"))
+            .because(e)
+    })?;
     let words = (behind / 8) as usize;
     if words < so_far::words(&order.spec) {
         return Err(Error::new("the order of the measuring process lacks its shared words"));
@@ -184,11 +189,14 @@ fn measure(order: &Order, words: &[AtomicU64]) -> Result<RawRun> {
     if start == 0 {
         let what = findings.iter().map(|f| format!("{} ({})", f.title, f.evidence));
         let what = what.collect::<Vec<_>>().join("; ");
-        return Err(Error::new(format!("not measured, as --strict asks: {what}")));
+        return Err(Error::of(
+            ErrorKind::Doubtful,
+            format!("not measured, as --strict asks: {what}"),
+        ));
     }
     let found: Vec<Found> = found.into_iter().flatten().collect();
     if found.len() != cpus.len() {
-        return Err(Error::new("a measuring thread ended without a result"));
+        return Err(Error::of(ErrorKind::Measuring, "a measuring thread ended without a result"));
     }
     // Asked at the end: the kernel may have given the counter up meanwhile.
     findings.extend(distrust(&root).map(|why| doubt(&source, why)));

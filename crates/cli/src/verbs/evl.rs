@@ -7,6 +7,7 @@ use quiet_experiment::last_online;
 use quiet_foreign::{self, Format};
 use quiet_types::{CpuId, CpuSet, Nanos};
 use std::{
+    env, fs,
     io::{self, Read},
     path::Path,
     process::{Command, ExitCode, Stdio},
@@ -30,13 +31,13 @@ pub fn run(interval: Nanos, common: &Common) -> anyhow::Result<ExitCode> {
     fits(interval, common)?;
     let store = keep::ready(common.store.as_deref(), "runs")?;
     let output = common.output.as_deref().map(keep::Target::data).transpose()?;
-    let dir = tempdir()?;
-    let plot = dir.join("histogram");
-    let told = latmus(interval, common, cpu, &plot);
-    let text = std::fs::read_to_string(&plot);
-    let _ = std::fs::remove_dir_all(&dir);
-    told?;
-    let text = text.context("latmus wrote no histogram")?;
+    // Ours alone, of a name that nobody foresees: latmus writes there as root.
+    let dir = tempfile::Builder::new().prefix("quietcores-latmus-").tempdir();
+    let dir =
+        dir.with_context(|| format!("cannot make a folder in {}", env::temp_dir().display()))?;
+    let plot = dir.path().join("histogram");
+    latmus(interval, common, cpu, &plot)?;
+    let text = fs::read_to_string(&plot).context("latmus wrote no histogram")?;
     let mut run = quiet_foreign::read(&text, Format::Latmus)
         .map_err(|error| anyhow::anyhow!("cannot understand what latmus wrote: {error}"))?;
     let on = run.threads.first().map(|thread| thread.cpu);
@@ -55,7 +56,7 @@ fn cpu(common: &Common) -> anyhow::Result<CpuId> {
     let [cpu] = cpus.iter().collect::<Vec<_>>()[..] else {
         anyhow::bail!("latmus measures one CPU: give --cpus one");
     };
-    let able: CpuSet = std::fs::read_to_string(CPUS)
+    let able: CpuSet = fs::read_to_string(CPUS)
         .with_context(|| format!("cannot read {CPUS}"))?
         .parse()
         .with_context(|| format!("cannot understand {CPUS}"))?;
@@ -83,12 +84,6 @@ fn fits(interval: Nanos, common: &Common) -> anyhow::Result<()> {
         anyhow::bail!("latmus measures whole seconds: --for {} is none", common.length);
     }
     Ok(())
-}
-
-fn tempdir() -> anyhow::Result<std::path::PathBuf> {
-    let dir = std::env::temp_dir().join(format!("quietcores-latmus-{}", std::process::id()));
-    std::fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    Ok(dir)
 }
 
 /// Runs it to its end; its own words where it fails.
