@@ -2,18 +2,36 @@
 
 use crate::{Error, approved::Approved};
 use quiet_linux::{CommandLines, Options, Root, System, glance, snapshot};
-use quiet_shield::{ApplyOptions, ErrorKind};
+use quiet_shield::{Admission, ApplyOptions, ErrorKind};
 use quiet_types::{
     Chain, CpuSet, Finding, Machine, Plan,
     chain::Link,
-    plan::{Applied, PutBack, REVERTED_SCHEMA, Return, Reverted, ShieldStanding, Status},
+    machine::Scheduling,
+    plan::{
+        Admitted, Applied, PutBack, REVERTED_SCHEMA, Return, Reverted, ShieldStanding, Status,
+        Thread,
+    },
     said::ApprovedChain,
-    shield::Shield,
+    shield::{Mechanism, Shield},
 };
 use std::{
     path::{Path, PathBuf},
     sync::atomic::AtomicBool,
 };
+
+/// So many real-time threads of one user may be in the shield at a time.
+const MOST_THREADS: usize = 64;
+
+/// What a user asks for a thread of his.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadWish {
+    /// Its number.
+    pub tid: u32,
+    /// Where on the shield; `None` for all of it.
+    pub cpus: Option<CpuSet>,
+    /// How it is to be scheduled; `None` leaves that.
+    pub scheduling: Option<Scheduling>,
+}
 
 /// The machine that is acted on, and where its journal lies.
 #[derive(Clone, Debug)]
@@ -109,6 +127,42 @@ impl Acts {
         })
     }
 
+    /// Lets a thread of user `uid` into the shield that is up.
+    ///
+    /// # Errors
+    /// As [`quiet_shield::admit`].
+    pub fn admit(&self, uid: u32, wish: &ThreadWish) -> Result<Admitted, Error> {
+        let shield = quiet_shield::current(&System, &self.state).map_err(of_shield)?;
+        let groups = machine()?.cgroups;
+        let mount = shield.and_then(|shield| match shield.mechanism {
+            Mechanism::PartitionV2 => groups.v2,
+            Mechanism::SetsV1 => groups.v1_cpuset,
+            Mechanism::Affinity => None,
+        });
+        let admission = Admission {
+            tid: wish.tid,
+            uid,
+            cpus: wish.cpus.clone(),
+            scheduling: wish.scheduling,
+            mount,
+            most: MOST_THREADS,
+        };
+        quiet_shield::admit(&System, &self.state, &admission).map_err(of_shield)
+    }
+
+    /// The threads that the shield which is up made real-time.
+    pub fn raised(&self) -> Vec<(Thread, Scheduling)> {
+        quiet_shield::raised(&self.state).unwrap_or_default()
+    }
+
+    /// Notes threads that were demoted, with what each had.
+    ///
+    /// # Errors
+    /// As [`quiet_shield::note_demoted`].
+    pub fn note_demoted(&self, threads: &[(Thread, Scheduling)]) -> Result<(), Error> {
+        quiet_shield::note_demoted(&System, &self.state, threads).map_err(of_shield)
+    }
+
     /// The shield as it is, with its chain, and what was asked of this boot.
     ///
     /// # Errors
@@ -159,6 +213,7 @@ fn cpus(machine: &Machine) -> CpuSet {
 fn of_shield(error: quiet_shield::Error) -> Error {
     match error.kind() {
         ErrorKind::Busy => Error::Busy(error.to_string()),
+        ErrorKind::Refused => Error::NotAllowed(error.to_string()),
         _ => Error::Failed(error.to_string()),
     }
 }

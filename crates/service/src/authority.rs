@@ -14,6 +14,8 @@ pub enum Permission {
     Apply,
     /// To put the machine back.
     Revert,
+    /// To let a thread of one's own into the shield.
+    Admit,
 }
 
 impl Permission {
@@ -23,6 +25,7 @@ impl Permission {
             Permission::Look => "org.quietcores1.look",
             Permission::Apply => "org.quietcores1.apply",
             Permission::Revert => "org.quietcores1.revert",
+            Permission::Admit => "org.quietcores1.admit",
         }
     }
 
@@ -31,6 +34,7 @@ impl Permission {
             Permission::Look => "see the shield",
             Permission::Apply => "apply an approved chain",
             Permission::Revert => "put the machine back",
+            Permission::Admit => "let a thread into the shield",
         }
     }
 }

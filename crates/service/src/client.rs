@@ -2,8 +2,8 @@
 
 use crate::{NAME, PATH};
 use quiet_types::{
-    Plan,
-    plan::{Applied, Reverted, Status},
+    CpuSet, Plan,
+    plan::{Admitted, Applied, Reverted, Status},
 };
 use serde::de::DeserializeOwned;
 use std::{fmt, time::Duration};
@@ -27,6 +27,8 @@ trait Shield {
     #[zbus(allow_interactive_auth)]
     fn revert(&self) -> zbus::Result<String>;
     fn status(&self) -> zbus::Result<String>;
+    #[zbus(allow_interactive_auth)]
+    fn admit(&self, thread: u32, cpus: &str, policy: &str, priority: u8) -> zbus::Result<String>;
 }
 
 /// Why the service did not do it.
@@ -135,6 +137,23 @@ impl ServiceClient {
     /// As the service says.
     pub fn revert(&self) -> Result<Option<Reverted>, Refusal> {
         read(&self.runtime.block_on(self.shield.revert())?)
+    }
+
+    /// Has a thread of one's own let into the shield: onto `cpus` of it (all where there are none), under FIFO with `priority`
+    /// where there is one.
+    ///
+    /// # Errors
+    /// As the service says.
+    pub fn admit(
+        &self,
+        thread: u32,
+        cpus: Option<&CpuSet>,
+        priority: Option<u8>,
+    ) -> Result<Admitted, Refusal> {
+        let cpus = cpus.map(ToString::to_string).unwrap_or_default();
+        let policy = if priority.is_some() { "fifo" } else { "" };
+        let asked = self.shield.admit(thread, &cpus, policy, priority.unwrap_or(0));
+        read(&self.runtime.block_on(asked)?)
     }
 
     /// The shield as it is.

@@ -12,6 +12,7 @@ pub mod acts;
 pub mod approved;
 pub mod authority;
 mod caller;
+mod canary;
 pub mod client;
 mod error;
 mod notify;

@@ -2,14 +2,21 @@
 
 use crate::{
     Error, NAME, PATH,
-    acts::Acts,
+    acts::{Acts, ThreadWish},
     authority::{Authority, Permission},
     caller::Caller,
+    canary::{self, Watched},
     notify,
+};
+use quiet_types::{
+    CpuSet,
+    machine::{Policy, Scheduling},
+    plan::Thread,
 };
 use serde::Serialize;
 use std::{
     collections::HashMap,
+    io::Write,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -33,6 +40,9 @@ struct Shield {
     turn: Arc<Turn<()>>,
     places: Arc<Semaphore>,
     at_work: Arc<Mutex<HashMap<u32, u32>>>,
+    /// Highest priority that anybody is given.
+    most_priority: u8,
+    watched: Watched,
 }
 
 /// A caller's place among those at work; given back when dropped, also when the caller's call is cancelled.
@@ -67,6 +77,11 @@ impl Shield {
         Ok(Place { uid, at_work: self.at_work.clone(), _of_all: of_all })
     }
 
+    /// Has the canary's listener know who was made real-time.
+    async fn look(&self) {
+        look(&self.acts, &self.watched).await;
+    }
+
     /// Asks whether the caller may, waits for his turn and acts, on a thread of its own.
     async fn act<T: Send + 'static>(
         &self,
@@ -89,6 +104,43 @@ impl Shield {
         let done = done.await.map_err(|_| Error::Failed("the act ended by a panic".into()))??;
         Ok((done, caller))
     }
+}
+
+async fn look(acts: &Acts, watched: &Watched) {
+    let acts = acts.clone();
+    if let Ok(raised) = tokio::task::spawn_blocking(move || acts.raised()).await {
+        *watched.lock().unwrap_or_else(PoisonError::into_inner) = raised;
+    }
+}
+
+fn cpus_of(text: &str) -> Result<Option<CpuSet>, Error> {
+    let shown = || quiet_types::printable(text, 60);
+    match text {
+        "" => Ok(None),
+        text if text.len() > 4096 => Err(Error::Asked("that is no list of CPUs".into())),
+        text => text
+            .parse()
+            .map(Some)
+            .map_err(|e| Error::Asked(format!("`{}` is no list of CPUs: {e}", shown()))),
+    }
+}
+
+fn scheduling_of(policy: &str, priority: u8, most: u8) -> Result<Option<Scheduling>, Error> {
+    let policy = match policy {
+        "" => return Ok(None),
+        "fifo" => Policy::Fifo,
+        "rr" => Policy::Rr,
+        other => {
+            let other = quiet_types::printable(other, 20);
+            return Err(Error::Asked(format!(
+                "the policy is fifo or rr, or left out; not `{other}`"
+            )));
+        }
+    };
+    if !(1..=most).contains(&priority) {
+        return Err(Error::NotAllowed(format!("priority {priority}: 1 to {most} are given")));
+    }
+    Ok(Some(Scheduling { policy, priority, nice: 0 }))
 }
 
 fn json(value: &impl Serialize) -> Result<String, Error> {
@@ -138,6 +190,7 @@ impl Shield {
         let wait = (confirm > 0).then_some(u64::from(confirm));
         let act = move |acts: &Acts| acts.apply(&name, wait);
         let (applied, caller) = self.act((bus, &header), Permission::Apply, act).await?;
+        self.look().await;
         emitter.changed("applied", &chain, caller.uid).await?;
         json(&applied)
     }
@@ -152,6 +205,32 @@ impl Shield {
         let (waited, caller) = self.act((bus, &header), Permission::Apply, Acts::confirm).await?;
         emitter.changed("confirmed", "", caller.uid).await?;
         Ok(waited)
+    }
+
+    /// Lets a thread of the caller's own into the shield that is up: onto `cpus` of it (`""`: all), under `policy` (`fifo`, `rr`, or
+    /// `""` for as it is) with `priority`.
+    #[expect(clippy::too_many_arguments, reason = "three are the bus's own")]
+    async fn admit(
+        &self,
+        #[zbus(connection)] bus: &Connection,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
+        thread: u32,
+        cpus: &str,
+        policy: &str,
+        priority: u8,
+    ) -> Result<String, Error> {
+        let caller = Caller::of(bus, &header).await?;
+        let wish = ThreadWish {
+            tid: thread,
+            cpus: cpus_of(cpus)?,
+            scheduling: scheduling_of(policy, priority, self.most_priority)?,
+        };
+        let act = move |acts: &Acts| acts.admit(caller.uid, &wish);
+        let (admitted, caller) = self.act((bus, &header), Permission::Admit, act).await?;
+        self.look().await;
+        emitter.changed("admitted", &admitted.thread.tid.to_string(), caller.uid).await?;
+        json(&admitted)
     }
 
     /// Puts the machine back; `null` where nothing was to be done.
@@ -177,24 +256,40 @@ impl Shield {
         json(&self.act((bus, &header), Permission::Look, Acts::status).await?.0)
     }
 
-    /// Something was done: `applied`, `confirmed` or `reverted`, with the chain's name where it is known, and for which user.
+    /// Something was done, for which user: `applied` (a chain), `confirmed`, `reverted`, `admitted` (a thread), or `demoted` by the
+    /// canary (a thread and its name).
     #[zbus(signal)]
     async fn changed(
         emitter: &SignalEmitter<'_>,
         what: &str,
-        chain: &str,
+        name: &str,
         uid: u32,
     ) -> zbus::Result<()>;
 }
 
-/// Serves on the bus at `address` (none: the system's) until this process is told to end.
+/// How often it looks who was made real-time by others: by root's own `apply`, or a watch.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Serves on the bus at `address` (none: the system's) until this process is told to end. Nobody is given a priority above
+/// `most_priority`.
 ///
 /// # Errors
 /// When the bus cannot be reached or lets somebody else have the name.
-pub async fn serve(acts: Acts, authority: Authority, address: Option<&str>) -> Result<(), Error> {
+pub async fn serve(
+    acts: Acts,
+    authority: Authority,
+    most_priority: u8,
+    address: Option<&str>,
+) -> Result<(), Error> {
     let turn = Arc::new(Turn::new(()));
+    let watched = Watched::default();
+    let (told, mut demoted) = tokio::sync::mpsc::unbounded_channel();
+    canary::start(watched.clone(), told)
+        .map_err(|e| Error::Failed(format!("cannot start the canary: {e}")))?;
     let shield = Shield {
-        acts,
+        acts: acts.clone(),
+        most_priority,
+        watched: watched.clone(),
         authority,
         turn: turn.clone(),
         places: Arc::new(Semaphore::new(OF_ALL)),
@@ -209,6 +304,7 @@ pub async fn serve(acts: Acts, authority: Authority, address: Option<&str>) -> R
     let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
         .map_err(|e| Error::Failed(format!("cannot listen to SIGTERM: {e}")))?;
     let mut alive = notify::watchdog().map(tokio::time::interval);
+    let mut looks = tokio::time::interval(LOOK);
     let mut beat = async || match &mut alive {
         Some(alive) => drop(alive.tick().await),
         None => std::future::pending().await,
@@ -217,6 +313,8 @@ pub async fn serve(acts: Acts, authority: Authority, address: Option<&str>) -> R
         tokio::select! {
             _ = term.recv() => break,
             _ = tokio::signal::ctrl_c() => break,
+            _ = looks.tick() => look(&acts, &watched).await,
+            Some(threads) = demoted.recv() => report(&bus, &acts, &turn, threads).await,
             () = bus.closed() => return Err(Error::Failed("the bus has gone".into())),
             () = beat() => {
                 // Whoever holds the turn for ever is found out by systemd.
@@ -229,4 +327,35 @@ pub async fn serve(acts: Acts, authority: Authority, address: Option<&str>) -> R
     // An act that is under way ends first.
     let _turn = turn.lock().await;
     Ok(())
+}
+
+/// Notes who was demoted, and tells everybody who listens.
+async fn report(
+    bus: &Connection,
+    acts: &Acts,
+    turn: &Turn<()>,
+    threads: Vec<(Thread, Scheduling)>,
+) {
+    let _turn = turn.lock().await;
+    let (acts, noted) = (acts.clone(), threads.clone());
+    let noted = tokio::task::spawn_blocking(move || acts.note_demoted(&noted)).await;
+    let mut said = Vec::new();
+    if let Ok(Err(why)) = noted {
+        said.push(format!("not noted in the journal: {}", why.sentence()));
+    }
+    let emitter = SignalEmitter::new(bus, PATH);
+    for (thread, had) in threads {
+        said.push(format!(
+            "Thread {} ({}) left no CPU to anybody else: its priority, {had}, is taken away",
+            thread.tid,
+            quiet_types::printable(&thread.comm, 20)
+        ));
+        if let Ok(emitter) = &emitter {
+            let name = format!("{} {}", thread.tid, thread.comm);
+            let _ = Shield::changed(emitter, "demoted", &name, 0).await;
+        }
+    }
+    for line in said {
+        let _ = writeln!(std::io::stderr(), "quietcored: {line}");
+    }
 }

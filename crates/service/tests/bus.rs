@@ -5,7 +5,12 @@ mod world;
 
 use quiet_service::client::{Refusal, ServiceClient};
 use quiet_types::plan::ShieldStanding;
-use std::{thread, time::Duration};
+use std::{
+    os::unix::net::UnixStream,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
 use world::{GROUP, STRANGER, World, group, text};
 
 #[test]
@@ -95,5 +100,242 @@ fn what_a_caller_names_is_a_name() {
         Err(Refusal::Said(said)) => assert!(said.contains("are the most"), "{said}"),
         other => panic!("{other:?}"),
     }
+    assert_eq!(root.status().unwrap().state, ShieldStanding::None);
+}
+
+/// A thread of user `uid` that spins, and everything that it starts inherits its priority.
+fn spinner(uid: &str) -> Child {
+    Command::new("setpriv")
+        .args(["--reuid", uid, "--regid", uid, "--clear-groups", "sh", "-c", "while :; do :; done"])
+        .spawn()
+        .unwrap()
+}
+
+fn policy_of(tid: u32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
+    stat.rsplit(')').next()?.split_ascii_whitespace().nth(38)?.parse().ok()
+}
+
+#[test]
+fn a_thread_of_ones_own_is_let_in_and_nobody_elses() {
+    let Some(world) = World::new() else { return };
+    world.approve("room");
+    let games = group(GROUP);
+    let root = ServiceClient::connect(Some(&world.address)).unwrap();
+    let mut own = spinner(STRANGER);
+    let mut roots = Command::new("sleep").arg("60").spawn().unwrap();
+    let admit = |tid: u32, cpus: &str, policy: &str, priority: u8| {
+        let words = [
+            format!("uint32:{tid}"),
+            format!("string:{cpus}"),
+            format!("string:{policy}"),
+            format!("byte:{priority}"),
+        ];
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        text(&world.call(STRANGER, &games, "Admit", &words))
+    };
+    let none = admit(own.id(), "", "fifo", 10);
+    assert!(none.contains("no shield is up"), "{none}");
+    root.apply("room", None).unwrap();
+    let cpu = world.cpu.to_string();
+    for (tid, cpus, policy, priority, says) in [
+        (roots.id(), "", "fifo", 10, "is not a thread of user"),
+        (1, "", "fifo", 10, "is not a thread of user"),
+        (2, "", "fifo", 10, "is not a thread of user"),
+        (4_194_304, "", "fifo", 10, "there is no thread"),
+        (own.id(), "0", "fifo", 10, "is not within the shield"),
+        (own.id(), "a-b", "fifo", 10, "no list of CPUs"),
+        (own.id(), "", "deadline", 10, "the policy is fifo or rr"),
+        (own.id(), "", "fifo", 99, "1 to 85 are given"),
+        (own.id(), "", "fifo", 0, "1 to 85 are given"),
+    ] {
+        let said = admit(tid, cpus, policy, priority);
+        assert!(said.contains(says), "{tid} {cpus} {policy} {priority}: {said}");
+        assert!(said.contains("Error org.quietcores1.Error."), "{said}");
+    }
+    let may_not = text(&world.call(
+        STRANGER,
+        "",
+        "Admit",
+        &[&format!("uint32:{}", own.id()), "string:", "string:fifo", "byte:10"],
+    ));
+    assert!(may_not.contains("Error.NotAllowed"), "{may_not}");
+    assert_eq!(policy_of(own.id()), Some(0), "nothing was done by then");
+
+    let let_in = admit(own.id(), &cpu, "fifo", 10);
+    assert!(let_in.contains("quietcores.admitted/"), "{let_in}");
+    assert_eq!(policy_of(own.id()), Some(1), "{let_in}");
+    let allowed = std::fs::read_to_string(format!("/proc/{}/status", own.id())).unwrap();
+    assert!(allowed.contains(&format!("Cpus_allowed_list:\t{cpu}\n")), "{allowed}");
+    assert!(root.status().unwrap().drift.is_empty());
+
+    assert!(root.revert().unwrap().unwrap().is_complete());
+    assert_eq!(policy_of(own.id()), Some(0));
+    let allowed = std::fs::read_to_string(format!("/proc/{}/status", own.id())).unwrap();
+    assert!(!allowed.contains(&format!("Cpus_allowed_list:\t{cpu}\n")), "{allowed}");
+    for child in [&mut own, &mut roots] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+/// What holds ordinary threads a CPU whatever runs: off, and back when this is dropped, or by a thread before all others after a while.
+struct Unbridled {
+    throttle: String,
+    fair: Vec<(String, String)>,
+    rescue: Child,
+}
+
+const THROTTLE: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+
+impl Unbridled {
+    fn new(runaways: &[u32]) -> Unbridled {
+        let throttle = std::fs::read_to_string(THROTTLE).unwrap().trim().to_owned();
+        let servers =
+            std::fs::read_dir("/sys/kernel/debug/sched/fair_server").into_iter().flatten();
+        let files = servers.flatten().map(|cpu| cpu.path().join("runtime").display().to_string());
+        let fair: Vec<(String, String)> = files
+            .filter_map(|file| Some((file.clone(), std::fs::read_to_string(&file).ok()?)))
+            .collect();
+        let runaways: Vec<String> = runaways.iter().map(ToString::to_string).collect();
+        let rescue = Command::new("chrt")
+            .args(["-f", "99", "sh", "-c"])
+            .arg(format!("sleep 20; kill -9 {}; echo {throttle} > {THROTTLE}", runaways.join(" ")))
+            .spawn()
+            .unwrap();
+        std::fs::write(THROTTLE, "-1").unwrap();
+        for (file, _) in &fair {
+            let _ = std::fs::write(file, "0");
+        }
+        Unbridled { throttle, fair, rescue }
+    }
+}
+
+impl Drop for Unbridled {
+    fn drop(&mut self) {
+        let _ = std::fs::write(THROTTLE, &self.throttle);
+        for (file, value) in &self.fair {
+            let _ = std::fs::write(file, value.trim());
+        }
+        let _ = self.rescue.kill();
+        let _ = self.rescue.wait();
+    }
+}
+
+/// Ends with the test, however that ends.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_canary_takes_a_runaway_its_priority_and_leaves_who_behaves() {
+    let Some(world) = World::new() else { return };
+    world.approve("room");
+    let root = ServiceClient::connect(Some(&world.address)).unwrap();
+    root.apply("room", None).unwrap();
+    let runaways: Vec<Ends> = (0..world.cpu).map(|_| Ends(spinner(STRANGER))).collect();
+    let behaves = Command::new("setpriv")
+        .args(["--reuid", STRANGER, "--regid", STRANGER, "--clear-groups", "sleep", "600"])
+        .spawn();
+    let behaves = Ends(behaves.unwrap());
+    for one in runaways.iter().chain([&behaves]) {
+        let words = [
+            format!("uint32:{}", one.0.id()),
+            "string:".into(),
+            "string:fifo".into(),
+            "byte:80".into(),
+        ];
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let said = text(&world.call(STRANGER, &group(GROUP), "Admit", &words));
+        assert!(said.contains("quietcores.admitted/"), "{said}");
+    }
+    let pids: Vec<u32> = runaways.iter().map(|one| one.0.id()).collect();
+    thread::sleep(Duration::from_secs(3));
+    // It burns a shielded CPU, which is what that is for: nobody else starves.
+    assert!(pids.iter().all(|pid| policy_of(*pid) == Some(1)), "within the shield they keep it");
+    // Now one comes to each of the other CPUs: by root here, who else could.
+    for pid in &pids {
+        for file in ["/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/cpuset/cgroup.procs"] {
+            let _ = std::fs::write(file, pid.to_string());
+        }
+    }
+    let unbridled = Unbridled::new(&pids);
+    let began = Instant::now();
+    let placed: Vec<bool> = (0u32..)
+        .zip(&pids)
+        .map(|(cpu, pid)| {
+            let cpu = cpu.to_string();
+            let done = Command::new("taskset").args(["-pc", &cpu, &pid.to_string()]).output();
+            done.is_ok_and(|done| done.status.success())
+        })
+        .collect();
+    // This thread too has waited for a CPU.
+    while pids.iter().any(|pid| policy_of(*pid) == Some(1)) && began.elapsed().as_secs() < 25 {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let took = began.elapsed();
+    drop(unbridled);
+    let policies: Vec<_> = pids.iter().map(|pid| policy_of(*pid)).collect();
+    assert!(placed.iter().all(|placed| *placed), "{placed:?}");
+    assert!(policies.iter().all(|policy| *policy == Some(0)), "{policies:?} after {took:?}");
+    assert_eq!(policy_of(behaves.0.id()), Some(1), "who behaves keeps it");
+    quiet_testing::report(format_args!("demoted after {took:?}"));
+    drop(runaways);
+    assert!(root.revert().unwrap().unwrap().is_complete());
+}
+
+#[test]
+fn nonsense_and_floods_leave_the_service_standing() {
+    let Some(world) = World::new() else { return };
+    world.approve("room");
+    let root = ServiceClient::connect(Some(&world.address)).unwrap();
+    let threads = || std::fs::read_dir(format!("/proc/{}/task", world.service())).unwrap().count();
+    let files = || std::fs::read_dir(format!("/proc/{}/fd", world.service())).unwrap().count();
+    root.status().unwrap();
+    let (_, files_before) = (threads(), files());
+    // Many callers at a time, each of whom may have four calls at work.
+    thread::scope(|scope| {
+        for n in 0..16 {
+            let world = &world;
+            scope.spawn(move || {
+                for turn in 0..12 {
+                    let words: Vec<String> = match (n + turn) % 6 {
+                        0 => vec!["Status".into()],
+                        1 => vec!["Plan".into(), format!("string:{}", "x".repeat(turn * 40))],
+                        2 => vec!["Apply".into(), "string:room".into(), "uint32:4294967295".into()],
+                        3 => vec!["NoSuchMethod".into(), "int32:-1".into()],
+                        4 => vec!["Admit".into(), "string:room".into()],
+                        _ => vec!["ListChains".into()],
+                    };
+                    let rest: Vec<&str> = words[1..].iter().map(String::as_str).collect();
+                    let said = text(&world.call(STRANGER, "", &words[0], &rest));
+                    assert!(!said.contains("NoReply") && !said.contains("Disconnected"), "{said}");
+                }
+            });
+        }
+    });
+    // Callers that die between the call and the answer.
+    for _ in 0..30 {
+        let mut caller = Command::new("dbus-send")
+            .arg(format!("--bus={}", world.address))
+            .args(["--dest=org.quietcores1", "--print-reply", "/org/quietcores1"])
+            .arg("org.quietcores1.Shield.Status")
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        caller.kill().unwrap();
+        caller.wait().unwrap();
+    }
+    // Connections that only stand there.
+    let standing: Vec<_> =
+        (0..200).map(|_| UnixStream::connect(world.dir().join("bus")).unwrap()).collect();
+    assert_eq!(root.status().unwrap().state, ShieldStanding::None);
+    drop(standing);
+    assert!(files() <= files_before + 4, "{} files, {files_before} before", files());
     assert_eq!(root.status().unwrap().state, ShieldStanding::None);
 }

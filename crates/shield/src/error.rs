@@ -28,6 +28,8 @@ pub enum ErrorKind {
     Step,
     /// A signal asked to stop; what had been done is rolled back.
     Interrupted,
+    /// Whoever asked may not have it; nothing is changed.
+    Refused,
 }
 
 /// A result with [`Error`].

@@ -6,6 +6,7 @@
 //! the rest. [`status`] compares what is with what was made.
 #![forbid(unsafe_code)]
 
+mod admit;
 mod apply;
 mod bond;
 mod change;
@@ -29,6 +30,7 @@ mod tally;
 mod tasks;
 mod watch;
 
+pub use admit::{Admission, admit, demote, note_demoted, raised, thread};
 pub use bond::{Bond, guard_owner};
 pub use confirm::{LONGEST as LONGEST_WAIT, confirm, guard, overdue};
 pub use error::{Error, ErrorKind, Result};

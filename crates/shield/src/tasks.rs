@@ -37,7 +37,7 @@ pub(crate) fn identity(kernel: &dyn Kernel, tid: u32) -> io::Result<Identity> {
 ///
 /// # Source
 /// `do_task_stat` of the kernel (fs/proc/array.c), with and without `whole`.
-fn identity_in(kernel: &dyn Kernel, process: u32, tid: u32) -> io::Result<Identity> {
+pub(crate) fn identity_in(kernel: &dyn Kernel, process: u32, tid: u32) -> io::Result<Identity> {
     let file = format!("/proc/{process}/task/{tid}/stat");
     let text = kernel.read(&file)?;
     parse(tid, &text).ok_or_else(|| io::Error::other(format!("{file} makes no sense")))

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub const PLAN_SCHEMA: &str = "quietcores.plan/1";
 /// The schema of [`Applied`] in JSON.
 pub const APPLIED_SCHEMA: &str = "quietcores.applied/1";
+/// The schema of [`Admitted`] in JSON.
+pub const ADMITTED_SCHEMA: &str = "quietcores.admitted/1";
 /// The schema of [`Reverted`] in JSON.
 pub const REVERTED_SCHEMA: &str = "quietcores.reverted/1";
 /// The schema of [`Status`] in JSON.
@@ -295,6 +297,19 @@ pub struct Taken {
     pub step: Step,
     /// What became of it.
     pub outcome: Outcome,
+}
+
+/// A thread that was let into the shield for who asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Admitted {
+    /// [`ADMITTED_SCHEMA`].
+    pub schema: String,
+    /// The thread.
+    pub thread: Thread,
+    /// The shield.
+    pub shield: Shield,
+    /// What was done, and what became of it. Where one that is essential does not hold, those after it were not tried.
+    pub steps: Vec<Taken>,
 }
 
 /// A shield that was put up.

@@ -52,6 +52,7 @@ fn the_committed_plan_schema_is_that_of_the_type() {
 #[test]
 fn the_committed_applied_schema_is_that_of_the_type() {
     check::<quiet_types::plan::Applied>("applied");
+    check::<quiet_types::plan::Admitted>("admitted");
 }
 
 #[test]

@@ -24,6 +24,9 @@ struct Cli {
     /// Whose members may apply and revert where there is no polkit
     #[arg(long, value_name = "GROUP", default_value = "audio")]
     group: String,
+    /// Highest real-time priority that a thread is given for a user
+    #[arg(long, value_name = "1-98", default_value_t = 85, value_parser = clap::value_parser!(u8).range(1..=98))]
+    most_priority: u8,
     /// Address of the bus in place of the system's
     #[arg(long, value_name = "ADDRESS")]
     bus: Option<String>,
@@ -70,7 +73,8 @@ fn run(cli: Cli) -> Result<(), String> {
                 .enable_all()
                 .build()
                 .map_err(|e| format!("cannot start: {e}"))?;
-            let served = serve(acts, Authority::new(&cli.group), cli.bus.as_deref());
+            let authority = Authority::new(&cli.group);
+            let served = serve(acts, authority, cli.most_priority, cli.bus.as_deref());
             runtime.block_on(served).map_err(|error| error.sentence())
         }
     }

@@ -1,0 +1,210 @@
+//! The canary: an ordinary thread that has to run now and then. Where it does not for the better part of a second, real-time
+//! threads that were let in have left nobody else a CPU, and those that burn it are taken their priority.
+//!
+//! rtkit has the idea; here not all threads pay for one: who took less than half of a CPU meanwhile keeps what he has, unless
+//! nobody took more.
+
+use quiet_linux::{
+    System,
+    seat::{Need, Schedule, Seat},
+    sys::sched::Deadline,
+};
+use quiet_types::{
+    Nanos,
+    machine::{Policy, Scheduling},
+    plan::Thread,
+};
+use std::{
+    collections::HashSet,
+    fs,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+use tokio::sync::mpsc::UnboundedSender;
+
+/// How often the canary sings.
+const SONG: Duration = Duration::from_millis(50);
+/// How often it is listened for.
+const LOOK: Duration = Duration::from_millis(100);
+/// Silence that is too long. Real-time throttling and the fair server give ordinary threads 50 ms in each second: silence of a
+/// whole second never comes where they are at work.
+const SILENCE: Duration = Duration::from_millis(800);
+/// More threads are not looked at.
+const MOST: usize = 4096;
+/// Who listens and comes this late himself was stopped with the whole machine: that silence says nothing.
+const LATE: Duration = Duration::from_millis(250);
+
+/// The threads to which priorities were given, for who watches them. What it is about never waits for it.
+pub(crate) type Watched = Arc<Mutex<Vec<(Thread, Scheduling)>>>;
+
+/// Starts the canary and who listens to it; `told` hears of threads that were demoted, each with what it had.
+///
+/// Whoever listens runs under `SCHED_DEADLINE`, before every FIFO thread; where the kernel refuses that, under FIFO 99.
+///
+/// # Errors
+/// When no thread can be started.
+pub(crate) fn start(
+    watched: Watched,
+    told: UnboundedSender<Vec<(Thread, Scheduling)>>,
+) -> std::io::Result<()> {
+    let began = Instant::now();
+    let sung = Arc::new(AtomicU64::new(0));
+    let song = sung.clone();
+    let now = move || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    thread::Builder::new().name("canary".into()).spawn(move || {
+        loop {
+            song.store(now(), Ordering::Relaxed);
+            thread::sleep(SONG);
+        }
+    })?;
+    thread::Builder::new().name("listens".into()).spawn(move || {
+        first_of_all();
+        let mut listener = Listener::default();
+        loop {
+            thread::sleep(LOOK);
+            if listener.hears(now(), sung.load(Ordering::Relaxed)) {
+                continue;
+            }
+            let done = silence_ends(&watched);
+            if !done.is_empty() && told.send(done).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// What was heard when.
+#[derive(Debug, Default)]
+struct Listener {
+    last: u64,
+    /// Silence counts from here.
+    since: u64,
+}
+
+impl Listener {
+    /// Whether all is well at `now`, where the last song was at `sung`.
+    fn hears(&mut self, now: u64, sung: u64) -> bool {
+        let late = Duration::from_nanos(now.saturating_sub(self.last)) > LATE;
+        self.last = now;
+        self.since = self.since.max(sung);
+        if late {
+            self.since = now;
+        }
+        if Duration::from_nanos(now.saturating_sub(self.since)) < SILENCE {
+            return true;
+        }
+        // What is done about it takes time to show.
+        self.since = now;
+        false
+    }
+}
+
+fn first_of_all() {
+    let ms = Nanos::from_millis;
+    let deadline = Deadline { runtime: ms(5), deadline: ms(100), period: ms(100) };
+    let asked = Seat { schedule: Some(Schedule::Deadline(deadline)), ..Seat::default() };
+    if asked.take().is_refused(Need::Schedule) {
+        let highest = Scheduling { policy: Policy::Fifo, priority: 99, nice: 0 };
+        let _ = Seat { schedule: Some(Schedule::Under(highest)), ..Seat::default() }.take();
+    }
+}
+
+/// Takes those their priority that leave nobody a CPU.
+fn silence_ends(watched: &Watched) -> Vec<(Thread, Scheduling)> {
+    // Somebody who holds the lock may be starved himself: the next look comes soon.
+    let threads = match watched.try_lock() {
+        Ok(threads) => family(&threads),
+        Err(_) => return Vec::new(),
+    };
+    let before: Vec<Option<u64>> = threads.iter().map(|one| time_on_cpu(one.tid)).collect();
+    let from = Instant::now();
+    thread::sleep(LOOK);
+    let over = u64::try_from(from.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let took = threads
+        .iter()
+        .zip(&before)
+        .map(|(one, before)| Some(time_on_cpu(one.tid)?.saturating_sub((*before)?) >= over / 2));
+    let burns: Vec<bool> = took.map(|burns| burns == Some(true)).collect();
+    let any = burns.contains(&true);
+    let guilty = threads.iter().zip(burns).filter(|(_, burns)| *burns || !any);
+    let demoted = guilty.filter_map(|(thread, _)| {
+        let had = quiet_shield::demote(&System, thread).ok()??;
+        Some((thread.clone(), had))
+    });
+    demoted.collect()
+}
+
+/// Those threads, where they are still the same, the others of their processes, and what these started: a priority is inherited.
+fn family(raised: &[(Thread, Scheduling)]) -> Vec<Thread> {
+    let still = |thread: &Thread| {
+        quiet_shield::thread(&System, thread.tid, thread.tid).is_some_and(|now| now.is(thread))
+    };
+    let mut waiting: Vec<u32> =
+        raised.iter().filter(|(thread, _)| still(thread)).map(|(thread, _)| thread.tid).collect();
+    let mut seen = HashSet::new();
+    let mut found = Vec::new();
+    while let Some(process) = waiting.pop().filter(|_| found.len() < MOST) {
+        let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { continue };
+        for tid in threads.flatten().filter_map(|one| one.file_name().to_str()?.parse().ok()) {
+            if !seen.insert(tid) {
+                continue;
+            }
+            found.extend(quiet_shield::thread(&System, process, tid));
+            let children = fs::read_to_string(format!("/proc/{process}/task/{tid}/children"));
+            let children = children.unwrap_or_default();
+            waiting.extend(
+                children.split_ascii_whitespace().filter_map(|one| one.parse::<u32>().ok()),
+            );
+        }
+    }
+    found
+}
+
+/// Nanoseconds that a thread ran so far.
+///
+/// # Source
+/// `/proc/PID/schedstat`, first field: Documentation/scheduler/sched-stats.rst.
+fn time_on_cpu(tid: u32) -> Option<u64> {
+    fs::read_to_string(format!("/proc/{tid}/schedstat"))
+        .ok()?
+        .split_ascii_whitespace()
+        .next()?
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn silence_is_heard_once_and_a_machine_that_stood_still_is_forgiven() {
+        let mut listener = Listener::default();
+        // It sings.
+        for at in (100..1000).step_by(100) {
+            assert!(listener.hears(at * MS, (at - 30) * MS));
+        }
+        // It is silent from 970 ms on.
+        let heard: Vec<u64> =
+            (1000..3500).step_by(100).filter(|at| !listener.hears(at * MS, 970 * MS)).collect();
+        assert_eq!(heard, [1800, 2600, 3400]);
+        // The whole machine stood still for 5 s, and goes on.
+        assert!(listener.hears(8400 * MS, 970 * MS));
+        assert!(listener.hears(8500 * MS, 970 * MS));
+        assert!(listener.hears(8600 * MS, 8550 * MS));
+        // 50 ms of song in each second are not enough.
+        let mut heard = 0;
+        for at in (8700..12_700).step_by(100) {
+            let sung = at / 1000 * 1000;
+            heard += u64::from(!listener.hears(at * MS, sung * MS));
+        }
+        assert!(heard >= 3, "{heard}");
+    }
+}
