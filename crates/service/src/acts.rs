@@ -2,7 +2,7 @@
 
 use crate::{Error, approved::Approved};
 use quiet_linux::{CommandLines, Options, Root, System, glance, snapshot};
-use quiet_shield::{Admission, ApplyOptions, ErrorKind};
+use quiet_shield::{ApplyOptions, Entrant, ErrorKind};
 use quiet_types::{
     Chain, CpuSet, Finding, Machine, Plan,
     chain::Link,
@@ -139,7 +139,7 @@ impl Acts {
             Mechanism::SetsV1 => groups.v1_cpuset,
             Mechanism::Affinity => None,
         });
-        let admission = Admission {
+        let entrant = Entrant {
             tid: wish.tid,
             uid,
             cpus: wish.cpus.clone(),
@@ -147,7 +147,7 @@ impl Acts {
             mount,
             most: MOST_THREADS,
         };
-        quiet_shield::admit(&System, &self.state, &admission).map_err(of_shield)
+        quiet_shield::admit(&System, &self.state, &entrant).map_err(of_shield)
     }
 
     /// The threads that the shield which is up made real-time.

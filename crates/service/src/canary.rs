@@ -6,7 +6,7 @@
 
 use quiet_linux::{
     System,
-    seat::{Need, Schedule, Seat},
+    seat::{Schedule, Seat, SeatNeed},
     sys::sched::Deadline,
 };
 use quiet_types::{
@@ -108,7 +108,7 @@ fn first_of_all() {
     let ms = Nanos::from_millis;
     let deadline = Deadline { runtime: ms(5), deadline: ms(100), period: ms(100) };
     let asked = Seat { schedule: Some(Schedule::Deadline(deadline)), ..Seat::default() };
-    if asked.take().is_refused(Need::Schedule) {
+    if asked.take().is_refused(SeatNeed::Schedule) {
         let highest = Scheduling { policy: Policy::Fifo, priority: 99, nice: 0 };
         let _ = Seat { schedule: Some(Schedule::Under(highest)), ..Seat::default() }.take();
     }

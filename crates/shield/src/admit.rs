@@ -21,7 +21,7 @@ use std::{collections::HashMap, io, path::Path, sync::atomic::AtomicBool};
 
 /// A thread that somebody asks to be let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Admission {
+pub struct Entrant {
     /// Its number.
     pub tid: u32,
     /// Whose it has to be: every user number of its process.
@@ -41,7 +41,7 @@ pub struct Admission {
 ///
 /// # Errors
 /// When no shield is up, the thread is not that user's, or too many are within; nothing is changed then.
-pub fn admit(kernel: &dyn Kernel, state: &Path, wish: &Admission) -> Result<Admitted> {
+pub fn admit(kernel: &dyn Kernel, state: &Path, wish: &Entrant) -> Result<Admitted> {
     let none = || Error::new(ErrorKind::State, "no shield is up: apply one first");
     let opened = StateDir::open(state)?.ok_or_else(none)?;
     let _lock = opened.lock_patiently(kernel.lock_file().as_deref())?;
@@ -82,7 +82,7 @@ pub fn admit(kernel: &dyn Kernel, state: &Path, wish: &Admission) -> Result<Admi
 }
 
 /// The thread and the first one of its process, where both are wholly the user's.
-fn theirs(kernel: &dyn Kernel, wish: &Admission) -> Result<(Thread, Thread)> {
+fn theirs(kernel: &dyn Kernel, wish: &Entrant) -> Result<(Thread, Thread)> {
     let refused = |why: String| Error::new(ErrorKind::Refused, why);
     let unknown = |error: io::Error| match is_gone(&error) {
         true => refused(format!("there is no thread {}", wish.tid)),
@@ -109,7 +109,7 @@ fn theirs(kernel: &dyn Kernel, wish: &Admission) -> Result<(Thread, Thread)> {
 }
 
 /// How many living threads of that user were let in, by the priorities that were noted.
-fn within_limits(kernel: &dyn Kernel, past: &Past, wish: &Admission) -> Result<()> {
+fn within_limits(kernel: &dyn Kernel, past: &Past, wish: &Entrant) -> Result<()> {
     let raised = raised_in(past).into_iter().filter(|(thread, _)| {
         thread.tid != wish.tid
             && tasks::lives(kernel, thread)
@@ -131,12 +131,7 @@ fn within_limits(kernel: &dyn Kernel, past: &Past, wish: &Admission) -> Result<(
     Ok(())
 }
 
-fn steps(
-    shield: &Shield,
-    wish: &Admission,
-    thread: &Thread,
-    process: &Thread,
-) -> Result<Vec<Step>> {
+fn steps(shield: &Shield, wish: &Entrant, thread: &Thread, process: &Thread) -> Result<Vec<Step>> {
     let cpus = wish.cpus.clone().unwrap_or_else(|| shield.cpus.clone());
     if cpus.is_empty() || !cpus.is_subset(&shield.cpus) {
         return Err(Error::new(

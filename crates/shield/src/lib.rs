@@ -30,7 +30,7 @@ mod tally;
 mod tasks;
 mod watch;
 
-pub use admit::{Admission, admit, demote, note_demoted, raised, thread};
+pub use admit::{Entrant, admit, demote, note_demoted, raised, thread};
 pub use bond::{Bond, guard_owner};
 pub use confirm::{LONGEST as LONGEST_WAIT, confirm, guard, overdue};
 pub use error::{Error, ErrorKind, Result};
