@@ -183,6 +183,7 @@ impl Case {
     }
 
     /// The machine, as a snapshot of the world would tell it.
+    #[allow(clippy::too_many_lines, reason = "a machine is one long table of its parts")]
     fn machine(&self, world: &World) -> Machine {
         let text = |path: String| world.files.get(&path).cloned();
         let cpu = |id: CpuId| Cpu {

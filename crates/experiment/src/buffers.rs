@@ -114,17 +114,7 @@ pub fn buffers(
     }
     let online = online()?;
     let up = setup.wish.shield.is_some();
-    if grid.shield && up {
-        return Err(Error::new(
-            ErrorKind::Busy,
-            "a shield is up already: leave out --shield to measure in it, or run `quietcores revert`",
-        ));
-    }
-    if grid.shield && !is_root() {
-        return Err(Error::asked(
-            "only root can put up a shield; leave out --shield, or run it as root",
-        ));
-    }
+    may_shield(grid, up)?;
     let never = |mode: &Option<Wait>| *mode == Some(Wait::NeverSleep);
     let modes: Vec<Option<Wait>> = match grid.modes.as_slice() {
         [] => vec![setup.wish.mode],
@@ -174,34 +164,7 @@ pub fn buffers(
         done: Nanos::ZERO,
     };
     let mut ward = Ward::new(wish, &grid.state, stop, observer);
-    let mut restored = None;
-    'rounds: for _ in 0..grid.rounds {
-        for setting in &settings {
-            let mut cpus = &stress_cpus;
-            if *setting == CpuSetting::Shielded {
-                cpus = &housekeeping;
-                if grid.shield {
-                    match ward.raise() {
-                        Ok(applied) => played.setup.wish.shield = Some(applied.shield),
-                        Err(_) if raised(stop) => break 'rounds,
-                        Err(error) => {
-                            let doing = || "cannot put the shield up".into();
-                            return Err(error).because(ErrorKind::Machine, doing);
-                        }
-                    }
-                }
-            }
-            let done = played.setting(*setting, cpus);
-            if grid.shield && *setting == CpuSetting::Shielded {
-                played.setup.wish.shield = None;
-                restored = Some(restored.unwrap_or(true) & ward.lower()?);
-            }
-            done?;
-            if raised(stop) {
-                break 'rounds;
-            }
-        }
-    }
+    let restored = played.rounds(&mut ward, &settings, (&stress_cpus, &housekeeping))?;
     observer.end();
     let Played { mut cells, device, findings, setup, .. } = played;
     cells.retain(|cell| !cell.trials.is_empty() || !cell.refused.is_empty());
@@ -232,7 +195,61 @@ pub fn buffers(
     Ok(buffers)
 }
 
+/// Whether a shield may be put up, where one is asked for.
+fn may_shield(grid: &Grid, up: bool) -> Result<()> {
+    if grid.shield && up {
+        return Err(Error::new(
+            ErrorKind::Busy,
+            "a shield is up already: leave out --shield to measure in it, or run `quietcores revert`",
+        ));
+    }
+    if grid.shield && !is_root() {
+        return Err(Error::asked(
+            "only root can put up a shield; leave out --shield, or run it as root",
+        ));
+    }
+    Ok(())
+}
+
 impl Played<'_> {
+    /// Every round with each setting, until the end or until it is stopped; whether all that shields changed came back.
+    fn rounds(
+        &mut self,
+        ward: &mut Ward<'_>,
+        settings: &[CpuSetting],
+        (stress_cpus, housekeeping): (&CpuSet, &CpuSet),
+    ) -> Result<Option<bool>> {
+        let mut restored = None;
+        'rounds: for _ in 0..self.grid.rounds {
+            for setting in settings {
+                let mut cpus = stress_cpus;
+                if *setting == CpuSetting::Shielded {
+                    cpus = housekeeping;
+                    if self.grid.shield {
+                        match ward.raise() {
+                            Ok(applied) => self.setup.wish.shield = Some(applied.shield),
+                            Err(_) if raised(self.stop) => break 'rounds,
+                            Err(error) => {
+                                let doing = || "cannot put the shield up".into();
+                                return Err(error).because(ErrorKind::Machine, doing);
+                            }
+                        }
+                    }
+                }
+                let done = self.setting(*setting, cpus);
+                if self.grid.shield && *setting == CpuSetting::Shielded {
+                    self.setup.wish.shield = None;
+                    restored = Some(restored.unwrap_or(true) & ward.lower()?);
+                }
+                done?;
+                if raised(self.stop) {
+                    break 'rounds;
+                }
+            }
+        }
+        Ok(restored)
+    }
+
     /// Every stress in one setting, each with all sizes and modes.
     fn setting(&mut self, setting: CpuSetting, cpus: &CpuSet) -> Result<()> {
         for name in &self.grid.stress {

@@ -95,49 +95,8 @@ pub fn predict(runs: &[Run], ask: &Ask) -> Prediction {
             Some(bounded(name, level))
         })
         .collect();
-    if let Some(fit) = fit {
-        let reach = TIMES[1].1 as f64 / seconds.max(1e-9);
-        if reach > 10.0 {
-            findings.push(
-                Finding::new(
-                    Severity::Note,
-                    "predict.far",
-                    format!("an hour is {} times what was measured", words::significant(reach)),
-                )
-                .effect("the level holds only if nothing rarer than what was seen exists"),
-            );
-        }
-        if fit.shape > 0.5 {
-            findings.push(Finding::new(
-                Severity::Warning,
-                "predict.heavy",
-                format!(
-                    "the tail is heavy (shape {}): single readings decide its levels",
-                    words::significant(fit.shape)
-                ),
-            ));
-        }
-    }
-    if runs.len() > 1 && !alike(runs) {
-        findings.push(
-            Finding::new(Severity::Warning, "predict.unlike", "the runs did not ask the same")
-                .effect("their readings are of several kinds, and the levels of none of them"),
-        );
-    }
-    let partial = runs.iter().filter(|run| run.partial).count();
-    if partial > 0 {
-        findings.push(
-            Finding::new(
-                Severity::Note,
-                "predict.partial",
-                format!(
-                    "{partial} of {} are last checkpoints of runs that were killed",
-                    runs.len()
-                ),
-            )
-            .effect("what ended them may itself have made readings late, and those are missing"),
-        );
-    }
+    findings.extend(fit.into_iter().flat_map(|fit| far_or_heavy(fit, seconds)));
+    findings.extend(unlike_or_partial(runs));
     let (causes, by_cause, no_mixture) = mixture::mixture(runs, seconds);
     let claims =
         ask.claims.iter().map(|(limit, every)| claimed(&events, seconds, *limit, *every)).collect();
@@ -159,6 +118,59 @@ pub fn predict(runs: &[Run], ask: &Ask) -> Prediction {
         buffers,
         findings,
     }
+}
+
+/// What makes the levels of a fit doubtful.
+fn far_or_heavy(fit: &Fit, seconds: f64) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let reach = TIMES[1].1 as f64 / seconds.max(1e-9);
+    if reach > 10.0 {
+        findings.push(
+            Finding::new(
+                Severity::Note,
+                "predict.far",
+                format!("an hour is {} times what was measured", words::significant(reach)),
+            )
+            .effect("the level holds only if nothing rarer than what was seen exists"),
+        );
+    }
+    if fit.shape > 0.5 {
+        findings.push(Finding::new(
+            Severity::Warning,
+            "predict.heavy",
+            format!(
+                "the tail is heavy (shape {}): single readings decide its levels",
+                words::significant(fit.shape)
+            ),
+        ));
+    }
+    findings
+}
+
+/// What makes the runs no good sample of one thing.
+fn unlike_or_partial(runs: &[Run]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if runs.len() > 1 && !alike(runs) {
+        findings.push(
+            Finding::new(Severity::Warning, "predict.unlike", "the runs did not ask the same")
+                .effect("their readings are of several kinds, and the levels of none of them"),
+        );
+    }
+    let partial = runs.iter().filter(|run| run.partial).count();
+    if partial > 0 {
+        findings.push(
+            Finding::new(
+                Severity::Note,
+                "predict.partial",
+                format!(
+                    "{partial} of {} are last checkpoints of runs that were killed",
+                    runs.len()
+                ),
+            )
+            .effect("what ended them may itself have made readings late, and those are missing"),
+        );
+    }
+    findings
 }
 
 fn told(fit: &Fit) -> TailFit {

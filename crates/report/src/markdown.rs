@@ -2,7 +2,7 @@
 
 use crate::text;
 use quiet_judge::known;
-use quiet_types::{Finding, Nanos, Proof, Run, words};
+use quiet_types::{Finding, Nanos, Proof, Run, run::MeasuringThread, words};
 use std::fmt::Write;
 
 /// Text that no viewer takes for markup: names come from anywhere.
@@ -80,68 +80,12 @@ pub fn runs_markdown(runs: &[Run]) -> String {
         text.push_str("| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n");
         for run in these {
             for thread in &run.threads {
-                let all = thread.corrected.as_ref().unwrap_or(&thread.readings);
-                let shown = |time: Option<Nanos>| time.map_or("–".into(), |t| t.to_string());
-                let name = if run.label.is_empty() { &run.id } else { &run.label };
-                let share =
-                    |count: u64, whole: u64| words::share(count as f64 / whole.max(1) as f64);
-                row(
-                    &mut text,
-                    &[
-                        &cell(name),
-                        &thread.cpu.to_string(),
-                        &known::policy(thread),
-                        &shown(thread.readings.min),
-                        &shown(all.percentile(0.5)),
-                        &shown(all.percentile(0.99)),
-                        &shown(all.percentile(0.999)),
-                        &shown(thread.readings.max),
-                        &known::or_not(if gap {
-                            thread.beyond.map(words::count)
-                        } else {
-                            let of = run.spec.threshold.zip(thread.expected);
-                            of.map(|(limit, expected)| share(all.above(limit), expected))
-                        }),
-                        &known::or_not(if gap {
-                            let of = thread.stolen.zip(run.lasted);
-                            of.map(|(stolen, lasted)| share(stolen.0, lasted.0))
-                        } else {
-                            thread.missed.map(words::count)
-                        }),
-                    ],
-                );
+                thread_row(&mut text, run, thread);
             }
         }
     }
     for run in runs {
-        let Some(explained) = &run.explained else { continue };
-        for cpu in &explained.cpus {
-            let _ = write!(
-                text,
-                "\n## Who took time from CPU {}\n\n{} readings above {}, {} in all, {} of it named, {} the host's, {} unexplained.\n\n",
-                cpu.cpu,
-                cpu.readings,
-                explained.threshold,
-                cpu.total,
-                cpu.named,
-                cpu.host,
-                cpu.unexplained
-            );
-            row(&mut text, &["who", "time", "times", "longest", "what removes it"]);
-            text.push_str("| --- | ---: | ---: | ---: | --- |\n");
-            for share in cpu.causes.iter().take(15) {
-                row(
-                    &mut text,
-                    &[
-                        &cell(&share.title),
-                        &share.total.map_or("–".to_owned(), |total| total.to_string()),
-                        &share.times.to_string(),
-                        &share.longest.to_string(),
-                        &cell(&share.knob),
-                    ],
-                );
-            }
-        }
+        causes(&mut text, run);
     }
     let mut found: Vec<Finding> = Vec::new();
     for finding in runs.iter().flat_map(text::findings) {
@@ -151,6 +95,72 @@ pub fn runs_markdown(runs: &[Run]) -> String {
     }
     text.push_str(&findings(&found));
     text
+}
+
+/// A thread's figures; of a gap run what was stolen, of the others what was missed.
+fn thread_row(text: &mut String, run: &Run, thread: &MeasuringThread) {
+    let gap = run.is_gap();
+    let all = thread.corrected.as_ref().unwrap_or(&thread.readings);
+    let shown = |time: Option<Nanos>| time.map_or("–".into(), |t| t.to_string());
+    let name = if run.label.is_empty() { &run.id } else { &run.label };
+    let share = |count: u64, whole: u64| words::share(count as f64 / whole.max(1) as f64);
+    row(
+        text,
+        &[
+            &cell(name),
+            &thread.cpu.to_string(),
+            &known::policy(thread),
+            &shown(thread.readings.min),
+            &shown(all.percentile(0.5)),
+            &shown(all.percentile(0.99)),
+            &shown(all.percentile(0.999)),
+            &shown(thread.readings.max),
+            &known::or_not(if gap {
+                thread.beyond.map(words::count)
+            } else {
+                let of = run.spec.threshold.zip(thread.expected);
+                of.map(|(limit, expected)| share(all.above(limit), expected))
+            }),
+            &known::or_not(if gap {
+                let of = thread.stolen.zip(run.lasted);
+                of.map(|(stolen, lasted)| share(stolen.0, lasted.0))
+            } else {
+                thread.missed.map(words::count)
+            }),
+        ],
+    );
+}
+
+/// Who took time, a table for each CPU, where it was asked for.
+fn causes(text: &mut String, run: &Run) {
+    let Some(explained) = &run.explained else { return };
+    for cpu in &explained.cpus {
+        let _ = write!(
+            text,
+            "\n## Who took time from CPU {}\n\n{} readings above {}, {} in all, {} of it named, {} the host's, {} unexplained.\n\n",
+            cpu.cpu,
+            cpu.readings,
+            explained.threshold,
+            cpu.total,
+            cpu.named,
+            cpu.host,
+            cpu.unexplained
+        );
+        row(text, &["who", "time", "times", "longest", "what removes it"]);
+        text.push_str("| --- | ---: | ---: | ---: | --- |\n");
+        for share in cpu.causes.iter().take(15) {
+            row(
+                text,
+                &[
+                    &cell(&share.title),
+                    &share.total.map_or("–".to_owned(), |total| total.to_string()),
+                    &share.times.to_string(),
+                    &share.longest.to_string(),
+                    &cell(&share.knob),
+                ],
+            );
+        }
+    }
 }
 
 /// A proof as Markdown: verdict, figures, findings.

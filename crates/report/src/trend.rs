@@ -3,7 +3,11 @@
 use crate::text::{Column, Table, wrap};
 use quiet_judge::known;
 use quiet_types::words;
-use quiet_types::{Nanos, history::History, printable};
+use quiet_types::{
+    Nanos,
+    history::{Change, History},
+    printable,
+};
 use std::{collections::HashMap, fmt::Write};
 
 /// Columns beyond which prose is hard to read.
@@ -13,12 +17,52 @@ const PROSE: usize = 140;
 pub fn history_text(history: &History, short: &HashMap<String, String>, width: usize) -> String {
     let width = width.max(20);
     let mut text = String::new();
+    if history.runs.is_empty() {
+        text.push_str("no runs\n");
+    } else {
+        text.push_str(&runs(history, short).text(width));
+    }
+    if (history.runs.len() as u64) < history.total {
+        let _ = writeln!(
+            text,
+            "the newest {} of {} runs",
+            history.runs.len(),
+            words::count(history.total)
+        );
+    }
+    if !history.proofs.is_empty() {
+        text.push_str("\nproofs\n");
+        text.push_str(&proofs(history, short).text(width.min(PROSE)));
+    }
+    if !history.by_sound.is_empty() {
+        text.push_str("\nby sound\n");
+        for sound in &history.by_sound {
+            let id = named(&sound.head.id, short);
+            let line = format!("{id}: {}: {}", printable(&sound.device, 100), sound.said);
+            let _ = writeln!(text, "{}", wrap(&line, width, 2));
+        }
+    }
+    if !history.changes.is_empty() {
+        text.push('\n');
+        for change in &history.changes {
+            let line = changed(change);
+            let _ = writeln!(text, "{}", wrap(&printable(&line, 600), width, 2));
+        }
+    }
+    for aside in &history.aside {
+        let what = if aside.moved.is_empty() {
+            format!("left out: {}: {}", aside.name, aside.why)
+        } else {
+            format!("set aside: {} -> {}: {}", aside.name, aside.moved, aside.why)
+        };
+        let _ = writeln!(text, "{}", wrap(&printable(&what, 600), width, 2));
+    }
+    text
+}
+
+/// A row a run.
+fn runs(history: &History, short: &HashMap<String, String>) -> Table {
     let shown = |time: Option<Nanos>| time.map_or("-".to_owned(), |time| time.to_string());
-    // An id is plain by the store's rule; whole, as somebody may type it.
-    let named = |id: &String| printable(short.get(id).unwrap_or(id), 120);
-    let at = |started: Option<&str>| {
-        started.and_then(|at| at.get(..16)).map_or("undated".to_owned(), |s| s.replace('T', " "))
-    };
     let mut table = Table::new([
         Column::Left("started"),
         Column::Left("id"),
@@ -38,8 +82,8 @@ pub fn history_text(history: &History, short: &HashMap<String, String>, width: u
     ]);
     for line in &history.runs {
         table.row([
-            at(line.started.as_deref()),
-            named(&line.id),
+            minute(line.started.as_deref()),
+            named(&line.id, short),
             format!(
                 "{}{}",
                 printable(&line.label, 20),
@@ -56,75 +100,55 @@ pub fn history_text(history: &History, short: &HashMap<String, String>, width: u
             known::or_not(line.missed.map(words::count)),
         ]);
     }
-    if history.runs.is_empty() {
-        text.push_str("no runs\n");
-    } else {
-        text.push_str(&table.text(width));
+    table
+}
+
+/// A row a proof.
+fn proofs(history: &History, short: &HashMap<String, String>) -> Table {
+    let mut table = Table::new([
+        Column::Left("started"),
+        Column::Left("id"),
+        Column::Left("kernel"),
+        Column::Left("verdict"),
+        Column::Left("what was found"),
+    ])
+    .yields(&["kernel", "started"]);
+    for proof in &history.proofs {
+        let ended = if proof.interrupted { ", interrupted" } else { "" };
+        table.row([
+            minute(Some(&proof.started)),
+            named(&proof.id, short),
+            printable(&proof.host.release, 18),
+            format!("{}{ended}", proof.verdict),
+            printable(&proof.sentence, 300),
+        ]);
     }
-    if (history.runs.len() as u64) < history.total {
-        let _ = writeln!(
-            text,
-            "the newest {} of {} runs",
-            history.runs.len(),
-            words::count(history.total)
-        );
-    }
-    if !history.proofs.is_empty() {
-        text.push_str("\nproofs\n");
-        let mut table = Table::new([
-            Column::Left("started"),
-            Column::Left("id"),
-            Column::Left("kernel"),
-            Column::Left("verdict"),
-            Column::Left("what was found"),
-        ])
-        .yields(&["kernel", "started"]);
-        for proof in &history.proofs {
-            let ended = if proof.interrupted { ", interrupted" } else { "" };
-            table.row([
-                at(Some(&proof.started)),
-                named(&proof.id),
-                printable(&proof.host.release, 18),
-                format!("{}{ended}", proof.verdict),
-                printable(&proof.sentence, 300),
-            ]);
-        }
-        text.push_str(&table.text(width.min(PROSE)));
-    }
-    if !history.by_sound.is_empty() {
-        text.push_str("\nby sound\n");
-        for sound in &history.by_sound {
-            let id = named(&sound.head.id);
-            let line = format!("{id}: {}: {}", printable(&sound.device, 100), sound.said);
-            let _ = writeln!(text, "{}", wrap(&line, width, 2));
-        }
-    }
-    if !history.changes.is_empty() {
-        text.push('\n');
-        for change in &history.changes {
-            let show = |value| words::value(change.unit, value);
-            let line = format!(
-                "{}: {} (from {} to {}, p {}; first {}; {})",
-                change.verdict,
-                change.sentence,
-                show(change.before),
-                show(change.after),
-                words::p_value(change.p_value),
-                change.first,
-                change.series
-            );
-            let _ = writeln!(text, "{}", wrap(&printable(&line, 600), width, 2));
-        }
-    }
-    for aside in &history.aside {
-        let what = if aside.moved.is_empty() {
-            format!("left out: {}: {}", aside.name, aside.why)
-        } else {
-            format!("set aside: {} -> {}: {}", aside.name, aside.moved, aside.why)
-        };
-        let _ = writeln!(text, "{}", wrap(&printable(&what, 600), width, 2));
-    }
-    text
+    table
+}
+
+/// An id is plain by the store's rule; whole, as somebody may type it.
+fn named(id: &String, short: &HashMap<String, String>) -> String {
+    printable(short.get(id).unwrap_or(id), 120)
+}
+
+/// The moment to the minute.
+fn minute(started: Option<&str>) -> String {
+    started.and_then(|at| at.get(..16)).map_or("undated".to_owned(), |s| s.replace('T', " "))
+}
+
+/// What changed within a series, from which run on.
+fn changed(change: &Change) -> String {
+    let show = |value| words::value(change.unit, value);
+    format!(
+        "{}: {} (from {} to {}, p {}; first {}; {})",
+        change.verdict,
+        change.sentence,
+        show(change.before),
+        show(change.after),
+        words::p_value(change.p_value),
+        change.first,
+        change.series
+    )
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use crate::{
     Kernel, Result, boot_id,
-    change::{Change, irq_file, same},
+    change::{Change, Confined, irq_file, same},
     confirm, evl, hold, irqbalance,
     journal::{self, Past},
-    lives,
+    lives::{self, Life},
     residents::{residents, serves_another},
     standing::standing,
     tasks,
@@ -84,11 +84,9 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
 }
 
 fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
-    let held = |step: &Step| step.action.what();
-    let done: HashSet<String> =
-        past.outcomes.iter().filter(|(_, o)| o.holds()).map(|(step, _)| held(step)).collect();
-    let off = offline(kernel, past);
-    let mut found: Vec<Drift> = off
+    let looked = Looked::of(kernel, past, holder);
+    let mut found: Vec<Drift> = looked
+        .off
         .iter()
         .map(|cpu| Drift {
             what: format!("CPU {cpu}"),
@@ -97,13 +95,6 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
         })
         .collect();
     found.extend(groups(kernel, past));
-    let lives = lives::of(past);
-    // Where each interrupt was sent last, and what came of it.
-    let sent = past.outcomes.iter().filter_map(|(step, outcome)| match &step.action {
-        Action::Irq { number, cpus, .. } => Some((*number, (cpus, outcome))),
-        _ => None,
-    });
-    let asked: HashMap<u32, (&CpuSet, &Outcome)> = sent.collect();
     // What was changed again, by a watch, has its last word last.
     let mut told = HashSet::new();
     for (_, change) in past.changes.iter().rev() {
@@ -119,8 +110,53 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
         if again {
             continue;
         }
-        let drifted = match change {
-            Change::Write { path, .. } if !done.contains(path) => None,
+        if let Change::Affinity { threads, .. } = change {
+            found.extend(looked.threads(threads));
+        } else if let Some((ours, now)) = looked.drifted(change) {
+            found.push(Drift { what: change.what(), ours, now });
+        }
+    }
+    found
+}
+
+/// What the journal tells, put in order to be compared.
+struct Looked<'a> {
+    kernel: &'a dyn Kernel,
+    past: &'a Past,
+    holder: Option<u32>,
+    /// CPUs that were switched off.
+    off: CpuSet,
+    /// What was done by steps that hold.
+    done: HashSet<String>,
+    lives: HashMap<(u32, u64), Life<'a>>,
+    /// Where each interrupt was sent last, and what came of it.
+    asked: HashMap<u32, (&'a CpuSet, &'a Outcome)>,
+}
+
+impl<'a> Looked<'a> {
+    fn of(kernel: &'a dyn Kernel, past: &'a Past, holder: Option<u32>) -> Looked<'a> {
+        let held = |step: &Step| step.action.what();
+        let done = past.outcomes.iter().filter(|(_, o)| o.holds()).map(|(step, _)| held(step));
+        let sent = past.outcomes.iter().filter_map(|(step, outcome)| match &step.action {
+            Action::Irq { number, cpus, .. } => Some((*number, (cpus, outcome))),
+            _ => None,
+        });
+        Looked {
+            kernel,
+            past,
+            holder,
+            off: offline(kernel, past),
+            done: done.collect(),
+            lives: lives::of(past),
+            asked: sent.collect(),
+        }
+    }
+
+    /// What a change made and what is there now, where that is something else.
+    fn drifted(&self, change: &Change) -> Option<(String, Option<String>)> {
+        let kernel = self.kernel;
+        match change {
+            Change::Write { path, .. } if !self.done.contains(path) => None,
             // Its device was pulled out, and its files went with it.
             Change::Write { path, request, .. }
                 if path.starts_with("/sys/devices/")
@@ -133,53 +169,19 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
                 drifted(kernel.read(request).ok(), new, |now| same(*form, now, new))
             }
             Change::Irq { number, name, .. } if serves_another(kernel, *number, name) => None,
-            Change::Irq { number, new, .. } => {
-                let last = asked.get(number).copied();
-                let new = last.map_or(new, |(cpus, _)| cpus);
-                let now = kernel.read(&irq_file(*number)).ok();
-                if last.is_some_and(|(_, outcome)| !outcome.holds()) || now.is_none() {
-                    // Refused; or its device is gone, and the interrupt with it.
-                    None
-                } else {
-                    drifted(now, &format!("CPU {new}"), |now| {
-                        now.parse::<CpuSet>().is_ok_and(|now| in_place(&now, new, past))
-                    })
-                }
-            }
+            Change::Irq { number, new, .. } => self.irq(*number, new),
             Change::Make { path, .. } => match kernel.list(path) {
                 Ok(_) => None,
                 Err(_) => Some(("made".into(), None)),
             },
-            Change::Affinity { threads, .. } => {
-                found.extend(threads.iter().filter_map(|one| {
-                    // Taken off the shield with all others, then put onto it: the last one counts.
-                    let last = lives.get(&(one.thread.tid, one.thread.start));
-                    if last.is_some_and(|life| life.given.last() != Some(&&one.new)) {
-                        return None;
-                    }
-                    if one.thread.comm.starts_with("irq/") {
-                        return None;
-                    }
-                    let now = kernel.affinity(one.thread.tid).ok()?;
-                    // CPUs that do not run are left out there.
-                    let is = |cpus: &CpuSet| now == *cpus || now == cpus.difference(&off);
-                    let is_off = !is(&one.new) && !is(&one.old);
-                    (is_off && tasks::lives(kernel, &one.thread)).then(|| Drift {
-                        what: format!("CPUs of {}", one.thread),
-                        ours: format!("CPU {}", one.new),
-                        now: Some(format!("CPU {now}")),
-                    })
-                }));
-                None
-            }
             Change::Scheduling { thread, new, .. } => kernel
                 .scheduling(thread.tid)
                 .ok()
                 .filter(|now| now != new && tasks::lives(kernel, thread))
                 .map(|now| (new.to_string(), Some(now.to_string()))),
             Change::Hold => {
-                let took = done.contains("/dev/cpu_dma_latency");
-                (took && holder.is_none()).then(|| ("a process holds it".into(), None))
+                let took = self.done.contains("/dev/cpu_dma_latency");
+                (took && self.holder.is_none()).then(|| ("a process holds it".into(), None))
             }
             Change::File { path, old, new } => kernel
                 .read(path)
@@ -195,13 +197,47 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
             Change::Ban { told, .. } => {
                 Some((format!("CPU {told}"), Some("irqbalance was ended or restarted".into())))
             }
-            Change::Move { .. } | Change::Remember { .. } => None,
-        };
-        if let Some((ours, now)) = drifted {
-            found.push(Drift { what: change.what(), ours, now });
+            Change::Affinity { .. } | Change::Move { .. } | Change::Remember { .. } => None,
         }
     }
-    found
+
+    fn irq(&self, number: u32, new: &CpuSet) -> Option<(String, Option<String>)> {
+        let last = self.asked.get(&number).copied();
+        let new = last.map_or(new, |(cpus, _)| cpus);
+        let now = self.kernel.read(&irq_file(number)).ok();
+        if last.is_some_and(|(_, outcome)| !outcome.holds()) || now.is_none() {
+            // Refused; or its device is gone, and the interrupt with it.
+            None
+        } else {
+            drifted(now, &format!("CPU {new}"), |now| {
+                now.parse::<CpuSet>().is_ok_and(|now| in_place(&now, new, self.past))
+            })
+        }
+    }
+
+    /// Threads that may run elsewhere than they were told.
+    fn threads(&self, threads: &[Confined]) -> Vec<Drift> {
+        let found = threads.iter().filter_map(|one| {
+            // Taken off the shield with all others, then put onto it: the last one counts.
+            let last = self.lives.get(&(one.thread.tid, one.thread.start));
+            if last.is_some_and(|life| life.given.last() != Some(&&one.new)) {
+                return None;
+            }
+            if one.thread.comm.starts_with("irq/") {
+                return None;
+            }
+            let now = self.kernel.affinity(one.thread.tid).ok()?;
+            // CPUs that do not run are left out there.
+            let is = |cpus: &CpuSet| now == *cpus || now == cpus.difference(&self.off);
+            let is_off = !is(&one.new) && !is(&one.old);
+            (is_off && tasks::lives(self.kernel, &one.thread)).then(|| Drift {
+                what: format!("CPUs of {}", one.thread),
+                ours: format!("CPU {}", one.new),
+                now: Some(format!("CPU {now}")),
+            })
+        });
+        found.collect()
+    }
 }
 
 /// Whether an interrupt is where it was sent. One that was only sent off the shield may be moved about

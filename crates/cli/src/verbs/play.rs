@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quiet_engine::{
-    AudioHost, Loaded, Placed, SeatWish, Setup, Shelf, Strips, Wait, WantedStrip, admit,
+    AudioHost, Loaded, Placed, SeatWish, Setup, Shelf, Sizes, Strips, Wait, WantedStrip, admit,
     control::{Server, Session, private_dir},
     host::null::Cable,
     mode_name, open_from, seat,
@@ -19,10 +19,10 @@ use quiet_linux::{
 };
 use quiet_types::{
     CpuId, Frames, Nanos, SampleRate,
-    play::{PlayStatus, Played, SCHEMA, TIGHT},
+    play::{Admission, PlayStatus, Played, SCHEMA, TIGHT},
 };
 use std::{
-    io::{BufRead, IsTerminal},
+    io::{self, BufRead, IsTerminal},
     path::PathBuf,
     process::ExitCode,
     sync::{Arc, mpsc},
@@ -244,18 +244,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let bound = rights::no_new();
     let stop = face::interrupt()?;
     let progress = Progress::new();
-    if args.shield && !face::is_root() {
-        bail!("only root can put up a shield; leave out --shield, or run it as root");
-    }
-    if args.shield {
-        put_back_overdue(&args.on.state, &progress)?;
-    }
-    let mut setup = args.on.setup()?;
-    if args.shield && setup.wish.shield.is_some() {
-        bail!(
-            "a shield is up already: leave out --shield to play in it, or run `quietcores revert`"
-        );
-    }
+    let mut setup = asked(&args, &progress)?;
     let wish = quiet_experiment::ShieldWish {
         cpus: setup.wish.cpu.map(|cpu| [cpu].into_iter().collect()),
         never_sleep: setup.wish.mode == Some(Wait::NeverSleep),
@@ -305,52 +294,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => Loaded::wire(),
     };
     let (strip, admission) = admit(loaded.strip, setting, clock);
-    if !admission.fits() && !args.force {
-        bail!(
-            "the strip `{}` needs {} for its worst block, and a period lasts {}: it cannot sound \
-             without gaps; choose a longer --period, or hear them with --force",
-            loaded.name,
-            admission.worst,
-            admission.period
-        );
-    }
+    fits(&loaded.name, &admission, args.force)?;
     for note in &loaded.notes {
         face::say(note);
     }
     let engine = opened.start(strip)?;
     let mut placed = engine.placed().clone();
     placed.findings.extend(within.findings);
-    let sizes = engine.sizes();
     face::say(&about);
-    face::say(&format!(
-        "{} frames a second, period {} ({}), buffer {} ({})",
-        sizes.rate,
-        sizes.period,
-        sizes.period.lasting(sizes.rate),
-        sizes.buffer,
-        sizes.buffer.lasting(sizes.rate)
-    ));
-    face::say(&placement(&placed));
-    if let Some(less) = &less {
-        face::say(&given_up(less));
-    }
-    if let Err(error) = bound {
-        face::say(&format!("the kernel does not keep this process from new rights: {error}"));
-    }
-    face::say(&format!(
-        "strip `{}`: worst block {} of {} ({:.0} %){}",
-        loaded.name,
-        admission.worst,
-        admission.period,
-        admission.share() * 100.0,
-        if admission.share() > TIGHT { ": little is left, expect xruns" } else { "" }
-    ));
-    for finding in &placed.findings {
-        face::say(&format!(
-            "- {} ({}). {} {}",
-            finding.title, finding.evidence, finding.effect, finding.remedy
-        ));
-    }
+    announce_seat(engine.sizes(), &placed, less.as_ref(), bound);
+    announce_strip(&loaded.name, &admission);
+    announce_findings(&placed);
     let mut server = server(&args)?;
     if let Some(server) = &server {
         face::say(&format!("control socket: {}", server.path().display()));
@@ -383,10 +337,87 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         admission: session.admission(),
         findings: placed.findings,
     };
-    if args.json {
-        face::print_json(&played)?;
+    told(&played, args.json, exact)
+}
+
+/// What to play on; where a shield is to go up, the machine is fit for one.
+fn asked(args: &Args, progress: &Progress) -> anyhow::Result<Setup> {
+    if args.shield && !face::is_root() {
+        bail!("only root can put up a shield; leave out --shield, or run it as root");
+    }
+    if args.shield {
+        put_back_overdue(&args.on.state, progress)?;
+    }
+    let setup = args.on.setup()?;
+    if args.shield && setup.wish.shield.is_some() {
+        bail!(
+            "a shield is up already: leave out --shield to play in it, or run `quietcores revert`"
+        );
+    }
+    Ok(setup)
+}
+
+/// Refuses a strip that cannot sound without gaps, unless that is wanted.
+fn fits(name: &str, admission: &Admission, force: bool) -> anyhow::Result<()> {
+    if !admission.fits() && !force {
+        bail!(
+            "the strip `{}` needs {} for its worst block, and a period lasts {}: it cannot sound \
+             without gaps; choose a longer --period, or hear them with --force",
+            name,
+            admission.worst,
+            admission.period
+        );
+    }
+    Ok(())
+}
+
+/// Says where and how the thread plays, and what it may no longer do.
+fn announce_seat(sizes: Sizes, placed: &Placed, less: Option<&Less>, bound: io::Result<()>) {
+    face::say(&format!(
+        "{} frames a second, period {} ({}), buffer {} ({})",
+        sizes.rate,
+        sizes.period,
+        sizes.period.lasting(sizes.rate),
+        sizes.buffer,
+        sizes.buffer.lasting(sizes.rate)
+    ));
+    face::say(&placement(placed));
+    if let Some(less) = less {
+        face::say(&given_up(less));
+    }
+    if let Err(error) = bound {
+        face::say(&format!("the kernel does not keep this process from new rights: {error}"));
+    }
+}
+
+/// Says what was refused the thread, or is doubtful.
+fn announce_findings(placed: &Placed) {
+    for finding in &placed.findings {
+        face::say(&format!(
+            "- {} ({}). {} {}",
+            finding.title, finding.evidence, finding.effect, finding.remedy
+        ));
+    }
+}
+
+/// Says how much of a period the strip needs.
+fn announce_strip(name: &str, admission: &Admission) {
+    face::say(&format!(
+        "strip `{}`: worst block {} of {} ({:.0} %){}",
+        name,
+        admission.worst,
+        admission.period,
+        admission.share() * 100.0,
+        if admission.share() > TIGHT { ": little is left, expect xruns" } else { "" }
+    ));
+}
+
+/// Prints what was played, and whether a shield left all as it was.
+fn told(played: &Played, json: bool, exact: bool) -> anyhow::Result<ExitCode> {
+    if json {
+        face::print_json(played)?;
     } else {
-        face::print(&text(&played))?;
+        face::print(&text(played))?;
     }
     if !exact {
         face::say(
@@ -583,9 +614,9 @@ fn quiet_said(value: &serde_json::Value) -> String {
 /// Lines that are typed, where standard input is a terminal; else nobody types.
 fn typed() -> mpsc::Receiver<String> {
     let (say, hear) = mpsc::sync_channel(16);
-    if std::io::stdin().is_terminal() {
+    if io::stdin().is_terminal() {
         std::thread::spawn(move || {
-            for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            for line in io::stdin().lock().lines().map_while(Result::ok) {
                 if !line.trim().is_empty() && say.send(line).is_err() {
                     return;
                 }

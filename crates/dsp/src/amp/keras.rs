@@ -193,17 +193,7 @@ pub(super) fn keras(at: &At<'_>) -> Result<Amp, Error> {
             "dense" => {
                 from.are(2)?;
                 let conv = from.dense(&mut limits)?;
-                let act = match activation_name {
-                    "" => Activation::Identity,
-                    "tanh" => Activation::Tanh,
-                    "relu" => Activation::Relu,
-                    "sigmoid" => Activation::Sigmoid,
-                    other => {
-                        return Err(layer.refuse(format!(
-                            "has the activation {other:?}; tanh, relu and sigmoid are known"
-                        )));
-                    }
-                };
+                let act = dense_activation(&layer, activation_name)?;
                 dense.push((conv, act));
             }
             other => {
@@ -226,6 +216,21 @@ pub(super) fn keras(at: &At<'_>) -> Result<Amp, Error> {
     about.weights = limits.weights();
     let net = Recurrent { cells, dense, skip, gains, prewarm: 0 };
     Ok(Amp { about, sizes: vec![Size::whole(Net::Recurrent(net))] })
+}
+
+/// What a dense layer makes of its sums.
+fn dense_activation(layer: &At<'_>, name: &str) -> Result<Activation, Error> {
+    Ok(match name {
+        "" => Activation::Identity,
+        "tanh" => Activation::Tanh,
+        "relu" => Activation::Relu,
+        "sigmoid" => Activation::Sigmoid,
+        other => {
+            return Err(layer.refuse(format!(
+                "has the activation {other:?}; tanh, relu and sigmoid are known"
+            )));
+        }
+    })
 }
 
 /// A layer's weights as they are in the file.

@@ -252,6 +252,10 @@ fn allowed(c: &mut Chance, channels: usize, slim: Option<f64>) -> (Vec<usize>, u
     (all, kept)
 }
 
+#[allow(
+    clippy::too_many_lines,
+    reason = "one draw after the other: the seeds of the fixtures hold their order"
+)]
 fn any_wavenet(seed: u64, x: &Rows, outputs: usize, depth: usize, kind: KeyKind) -> (Value, Rows) {
     let usual = if let KeyKind::Usual(channels) = kind { Some(channels) } else { None };
     let slim = if let KeyKind::Slim(size) = kind { Some(size) } else { None };

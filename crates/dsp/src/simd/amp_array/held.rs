@@ -33,6 +33,10 @@ unsafe fn add_held<L: Lanes, const C: usize, const FV: usize>(
 ///
 /// # Safety
 /// The array has been checked with this, has `C` channels everywhere and one of condition.
+#[allow(
+    clippy::too_many_lines,
+    reason = "its rows live in registers from the first line to the last"
+)]
 #[inline(always)]
 pub(super) unsafe fn held_pass<L: Lanes, const C: usize, const FV: usize>(
     l: L,

@@ -12,6 +12,7 @@ use crate::simd::{
 ///
 /// # Safety
 /// The array has been checked with this.
+#[allow(clippy::too_many_lines, reason = "most of it names what a tile reads and writes")]
 #[inline(always)]
 pub(super) unsafe fn laid_pass<L: Lanes, const FV: usize>(
     l: L,
