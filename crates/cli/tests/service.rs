@@ -11,7 +11,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    thread::sleep,
+    thread::{self, sleep},
     time::{Duration, Instant},
 };
 
@@ -97,6 +97,19 @@ impl World {
             .stdin(Stdio::null())
             .output()
             .unwrap()
+    }
+
+    /// The service may still be on its way up.
+    fn comes_up(&self, chain: &str) {
+        let since = Instant::now();
+        while !text(&self.run("", &["approve"])).contains(chain) {
+            assert!(
+                since.elapsed() < Duration::from_secs(60),
+                "{}",
+                text(&self.run("", &["approve"]))
+            );
+            sleep(Duration::from_millis(50));
+        }
     }
 
     fn up(&self) -> bool {
@@ -191,4 +204,77 @@ fn without_the_service_a_user_reads_what_to_do() {
         assert!(text(&said).contains(says), "{}", text(&said));
         assert!(text(&said).contains("quietcored is not there"), "{}", text(&said));
     }
+}
+
+#[test]
+fn a_user_plays_inside_the_shield_and_his_process_has_no_right() {
+    let Some(world) = World::new() else { return };
+    let chain = format!("[chain]\nname = \"room\"\ncpus = \"{}\"\n", world.machine.cpu);
+    let chains = world.machine.dir().join("chains");
+    fs::create_dir_all(&chains).unwrap();
+    fs::write(chains.join("room.toml"), chain).unwrap();
+    fs::set_permissions(chains.join("room.toml"), Permissions::from_mode(0o644)).unwrap();
+    let games = games();
+    world.comes_up("room");
+    let applied = world.run(&games, &["apply", "--yes"]);
+    assert!(matches!(applied.status.code(), Some(0 | 1)), "{}", text(&applied));
+
+    let play =
+        ["play", "--host", "null", "--mode", "sleep", "--for", "4s", "--control", "none", "--json"];
+    thread::scope(|scope| {
+        let played = scope.spawn(|| world.run(&games, &play));
+        // While it plays: one thread is FIFO on the shield's CPU, and no thread of it has a right.
+        let since = Instant::now();
+        let seen = loop {
+            assert!(
+                since.elapsed() < Duration::from_secs(60) && !played.is_finished(),
+                "{:?}",
+                played.join()
+            );
+            match fifo_thread(world.machine.cpu) {
+                Some(seen) => break seen,
+                None => sleep(Duration::from_millis(20)),
+            }
+        };
+        let status = fs::read_to_string(format!("/proc/{seen}/status")).unwrap();
+        for line in
+            ["Uid:\t65534\t65534\t65534\t65534", "CapEff:\t0000000000000000", "NoNewPrivs:\t1"]
+        {
+            assert!(status.contains(line), "{line}: {status}");
+        }
+        let played = played.join().unwrap();
+        assert!(matches!(played.status.code(), Some(0 | 1)), "{}", text(&played));
+        let json: serde_json::Value = serde_json::from_slice(&played.stdout).unwrap();
+        assert_eq!(json["status"]["shielded"], true, "{json}");
+        assert_eq!(json["status"]["real_time"], true, "{json}");
+    });
+    // A stranger plays as well, and is told that he is not inside.
+    let outside = world.run("", &["play", "--host", "null", "--for", "1s", "--control", "none"]);
+    assert!(
+        text(&outside).contains("does not let the thread into the shield"),
+        "{}",
+        text(&outside)
+    );
+    let reverted = world.run(&games, &["revert"]);
+    assert_eq!(reverted.status.code(), Some(0), "{}", text(&reverted));
+}
+
+/// A FIFO thread of user 65534 that may run on this CPU alone.
+fn fifo_thread(cpu: u32) -> Option<u32> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let numbers = processes.filter_map(|one| one.file_name().to_str()?.parse::<u32>().ok());
+    for process in numbers {
+        let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { continue };
+        for tid in threads.flatten().filter_map(|one| one.file_name().to_str()?.parse::<u32>().ok())
+        {
+            let Ok(status) = fs::read_to_string(format!("/proc/{tid}/status")) else { continue };
+            let Ok(stat) = fs::read_to_string(format!("/proc/{tid}/stat")) else { continue };
+            let fifo = stat.rsplit(')').next()?.split_ascii_whitespace().nth(38) == Some("1");
+            let there = status.contains(&format!("Cpus_allowed_list:\t{cpu}\n"));
+            if fifo && there && status.contains("Uid:\t65534") {
+                return Some(tid);
+            }
+        }
+    }
+    None
 }

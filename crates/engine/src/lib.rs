@@ -34,7 +34,7 @@ pub use admit::admit;
 pub use clock::Ticks;
 pub use engine::{Engine, Opened, SeatedThread, mode_name, open, open_from, seat};
 pub use error::{Error, ErrorKind, Result};
-pub use place::{Placed, SeatWish, Wait};
+pub use place::{Placed, SeatLender, SeatWish, Wait};
 pub use player::{Fade, Player, ReadyStrip, Remote, Told, player};
 pub use quiet_dsp::ProcessSpec;
 pub use quiet_rt::{Board, LOADS, LoopEvent, LoopMode, METERS, Xrun};

@@ -6,7 +6,7 @@ use crate::{
 };
 use quiet_linux::{
     Root,
-    seat::{Holds, Refused, Schedule, Seat, SeatNeed, lock_memory},
+    seat::{Holds, Refused, Schedule, Seat, SeatNeed, lock_memory, tid},
     state,
     sys::sched,
 };
@@ -19,6 +19,7 @@ use quiet_types::{
     run::State,
     shield::Shield,
 };
+use std::{fmt::Debug, sync::Arc};
 
 /// What is asked.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +32,23 @@ pub struct SeatWish {
     pub priority: u8,
     /// The shield that is up.
     pub shield: Option<Shield>,
+    /// Who is asked for what the kernel refuses this process.
+    pub lender: Option<Arc<dyn SeatLender>>,
+}
+
+/// Who has the rights that this process lacks, and lends them to a thread of it: a service.
+pub trait SeatLender: Debug + Send + Sync {
+    /// Lets the thread `tid` into the shield, onto `cpu` of it, under FIFO with `priority` where there is one. Not to be called in
+    /// real time.
+    ///
+    /// # Errors
+    /// Why not, in a sentence.
+    fn lend(
+        &self,
+        tid: u32,
+        cpu: Option<CpuId>,
+        priority: Option<u8>,
+    ) -> std::result::Result<(), String>;
 }
 
 /// How to wait for the card, as it is asked for.
@@ -52,12 +70,14 @@ pub(crate) struct Facts {
     pub rt_runtime: Option<i64>,
     /// Whether this thread may become FIFO.
     pub fifo: bool,
+    /// Whether it would be lent what it may not have.
+    pub lent: bool,
     /// What the desktop lends to those that may not.
     pub offer: Option<Offer>,
 }
 
 impl Facts {
-    fn read(root: &Root, priority: u8) -> Result<Facts> {
+    fn read(root: &Root, priority: u8, lent: bool) -> Result<Facts> {
         let number = |path: &str| -> Option<i64> {
             root.read_if_there(path).ok().flatten()?.trim().parse().ok()
         };
@@ -75,8 +95,9 @@ impl Facts {
             online,
             rttime: rustix::process::getrlimit(rustix::process::Resource::Rttime).current,
             rt_runtime: number("/proc/sys/kernel/sched_rt_runtime_us"),
-            fifo,
-            offer: if fifo { None } else { rtkit::offer() },
+            fifo: fifo || lent,
+            lent: lent && !fifo,
+            offer: if fifo || lent { None } else { rtkit::offer() },
         })
     }
 }
@@ -92,6 +113,8 @@ pub(crate) struct Decision {
     pub offer: Option<Offer>,
     /// Whether the CPU lies inside the shield.
     pub shielded: bool,
+    /// Whether the service is asked for its place.
+    pub lent: bool,
     pub findings: Vec<Finding>,
 }
 
@@ -121,7 +144,9 @@ pub(crate) fn decide(root: &Root, wish: &SeatWish) -> Result<Decision> {
             wish.priority
         )));
     }
-    choose(&Facts::read(root, wish.priority)?, wish)
+    // Within the shield alone.
+    let lent = wish.lender.is_some() && wish.shield.is_some();
+    choose(&Facts::read(root, wish.priority, lent)?, wish)
 }
 
 /// Pure: tested without a machine.
@@ -205,7 +230,8 @@ pub(crate) fn choose(facts: &Facts, wish: &SeatWish) -> Result<Decision> {
         );
     }
     let offer = facts.offer.filter(|_| policy == Policy::Rr);
-    Ok(Decision { mode, cpu, policy: Some(policy), offer, shielded: inside, findings })
+    let lent = facts.lent && inside;
+    Ok(Decision { mode, cpu, policy: Some(policy), offer, shielded: inside, lent, findings })
 }
 
 /// FIFO, unless the kernel would stop or kill a FIFO thread that spins.
@@ -293,16 +319,29 @@ pub(crate) fn settle(wish: &SeatWish, decision: &Decision, placed: &mut Placed) 
         );
     };
     let entry = wish.shield.as_ref().and_then(|shield| shield.entry.clone());
+    let lent = wish.lender.as_ref().filter(|_| decision.lent).map(|lender| {
+        let fifo = (decision.policy == Some(Policy::Fifo)).then_some(wish.priority);
+        lender.lend(tid(), decision.cpu, fifo)
+    });
+    if let Some(Err(why)) = &lent {
+        refused(
+            "The service does not let the thread into the shield",
+            &std::io::Error::other(why.clone()),
+            "Others may share its CPU, and go first.",
+        );
+    }
+    // What was lent is not to be asked for again.
+    let own = lent.is_none();
     let schedule =
         decision.policy.filter(|policy| *policy != Policy::Rr).map(|policy| match policy {
             Policy::Fifo => Scheduling { policy: Policy::Fifo, priority: wish.priority, nice: 0 },
             _ => Scheduling { policy: Policy::Other, priority: 0, nice: -20 },
         });
     let seat = Seat {
-        entry: entry.filter(|_| decision.shielded),
+        entry: entry.filter(|_| decision.shielded && own),
         cpu: decision.cpu,
         alone: true,
-        schedule: schedule.map(Schedule::Under),
+        schedule: schedule.filter(|to| own || to.policy != Policy::Fifo).map(Schedule::Under),
     };
     let seated = seat.take();
     let cpu = decision.cpu.unwrap_or(CpuId(0));
@@ -371,7 +410,14 @@ mod tests {
     }
 
     fn facts(online: &str) -> Facts {
-        Facts { online: set(online), rttime: None, rt_runtime: Some(-1), fifo: true, offer: None }
+        Facts {
+            online: set(online),
+            rttime: None,
+            rt_runtime: Some(-1),
+            fifo: true,
+            lent: false,
+            offer: None,
+        }
     }
 
     fn shield(cpus: &str, whole_process: bool) -> Option<Shield> {
@@ -384,7 +430,7 @@ mod tests {
     }
 
     fn wish(mode: Option<Wait>, cpu: Option<u32>, shield: Option<Shield>) -> SeatWish {
-        SeatWish { cpu: cpu.map(CpuId), mode, priority: 85, shield }
+        SeatWish { cpu: cpu.map(CpuId), mode, priority: 85, shield, lender: None }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! `play`
 
 use super::walled;
-use crate::face;
 use crate::progress::Progress;
+use crate::{asked, face};
 use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -215,8 +215,10 @@ impl On {
                 connect: quiet_engine::setup::Connect::Physical,
             }),
         };
-        let shield =
-            if face::is_root() { quiet_shield::current(&System, &self.state)? } else { None };
+        let (shield, lender) = match face::is_root() {
+            true => (quiet_shield::current(&System, &self.state)?, None),
+            false => asked::shield(&self.state),
+        };
         Ok(Setup {
             host,
             rate: SampleRate(self.rate),
@@ -230,6 +232,7 @@ impl On {
                 mode: self.mode.map(ModeName::wait),
                 priority: self.priority,
                 shield,
+                lender,
             },
         })
     }
