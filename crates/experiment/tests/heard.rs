@@ -57,7 +57,7 @@ fn setup() -> Setup {
         channels: 1,
         inputs: 1,
         outputs: 1,
-        wish: SeatWish { cpu: None, mode: Some(Wait::Sleep), priority: 70, shield: None },
+        wish: SeatWish { mode: Some(Wait::Sleep), priority: 70, ..SeatWish::default() },
     }
 }
 
