@@ -222,15 +222,15 @@ fn paths_of(tree: &str) -> Vec<String> {
     parts.flat_map(|part| paths_of(&format!("{}{}", before.trim(), part.trim()))).collect()
 }
 
-/// The modules that a file's imports lead to. What a package's own root hands on belongs to nobody.
-fn imports(of: &str, text: &str, modules: &BTreeSet<String>) -> BTreeSet<String> {
+/// The paths that the `use`s of a file name, whole, as `a::b::Name`, with whether each is handed on (`pub use`).
+fn uses(of: &str, text: &str) -> Vec<(Vec<String>, bool)> {
     let shipped = text.split("#[cfg(test)]").next().unwrap();
-    let mut found = BTreeSet::new();
+    let mut found = Vec::new();
     let mut rest = shipped;
     while let Some(at) = rest.find("use ") {
-        let begins = rest[..at].rsplit('\n').next().unwrap();
+        let begins = rest[..at].rsplit('\n').next().unwrap().trim_start().to_owned();
         rest = &rest[at + 4..];
-        if !["", "pub ", "pub(crate) ", "pub(super) "].contains(&begins.trim_start()) {
+        if !["", "pub ", "pub(crate) ", "pub(super) "].contains(&begins.as_str()) {
             continue;
         }
         for path in paths_of(rest.split(';').next().unwrap()) {
@@ -246,13 +246,44 @@ fn imports(of: &str, text: &str, modules: &BTreeSet<String>) -> BTreeSet<String>
                     parts.insert(0, "super");
                 }
                 "self" => {}
+                // A face names what is below it without `self`.
+                _ if !begins.is_empty() => parts.insert(0, "self"),
                 _ => continue,
             }
             base.extend(&parts[1..]);
-            let leads = (1..=base.len()).rev().map(|n| base[..n].join("::"));
-            found.extend(leads.into_iter().find(|name| modules.contains(name)));
+            found.push((base.into_iter().map(str::to_owned).collect(), !begins.is_empty()));
         }
     }
+    found
+}
+
+/// What a file hands on under a name of its own: the file, the name, the path that is meant.
+type Handed = BTreeMap<(String, String), Vec<String>>;
+
+/// The file that a path leads to, through what others hand on.
+fn leads(path: &[String], modules: &BTreeSet<String>, handed: &Handed) -> Option<String> {
+    let mut path = path.to_vec();
+    for _ in 0..8 {
+        let at =
+            (0..=path.len()).rev().find(|n| *n == 0 || modules.contains(&path[..*n].join("::")))?;
+        let place = path[..at].join("::");
+        match path.get(at).and_then(|name| handed.get(&(place.clone(), name.clone()))) {
+            Some(on) if on[..] != path[..=at] => {
+                let rest = path.split_off(at + 1);
+                path = on.iter().cloned().chain(rest).collect();
+            }
+            // What the root itself holds belongs to all.
+            _ => return Some(place).filter(|place| !place.is_empty()),
+        }
+    }
+    None
+}
+
+/// The files that a file's imports lead to.
+fn imports(of: &str, text: &str, modules: &BTreeSet<String>, handed: &Handed) -> BTreeSet<String> {
+    let paths = uses(of, text).into_iter();
+    let mut found: BTreeSet<String> =
+        paths.filter_map(|(path, _)| leads(&path, modules, handed)).collect();
     found.remove(of);
     // A folder's face names what is in it, and what is in it may name the face: one room.
     found.retain(|to| !of.starts_with(&format!("{to}::")) && !to.starts_with(&format!("{of}::")));
@@ -271,10 +302,21 @@ fn no_circle_of_files_stands_in_any_package() {
             .collect();
         let modules: BTreeSet<String> =
             files.iter().map(|(name, _)| name.clone()).filter(|name| !name.is_empty()).collect();
+        let mut handed = Handed::new();
+        for (name, text) in &files {
+            for (path, _) in uses(name, text).into_iter().filter(|(_, on)| *on) {
+                let (called, meant) = match path.last().unwrap().split_once(" as ") {
+                    Some((meant, called)) => (called.to_owned(), meant.to_owned()),
+                    None => (path.last().unwrap().clone(), path.last().unwrap().clone()),
+                };
+                let above = path[..path.len() - 1].iter().cloned();
+                handed.insert((name.clone(), called), above.chain([meant]).collect());
+            }
+        }
         let mut left: BTreeMap<String, BTreeSet<String>> = files
             .iter()
             .filter(|(name, _)| !name.is_empty())
-            .map(|(name, text)| (name.clone(), imports(name, text, &modules)))
+            .map(|(name, text)| (name.clone(), imports(name, text, &modules, &handed)))
             .collect();
         // What leads nowhere any more is in no circle.
         loop {

@@ -30,8 +30,7 @@ pub use description::Description;
 pub(crate) use key::{Built, Fault, Room};
 pub use key::{Gauge, Given, Key, KeyKind, LiveParam, ValueForm, ValueUnit};
 pub use kinds::KINDS;
-pub use prepare::Shape;
-pub use sounding::{Edge, Readout, Strip, StripStage};
+pub use sounding::{Edge, Readout, Shape, Strip, StripStage};
 
 /// Where the files come from that a strip names: stages themselves do no I/O.
 pub trait FileSource {

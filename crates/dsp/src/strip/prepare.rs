@@ -4,21 +4,10 @@ use super::{
     Description, FileSource, Readout, Strip,
     description::{Branch, Item, What},
     key::{self, Fault, Room, ValueUnit},
-    sounding::{Bypass, Element, Join, Lanes, Op, Target},
+    sounding::{Bypass, Element, Join, Lanes, Op, Shape, Target},
 };
 use crate::{ProcessSpec, stage::mix::MOST_CHANNELS};
 use quiet_types::{FileError, Frames, SampleRate};
-
-/// How many channels a strip takes, gives, and needs room for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Channels that come in.
-    pub inputs: usize,
-    /// Channels that go out.
-    pub outputs: usize,
-    /// Channels of each block: the most that there are anywhere within.
-    pub width: usize,
-}
 
 impl Description {
     /// What becomes of `inputs` channels.

@@ -1,11 +1,22 @@
 //! The prepared strip: a list of operations over one block, in order.
 
-use super::{Gauge, LiveParam, Shape, ValueUnit};
+use super::{Gauge, LiveParam, ValueUnit};
 use crate::{
     Block, ProcessSpec, Stage,
     stage::{Ramp, factor},
 };
 use quiet_types::Frames;
+
+/// How many channels a strip takes, gives, and needs room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Channels that come in.
+    pub inputs: usize,
+    /// Channels that go out.
+    pub outputs: usize,
+    /// Channels of each block: the most that there are anywhere within.
+    pub width: usize,
+}
 
 /// Prepared stages in order, swapped as one.
 ///

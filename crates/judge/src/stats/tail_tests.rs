@@ -156,6 +156,17 @@ fn a_claim_holds_is_broken_or_tells_the_time_that_it_still_needs() {
 }
 
 #[test]
+fn the_incomplete_gamma_function_is_that_of_a_library() {
+    for a in [0.01, 0.3, 0.5, 1.0, 1.7, 5.0, 9.99, 10.0, 33.0, 250.0, 4000.0] {
+        for of_a in [0.001, 0.1, 0.5, 0.9, 0.99, 1.0, 1.01, 1.2, 2.0, 5.0, 20.0] {
+            let x = a * of_a;
+            let (ours, theirs) = (gamma_below(a, x), statrs::function::gamma::gamma_lr(a, x));
+            assert!((ours - theirs).abs() < 1e-9, "P({a}, {x}): {ours}, {theirs}");
+        }
+    }
+}
+
+#[test]
 fn the_gamma_function_agrees_with_tables() {
     for (a, x, truth) in [
         (0.5, 1.920_729_4, 0.95),
