@@ -130,7 +130,7 @@ fn what_is_no_configuration_is_refused_with_the_reason() {
             "maps a channel that it does not have",
         ),
     ] {
-        let error = camilla::import(text).unwrap_err();
+        let error = camilla::import(text).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
     // Aliases of aliases must not fill the memory.

@@ -44,7 +44,7 @@ pub(crate) fn cpus(
     };
     let open = machine.online.difference(&taken(machine));
     if open.difference(&cpus).is_empty() {
-        return Err(PlanError(format!(
+        return Err(PlanError::no_room(format!(
             "cannot shield {}: no CPU would be left to the rest of the machine, which has {}; \
              leave at least one out",
             say(&cpus),
@@ -60,20 +60,20 @@ pub(crate) fn cpus(
 
 fn exist(machine: &Machine, cpus: &CpuSet) -> Result<(), PlanError> {
     if cpus.is_empty() {
-        return Err(PlanError("no CPU is named; write a list such as 2-3, or auto".into()));
+        return Err(PlanError::chain("no CPU is named; write a list such as 2-3, or auto"));
     }
     let there: CpuSet = machine.cpus.iter().map(|cpu| cpu.id).collect();
     let known = there.union(&machine.online);
     let unknown = cpus.difference(&known);
     if !unknown.is_empty() {
-        return Err(PlanError(format!(
+        return Err(PlanError::absent(format!(
             "{} not on this machine, which has {known}; see `quietcores inspect`",
             are(&unknown)
         )));
     }
     let off = cpus.difference(&machine.online);
     if !off.is_empty() {
-        return Err(PlanError(format!(
+        return Err(PlanError::absent(format!(
             "{} offline; switch it on first (echo 1 > /sys/devices/system/cpu/cpuN/online), or \
              choose among {}",
             are(&off),
@@ -130,7 +130,7 @@ fn not_taken(machine: &Machine, cpus: &CpuSet) -> Result<(), PlanError> {
         || "an isolated partition of cgroup v2".to_owned(),
         |group| format!("the partition {}", quiet_types::printable(&group.path, 100)),
     );
-    Err(PlanError(format!(
+    Err(PlanError::taken(format!(
         "{} held by {holder} already; end that one first, or shield others of {}",
         are(&both),
         machine.online.difference(&taken(machine))
@@ -174,8 +174,8 @@ fn best_cores(
     let taken = taken(machine);
     cores.retain(|core| !core.intersects(&taken));
     if cores.len() < 2 {
-        return Err(PlanError(if machine.online.len() < 2 {
-            "this machine has one CPU: nothing can be given to the chain alone".into()
+        return Err(PlanError::no_room(if machine.online.len() < 2 {
+            "this machine has one CPU: nothing can be given to the chain alone".to_owned()
         } else {
             format!(
                 "this machine has one core with {}: shielding it would leave nothing; name one of \
@@ -198,7 +198,7 @@ fn best_cores(
     let spare = cores.len() - 1;
     let count = match chain.cpus {
         Choice::Cores(asked) if asked as usize > spare => {
-            return Err(PlanError(format!(
+            return Err(PlanError::no_room(format!(
                 "auto:{asked} asks for more cores than this machine can give: one of {} stays with the rest; write \
                  auto:{spare} at most",
                 cores.len()

@@ -42,11 +42,50 @@ pub use quiet_types::boot::Mode;
 
 /// Why no plan can be made, with what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlanError(String);
+pub struct PlanError {
+    kind: ErrorKind,
+    sentence: String,
+}
+
+/// What kind of thing stood in the way of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The chain contradicts itself.
+    Chain,
+    /// A CPU that is named does not exist, or does not run.
+    Absent,
+    /// A CPU that is named is somebody else's already.
+    Taken,
+    /// Nothing would be left to the rest of the machine.
+    NoRoom,
+}
+
+impl PlanError {
+    fn chain(sentence: impl Into<String>) -> PlanError {
+        PlanError { kind: ErrorKind::Chain, sentence: sentence.into() }
+    }
+
+    fn absent(sentence: impl Into<String>) -> PlanError {
+        PlanError { kind: ErrorKind::Absent, sentence: sentence.into() }
+    }
+
+    fn taken(sentence: impl Into<String>) -> PlanError {
+        PlanError { kind: ErrorKind::Taken, sentence: sentence.into() }
+    }
+
+    fn no_room(sentence: impl Into<String>) -> PlanError {
+        PlanError { kind: ErrorKind::NoRoom, sentence: sentence.into() }
+    }
+
+    /// What kind of thing it is.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+}
 
 impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.sentence)
     }
 }
 
@@ -71,7 +110,7 @@ fn plan_on(on: &Lookup<'_>, chain: &Chain) -> Result<Plan, PlanError> {
     let housekeeping =
         machine.online.difference(&cpus).difference(&choose::taken(machine)).difference(&off);
     if housekeeping.is_empty() {
-        return Err(PlanError(format!(
+        return Err(PlanError::no_room(format!(
             "cannot switch the siblings of {} off: no CPU would be left to the rest of the \
              machine; shield fewer CPUs, or leave SMT as it is",
             say(&cpus)
@@ -105,7 +144,7 @@ fn ascend(chain: &Chain) -> Result<(), PlanError> {
     for link in &chain.links {
         let Some(priority) = link.priority else { continue };
         if let Some((name, before)) = last.filter(|(_, before)| priority <= *before) {
-            return Err(PlanError(format!(
+            return Err(PlanError::chain(format!(
                 "priority {priority} of link `{}` does not rise above the {before} of link `{}`: \
                  priorities rise down the chain",
                 quiet_types::printable(&link.name, 60),

@@ -4,8 +4,9 @@
 //! # Source
 //! The documentation of CamillaDSP 4.1 (README, filterfunctions).
 
+use quiet_types::FileError;
 use serde_json::{Map, Value};
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 /// Nobody writes a longer configuration.
 const LONGEST: usize = 4 << 20;
@@ -33,24 +34,61 @@ pub fn is_camilla(text: &str) -> bool {
     has("devices:") && (has("pipeline:") || has("filters:"))
 }
 
+/// Why a configuration becomes no strip.
+#[derive(Debug)]
+pub enum ImportError {
+    /// It is larger than 4 MiB.
+    TooLong,
+    /// It is no YAML.
+    NoYaml(Box<serde_saphyr::Error>),
+    /// It is YAML, and not such a configuration or not one that can be played: why.
+    Other(String),
+    /// What it becomes is out of what a strip may hold.
+    NoStrip(FileError),
+}
+
+impl fmt::Display for ImportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ImportError::TooLong => f.write_str("the configuration is larger than 4 MiB"),
+            ImportError::NoYaml(error) => {
+                let text = error.to_string();
+                write!(f, "this is not YAML: {}", text.lines().next().unwrap_or_default())
+            }
+            ImportError::Other(why) => f.write_str(why),
+            ImportError::NoStrip(error) => write!(f, "it becomes no strip: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ImportError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ImportError::NoYaml(error) => Some(error),
+            ImportError::NoStrip(error) => Some(error),
+            ImportError::TooLong | ImportError::Other(_) => None,
+        }
+    }
+}
+
 /// Reads a configuration.
 ///
 /// # Errors
 /// If it is no YAML, its pipeline names what it does not define, or a value is out of what a strip
 /// may hold.
-pub fn import(text: &str) -> Result<TranslatedStrip, String> {
+pub fn import(text: &str) -> Result<TranslatedStrip, ImportError> {
     if text.len() > LONGEST {
-        return Err("the configuration is larger than 4 MiB".into());
+        return Err(ImportError::TooLong);
     }
-    let value: Value = serde_saphyr::from_str(text).map_err(|error| {
-        let text = error.to_string();
-        format!("this is not YAML: {}", text.lines().next().unwrap_or_default())
-    })?;
+    let value: Value =
+        serde_saphyr::from_str(text).map_err(|error| ImportError::NoYaml(Box::new(error)))?;
     let Value::Object(root) = &value else {
-        return Err("this is no CamillaDSP configuration: it has no keys".into());
+        return Err(ImportError::Other(
+            "this is no CamillaDSP configuration: it has no keys".into(),
+        ));
     };
     let mut import = Import { root, out: String::new(), lost: Vec::new(), names: Vec::new() };
-    import.run()?;
+    import.run().map_err(ImportError::Other)?;
     let mut strip = String::new();
     for key in ["title", "description"] {
         for line in root.get(key).and_then(Value::as_str).unwrap_or_default().lines() {
@@ -63,7 +101,7 @@ pub fn import(text: &str) -> Result<TranslatedStrip, String> {
     }
     strip.push_str(&import.out);
     if let Err(error) = super::Description::parse(&strip, "the strip that it becomes") {
-        return Err(format!("it becomes no strip: {error}"));
+        return Err(ImportError::NoStrip(error));
     }
     Ok(TranslatedStrip { strip, lost: import.lost })
 }

@@ -60,7 +60,7 @@ pub(crate) fn of(
     for link in &chain.links {
         let cpus = link.cpus.clone().unwrap_or_default();
         if !cpus.is_subset(&shield.cpus) {
-            return Err(PlanError(format!(
+            return Err(PlanError::chain(format!(
                 "link `{}` is to run on {}, which is not within the shield ({}); widen `cpus` \
                  of the chain or move the link",
                 printable(&link.name, 60),
