@@ -91,7 +91,9 @@ pub(super) fn read(text: &str, format: Format) -> Result<Run> {
     run.started = date("start_time");
     let moment = |text: Option<String>| humantime::parse_rfc3339_weak(&text?).ok();
     if let (Some(from), Some(to)) = (moment(date("start_time")), moment(date("end_time"))) {
-        run.lasted = to.duration_since(from).ok().map(|d| Nanos(d.as_nanos() as u64));
+        // Whole seconds: what began and ended in the same one says nothing of how long it took.
+        let lasted = to.duration_since(from).ok().filter(|lasted| !lasted.is_zero());
+        run.lasted = lasted.map(|lasted| Nanos(lasted.as_nanos() as u64));
     }
     run.label = command.chars().take(200).collect();
     let named = settings(&mut run, command, oslat);
