@@ -125,8 +125,9 @@ pub fn hold(state: &Path) -> crate::Result<()> {
     let journal = journal::identity(&state)
         .map_err(|e| failed(format!("there is no journal to serve: {}", plain(&e))))?;
     let device = take().map_err(|e| failed(format!("cannot hold {DEVICE}: {}", plain(&e))))?;
-    // A session of its own: the terminal's hang-up and Ctrl-C are not for it.
+    // A session of its own: the terminal's hang-up and Ctrl-C are not for it, nor is the end of the service that started it.
     let _ = rustix::process::setsid();
+    crate::session::leave_session();
     let lock = state
         .open_file(FILE, OFlags::RDWR | OFlags::CREATE)
         .map_err(|e| failed(format!("cannot open {FILE}: {}", plain(&e))))?;
