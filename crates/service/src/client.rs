@@ -12,6 +12,19 @@ use zbus::{Connection, connection::Builder, proxy, proxy::CacheProperties};
 /// A polkit dialogue, and a shield that waits for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
+/// How often a question that changes nothing is asked again where the service went with it.
+const AGAIN: u32 = 10;
+const SOON: Duration = Duration::from_millis(300);
+
+/// Whether the service went before it could answer.
+fn is_gone(error: &zbus::Error) -> bool {
+    match error {
+        zbus::Error::FDO(error) => matches!(**error, zbus::fdo::Error::NoReply(_)),
+        zbus::Error::MethodError(name, ..) => name.as_str().ends_with(".NoReply"),
+        _ => false,
+    }
+}
+
 #[proxy(
     interface = "org.quietcores1.Shield",
     default_service = "org.quietcores1",
@@ -161,7 +174,16 @@ impl ServiceClient {
     /// # Errors
     /// As the service says.
     pub fn status(&self) -> Result<Status, Refusal> {
-        read(&self.runtime.block_on(self.shield.status())?)
+        let mut asked = self.runtime.block_on(self.shield.status());
+        for _ in 0..AGAIN {
+            // It was killed with the question in hand, and comes up again.
+            if !matches!(asked.as_ref().map_err(is_gone), Err(true)) {
+                break;
+            }
+            std::thread::sleep(SOON);
+            asked = self.runtime.block_on(self.shield.status());
+        }
+        read(&asked?)
     }
 }
 
