@@ -52,6 +52,8 @@ enum Verb {
     #[command(hide = true)]
     Worker(verbs::worker::Args),
     #[command(hide = true)]
+    Taster(verbs::taster::Args),
+    #[command(hide = true)]
     Keeper(verbs::keeper::Args),
     #[command(hide = true)]
     Hold(verbs::hold::Args),
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
         Verb::Export(args) => verbs::export::run(args),
         Verb::Generate(args) => verbs::generate::run::<Cli>(args),
         Verb::Worker(args) => verbs::worker::run(args),
+        Verb::Taster(args) => verbs::taster::run(args),
         Verb::Keeper(args) => verbs::keeper::run(args),
         Verb::Hold(args) => verbs::hold::run(args),
         Verb::Guard(args) => verbs::guard::run(args),

@@ -1,7 +1,7 @@
 //! What every probe is asked on the command line, and what becomes of its run.
 
 use crate::{
-    face,
+    asked, face,
     keep::{Losses, Target},
 };
 use anyhow::Context;
@@ -132,13 +132,15 @@ pub fn request(probe: Probe, common: &Common) -> anyhow::Result<RunRequest> {
         Probe::Wakeup { .. } => Nanos::from_micros(100),
         Probe::Gap => Nanos::from_micros(5),
     };
-    let entry = quiet_experiment::door(&cpus, &common.state)?;
+    let (entry, lent) = asked::door(&cpus, &common.state)?;
     Ok(RunRequest {
         spec: Spec {
             probe,
             cpus,
             policy,
-            priority: common.priority.unwrap_or(usual),
+            priority: common
+                .priority
+                .unwrap_or_else(|| asked::usual_priority(usual, lent.is_some())),
             length: common.length,
             threshold: common.threshold.unwrap_or(threshold),
             bucket: common.bucket,
@@ -150,6 +152,7 @@ pub fn request(probe: Probe, common: &Common) -> anyhow::Result<RunRequest> {
         },
         label: common.label.clone(),
         entry,
+        lent,
         stress: common.stress.clone(),
         stress_cpus: common.stress_cpus.clone().unwrap_or_default(),
         strictness: if common.strict { Strictness::Strict } else { Strictness::GoOn },

@@ -201,6 +201,78 @@ fn strips_are_swapped_and_turned_while_they_sound() {
     assert_eq!(playing.quit()["strip"], "soft");
 }
 
+/// Processes that `parent` has started, with their arguments.
+fn children_of(parent: u32) -> Vec<(u32, String)> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbers = processes.filter_map(|one| one.file_name().to_str()?.parse::<u32>().ok());
+    let parent = format!("PPid:\t{parent}\n");
+    numbers
+        .filter(|pid| {
+            std::fs::read_to_string(format!("/proc/{pid}/status"))
+                .is_ok_and(|status| status.contains(&parent))
+        })
+        .map(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            (pid, String::from_utf8_lossy(&line).replace('\0', " "))
+        })
+        .collect()
+}
+
+fn kill(pid: u32) {
+    let done = Command::new("kill").args(["-9", &pid.to_string()]).output().unwrap();
+    let _ = done.status;
+}
+
+#[test]
+fn what_breaks_the_reader_of_a_strip_does_not_reach_the_sound() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let own = write("own.toml", "[strip]\nname = \"own\"\n[[stage]]\nkind = \"gain\"\n");
+    let other = write("other.toml", "[strip]\nname = \"other\"\n[[stage]]\nkind = \"gain\"\n");
+    // Long to read, and no amp: whoever reads it can be met at work.
+    let amp = std::fs::File::create(dir.path().join("long.nam")).unwrap();
+    amp.set_len(200 << 20).unwrap();
+    let long = write("long.toml", "[[stage]]\nkind = \"amp\"\nfile = \"long.nam\"\n");
+    let playing = Playing::start(&[own.to_str().unwrap()]);
+    let mut client = playing.client();
+    let swap = |path: &Path| format!(r#"{{"do":"swap","strip":"{}"}}"#, path.display());
+    let tasters = || {
+        let own = children_of(playing.child.id()).into_iter();
+        own.filter(|(_, line)| line.contains(" taster")).map(|(pid, _)| pid).collect::<Vec<_>>()
+    };
+    let [taster] = tasters()[..] else { panic!("{:?}", children_of(playing.child.id())) };
+    let since = Instant::now();
+    loop {
+        client.send(format!("{}\n", swap(&long)).as_bytes()).unwrap();
+        let pid = loop {
+            if let Some((pid, _)) = children_of(taster).first() {
+                break *pid;
+            }
+            assert!(since.elapsed() < Duration::from_secs(60), "nobody tries the strip");
+        };
+        kill(pid);
+        let answer = client.hear();
+        let error = answer["error"].as_str().unwrap();
+        if error.contains("broke off (signal: 9") {
+            break;
+        }
+        assert!(error.contains("long.nam"), "{answer}");
+        assert!(since.elapsed() < Duration::from_secs(60), "{answer}");
+    }
+    assert_eq!(client.ask(r#"{"do":"stats"}"#)["strip"], "own", "it sounds on");
+    assert_eq!(client.ask(&swap(&other))["ok"], true, "and takes the next one");
+    // Without the one that has strips tried, it still takes good ones.
+    kill(taster);
+    assert_eq!(client.ask(&swap(&own))["ok"], true);
+    assert_eq!(client.ask(&swap(&other))["ok"], true);
+    assert!(tasters().is_empty());
+    assert_eq!(playing.quit()["strip"], "other");
+}
+
 #[test]
 fn abuse_of_the_socket_does_not_reach_the_sound() {
     let playing = Playing::start(&[]);

@@ -4,7 +4,8 @@
 mod machine;
 
 use machine::{Capture, Machine, PROGRAM, text};
-use quiet_testing::{Why, program, skip};
+use quiet_testing::bus::{Bus, GROUP, STRANGER, as_user, group};
+use quiet_types::lot::Lot;
 use std::{
     fs::{self, Permissions},
     io::{BufRead, BufReader},
@@ -14,19 +15,6 @@ use std::{
     thread::{self, sleep},
     time::{Duration, Instant},
 };
-
-const BUS: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
- "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-<busconfig>
-  <type>custom</type>
-  <listen>unix:path=PLACE/bus</listen>
-  <auth>EXTERNAL</auth>
-  <policy context="default">
-    <allow user="*"/><allow own="*"/><allow send_destination="*" eavesdrop="false"/><allow receive_sender="*"/>
-    <allow send_type="method_call"/>
-  </policy>
-</busconfig>
-"#;
 
 /// The service's own program is another package's: built here, where it is not yet.
 fn service() -> PathBuf {
@@ -42,58 +30,29 @@ fn service() -> PathBuf {
 }
 
 struct World {
-    machine: Machine,
-    address: String,
-    processes: Vec<Child>,
+    bus: Bus,
+    service: Child,
     program: PathBuf,
+    machine: Machine,
 }
 
 impl World {
     fn new() -> Option<World> {
         let machine = Machine::take()?;
-        for (name, package) in [("dbus-daemon", "dbus-daemon"), ("setpriv", "util-linux")] {
-            if program(name).is_none() {
-                return skip(Why::Program(name, package));
-            }
-        }
         let dir = machine.dir();
-        fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();
-        let conf = dir.join("bus.conf");
-        fs::write(&conf, BUS.replace("PLACE", dir.to_str().unwrap())).unwrap();
-        let mut bus = Command::new("dbus-daemon")
-            .args(["--nofork", "--nopidfile", "--print-address", "--config-file"])
-            .arg(&conf)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut address = String::new();
-        BufReader::new(bus.stdout.take().unwrap()).read_line(&mut address).unwrap();
-        let address = address.trim().to_owned();
-        let started = Command::new(service())
-            .args(["--group", "games", "--bus", &address, "--state"])
-            .arg(machine.state())
-            .arg("--chains")
-            .arg(dir.join("chains"))
-            .spawn()
-            .unwrap();
+        let bus = Bus::start(dir)?;
+        let service = bus.serve(&service(), &machine.state(), &dir.join("chains"));
         // Where everybody may run it.
         let program = dir.join("quietcores");
         fs::copy(PROGRAM, &program).unwrap();
-        Some(World { machine, address, processes: vec![started, bus], program })
+        Some(World { bus, service, program, machine })
     }
 
     /// As `nobody`, in these groups.
     fn run(&self, groups: &str, words: &[&str]) -> Output {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid", "65534", "--regid", "65534"]);
-        match groups {
-            "" => command.arg("--clear-groups"),
-            groups => command.args(["--groups", groups]),
-        };
-        command
-            .arg(&self.program)
+        as_user(STRANGER, groups, &self.program)
             .args(words)
-            .env("QUIETCORES_BUS", &self.address)
+            .env("QUIETCORES_BUS", &self.bus.address)
             .stdin(Stdio::null())
             .output()
             .unwrap()
@@ -119,18 +78,10 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        for child in &mut self.processes {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        let _ = self.service.kill();
+        let _ = self.service.wait();
         let _ = self.machine.run("revert");
     }
-}
-
-fn games() -> String {
-    let groups = fs::read_to_string("/etc/group").unwrap();
-    let line = groups.lines().find(|line| line.starts_with("games:")).unwrap();
-    line.split(':').nth(2).unwrap().to_owned()
 }
 
 #[test]
@@ -147,17 +98,8 @@ fn a_user_of_the_group_has_a_shield_without_root_and_another_a_sentence() {
         .output()
         .unwrap();
     assert!(approved.status.success(), "{}", text(&approved));
-    let games = games();
-    // The service may still be on its way up.
-    let since = Instant::now();
-    while !text(&world.run("", &["approve"])).contains("room") {
-        assert!(
-            since.elapsed() < Duration::from_secs(60),
-            "{}",
-            text(&world.run("", &["approve"]))
-        );
-        sleep(Duration::from_millis(50));
-    }
+    let games = group(GROUP);
+    world.comes_up("room");
     let before = Capture::take();
 
     let refused = world.run("", &["apply", "room", "--yes"]);
@@ -191,9 +133,8 @@ fn a_user_of_the_group_has_a_shield_without_root_and_another_a_sentence() {
 #[test]
 fn without_the_service_a_user_reads_what_to_do() {
     let Some(mut world) = World::new() else { return };
-    let mut service = world.processes.remove(0);
-    service.kill().unwrap();
-    service.wait().unwrap();
+    world.service.kill().unwrap();
+    world.service.wait().unwrap();
     for (words, says) in [
         (&["apply", "room", "--yes"][..], "sudo quietcores apply"),
         (&["confirm"][..], "sudo quietcores confirm"),
@@ -214,7 +155,7 @@ fn a_user_plays_inside_the_shield_and_his_process_has_no_right() {
     fs::create_dir_all(&chains).unwrap();
     fs::write(chains.join("room.toml"), chain).unwrap();
     fs::set_permissions(chains.join("room.toml"), Permissions::from_mode(0o644)).unwrap();
-    let games = games();
+    let games = group(GROUP);
     world.comes_up("room");
     let applied = world.run(&games, &["apply", "--yes"]);
     assert!(matches!(applied.status.code(), Some(0 | 1)), "{}", text(&applied));
@@ -277,4 +218,195 @@ fn fifo_thread(cpu: u32) -> Option<u32> {
         }
     }
     None
+}
+
+/// A world in which `room` is approved.
+fn with_room() -> Option<(World, String)> {
+    let world = World::new()?;
+    let chain = format!("[chain]\nname = \"room\"\ncpus = \"{}\"\n", world.machine.cpu);
+    let chains = world.machine.dir().join("chains");
+    fs::create_dir_all(&chains).unwrap();
+    fs::write(chains.join("room.toml"), chain).unwrap();
+    fs::set_permissions(chains.join("room.toml"), Permissions::from_mode(0o644)).unwrap();
+    world.comes_up("room");
+    Some((world, group(GROUP)))
+}
+
+#[test]
+fn a_user_measures_inside_the_shield() {
+    let Some((world, games)) = with_room() else { return };
+    let cpu = world.machine.cpu.to_string();
+    let store = world.machine.dir().join("runs");
+    fs::create_dir(&store).unwrap();
+    fs::set_permissions(&store, Permissions::from_mode(0o777)).unwrap();
+    let applied = world.run(&games, &["apply", "--yes"]);
+    assert!(matches!(applied.status.code(), Some(0 | 1)), "{}", text(&applied));
+    let words = ["wakeup", "--cpus", &cpu, "--for", "300ms", "--interval", "1ms", "--json"];
+    let words = [&["measure"], &words[..], &["--store", store.to_str().unwrap()]].concat();
+    let run = world.run(&games, &words);
+    assert!(run.status.success(), "{}", text(&run));
+    let json: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let thread = &json["threads"][0];
+    assert_eq!(thread["allowed"], cpu, "{json}");
+    assert_eq!(thread["scheduling"]["policy"], "fifo", "{thread}");
+    assert_eq!(thread["scheduling"]["priority"], 85, "the most that a user is given");
+    let found: Vec<_> = json["findings"].as_array().unwrap().iter().map(|f| &f["id"]).collect();
+    assert!(!found.contains(&&"run.outside_shield".into()), "{found:?}");
+
+    // Who took the time is seen as well: by the service.
+    if fs::read_dir("/sys/kernel/tracing").is_ok_and(|mut dir| dir.next().is_some()) {
+        let words = ["explain", "--cpus", &cpu, "--probe", "gap", "--for", "300ms", "--json"];
+        let told = world.run(&games, &words);
+        assert!(told.status.success(), "{}", text(&told));
+        let json: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+        assert!(!json["findings"].to_string().contains("explain.counters"), "{json}");
+        assert_eq!(json["source"], "trace", "{json}");
+    }
+
+    // Outside the group he measures as he can, and reads why.
+    let words = ["measure", "gap", "--cpus", &cpu, "--for", "50ms"];
+    let words = [&words[..], &["--store", store.to_str().unwrap()]].concat();
+    let outside = world.run("", &words);
+    assert!(text(&outside).contains("does not let the thread onto CPU"), "{}", text(&outside));
+    let reverted = world.run(&games, &["revert"]);
+    assert_eq!(reverted.status.code(), Some(0), "{}", text(&reverted));
+}
+
+#[test]
+fn a_user_proves_an_approved_chain_and_a_kill_puts_the_machine_back() {
+    let Some((world, games)) = with_room() else { return };
+    let store = world.machine.dir().join("runs");
+    fs::create_dir(&store).unwrap();
+    fs::set_permissions(&store, Permissions::from_mode(0o777)).unwrap();
+    let before = Capture::take();
+    // The shielded arm first: a long one is killed.
+    let first = (0..).find(|seed| !Lot { seed: *seed, pairs: 1 }.shared_first(0)).unwrap();
+    let seed = first.to_string();
+    let words = |length: &'static str| {
+        let words = ["prove", "room", "--pairs", "1", "--for", length, "--gap", "0s"];
+        let words = [&words[..], &["--seed", &seed]].concat();
+        let store = store.to_str().unwrap();
+        [&words[..], &["--stress", "dentry", "--json", "--store", store]].concat()
+    };
+    let proved = world.run(&games, &words("300ms"));
+    assert_eq!(proved.status.code(), Some(1), "one pair gives no verdict: {}", text(&proved));
+    let json: serde_json::Value = serde_json::from_slice(&proved.stdout).unwrap();
+    assert_eq!(json["shield"]["cpus"], world.machine.cpu.to_string());
+    assert_eq!(json["restored"]["exact"], true, "{}", json["restored"]);
+    let settings: Vec<_> =
+        json["arms"].as_array().unwrap().iter().map(|arm| arm["setting"].as_str()).collect();
+    assert!(settings.contains(&Some("shielded")), "{settings:?}");
+    for arm in json["arms"].as_array().unwrap() {
+        let outside = arm["wakeup"]["findings"].to_string().contains("run.outside_shield");
+        let thread = &arm["wakeup"]["threads"][0];
+        let inside = thread["scheduling"]["policy"] == "fifo" && !outside;
+        assert_eq!(inside, arm["setting"] == "shielded", "{thread}");
+    }
+    assert!(json["findings"].to_string().contains("prove.unlike"), "{}", json["findings"]);
+    let commands = json["commands"].to_string();
+    assert!(commands.contains("quietcores prove room"), "{commands}");
+    assert_eq!(before.differences(&Capture::take()), Vec::<String>::new());
+
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--groups", &games]);
+    let mut proving = command
+        .arg(&world.program)
+        .args(words("60s"))
+        .env("QUIETCORES_BUS", &world.bus.address)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for("the shield of an arm", || {
+        world.machine.run("status").status.code() == Some(0) && world.up()
+    });
+    proving.kill().unwrap();
+    proving.wait().unwrap();
+    wait_for("the machine to be put back", || !world.up());
+    assert_eq!(before.differences(&Capture::take()), Vec::<String>::new());
+    let stranger = world.run("", &words("300ms"));
+    assert_eq!(stranger.status.code(), Some(2), "{}", text(&stranger));
+    assert!(text(&stranger).contains("usermod -aG games"), "{}", text(&stranger));
+}
+
+#[test]
+fn a_watch_of_the_service_mends_and_ends_with_its_reader() {
+    let Some((world, games)) = with_room() else { return };
+    let nobody = world.run(&games, &["watch", "room"]);
+    assert_eq!(nobody.status.code(), Some(2));
+    assert!(text(&nobody).contains("no shield is up"), "{}", text(&nobody));
+    let applied = world.run(&games, &["apply", "--yes"]);
+    assert!(matches!(applied.status.code(), Some(0 | 1)), "{}", text(&applied));
+    let watch = || {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--groups", &games]);
+        command
+            .arg(&world.program)
+            .args(["watch", "room", "--json"])
+            .env("QUIETCORES_BUS", &world.bus.address)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let mut watching = watch();
+    let mut events = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let mut next = |what: &str| loop {
+        let event: serde_json::Value =
+            serde_json::from_str(&events.next().expect(what).unwrap()).unwrap();
+        if event.to_string().contains(what) {
+            break event;
+        }
+    };
+    next("started");
+    // Somebody opens the shielded CPU to new interrupts.
+    let mask = "/proc/irq/default_smp_affinity";
+    let kept = fs::read_to_string(mask).unwrap();
+    fs::write(mask, "3").unwrap();
+    if fs::read_to_string(mask).unwrap() != kept {
+        next("default_smp_affinity");
+        wait_for("the mask to be mended", || fs::read_to_string(mask).unwrap() == kept);
+    }
+    // Who stops reading ends the process that watches.
+    let watchers = || {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let lines = processes.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
+        let state = world.machine.state().to_str().unwrap().to_owned();
+        lines
+            .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
+            .filter(|line| line.contains("quietcored watch room") && line.contains(&state))
+            .count()
+    };
+    assert_eq!(watchers(), 1);
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+    wait_for("the watch to end", || watchers() == 0);
+    // Four at a time, and no fifth.
+    let mut several = Vec::new();
+    for many in 1..=4 {
+        let mut one = watch();
+        let mut line = String::new();
+        BufReader::new(one.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("started"), "{line}");
+        several.push(one);
+        assert_eq!(watchers(), many);
+    }
+    let fifth = world.run(&games, &["watch", "room"]);
+    assert!(text(&fifth).contains("at work already"), "{}", text(&fifth));
+    // They end well with the shield.
+    let reverted = world.run(&games, &["revert"]);
+    assert_eq!(reverted.status.code(), Some(0), "{}", text(&reverted));
+    for one in several {
+        let ended = one.wait_with_output().unwrap();
+        assert!(ended.status.success(), "{}", text(&ended));
+    }
+}
+
+fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !holds() {
+        assert!(since.elapsed() < Duration::from_secs(60), "{what} is waited for in vain");
+        sleep(Duration::from_millis(20));
+    }
 }

@@ -156,11 +156,13 @@ impl Case {
                     comm: "user0".into(),
                     threads: vec![],
                     owner: Default::default(),
+                    pipewire: None,
                 },
                 2 => Target::Process {
                     comm: "user1".into(),
                     threads: vec![],
                     owner: Default::default(),
+                    pipewire: None,
                 },
                 _ => Target::Irq(IrqSource::Card("USB".into())),
             },

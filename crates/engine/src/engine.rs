@@ -68,7 +68,10 @@ impl SeatedThread {
             own.settle(&mut placed);
             let less = less.map_or(Ok(()), |(less, walls)| {
                 less.give_up()?;
-                walls.close().map_err(|e| format!("cannot go behind the walls: {e}"))
+                walls.close().map_err(|e| {
+                    let sentence = format!("cannot go behind the walls: {e}");
+                    Error::of(ErrorKind::Machine, sentence).because(e)
+                })
             });
             let _ = say.send(less.map(|()| placed.clone()));
             let work = told.recv().ok()?;
@@ -82,7 +85,7 @@ impl SeatedThread {
             })?;
         match hear.recv() {
             Ok(Ok(placed)) => Ok(SeatedThread { thread, work, place, placed }),
-            Ok(Err(why)) => Err(Error::of(ErrorKind::Machine, why)),
+            Ok(Err(why)) => Err(why),
             Err(_) => Err(ended()),
         }
     }

@@ -25,8 +25,8 @@ impl Files {
 }
 
 impl quiet_dsp::strip::FileSource for Files {
-    fn load(&mut self, name: &str) -> Result<Vec<u8>, String> {
-        read(&self.base.join(name), LARGEST).map_err(|error| error.to_string())
+    fn load(&mut self, name: &str) -> Result<Vec<u8>, quiet_dsp::strip::NotHad> {
+        Ok(read(&self.base.join(name), LARGEST)?)
     }
 }
 

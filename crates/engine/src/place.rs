@@ -6,7 +6,7 @@ use crate::{
 };
 use quiet_linux::{
     Root,
-    seat::{Holds, Refused, Schedule, Seat, SeatNeed, lock_memory, tid},
+    seat::{Holds, Refused, Schedule, Seat, SeatLender, SeatNeed, lock_memory, tid},
     state,
     sys::sched,
 };
@@ -19,7 +19,7 @@ use quiet_types::{
     run::State,
     shield::Shield,
 };
-use std::{fmt::Debug, sync::Arc};
+use std::sync::Arc;
 
 /// What is asked.
 #[derive(Clone, Debug, Default)]
@@ -34,21 +34,6 @@ pub struct SeatWish {
     pub shield: Option<Shield>,
     /// Who is asked for what the kernel refuses this process.
     pub lender: Option<Arc<dyn SeatLender>>,
-}
-
-/// Who has the rights that this process lacks, and lends them to a thread of it: a service.
-pub trait SeatLender: Debug + Send + Sync {
-    /// Lets the thread `tid` into the shield, onto `cpu` of it, under FIFO with `priority` where there is one. Not to be called in
-    /// real time.
-    ///
-    /// # Errors
-    /// Why not, in a sentence.
-    fn lend(
-        &self,
-        tid: u32,
-        cpu: Option<CpuId>,
-        priority: Option<u8>,
-    ) -> std::result::Result<(), String>;
 }
 
 /// How to wait for the card, as it is asked for.
@@ -320,13 +305,14 @@ pub(crate) fn settle(wish: &SeatWish, decision: &Decision, placed: &mut Placed) 
     };
     let entry = wish.shield.as_ref().and_then(|shield| shield.entry.clone());
     let lent = wish.lender.as_ref().filter(|_| decision.lent).map(|lender| {
-        let fifo = (decision.policy == Some(Policy::Fifo)).then_some(wish.priority);
+        let fifo = Scheduling { policy: Policy::Fifo, priority: wish.priority, nice: 0 };
+        let fifo = (decision.policy == Some(Policy::Fifo)).then_some(fifo);
         lender.lend(tid(), decision.cpu, fifo)
     });
     if let Some(Err(why)) = &lent {
         refused(
             "The service does not let the thread into the shield",
-            &std::io::Error::other(why.clone()),
+            &std::io::Error::other(why.to_string()),
             "Others may share its CPU, and go first.",
         );
     }

@@ -2,11 +2,12 @@
 
 use crate::{ReadyStrip, Result};
 use quiet_dsp::ProcessSpec;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// A strip that was asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum WantedStrip {
     /// By its description.
     Strip(PathBuf),

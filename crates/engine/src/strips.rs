@@ -9,13 +9,14 @@ use quiet_dsp::{
     ProcessSpec, Stage,
     strip::{Description, Shape},
 };
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// The largest description that is read, MiB.
 const LARGEST: u64 = 1;
 
 /// Strips by their descriptions; files that they name are looked for beside them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Strips {
     inputs: usize,
     /// What plays now: where from, and the text of it.

@@ -1,7 +1,7 @@
 //! The arms: pair by pair, the order within each drawn by lot; each measured whole, each void where its ground moved.
 
 use crate::{Because, ErrorKind, Notice, Observer, Result, Ward, explained, raised};
-use quiet_probe::{RunRequest, RunningStress};
+use quiet_probe::{RunRequest, RunningStress, TraceLender};
 use quiet_types::{
     CpuSet, Finding, Nanos, Run,
     lot::Lot,
@@ -9,7 +9,10 @@ use quiet_types::{
     proof::{self, Arm, Setting, StepTaken},
     run::{Probe, Spec},
 };
-use std::{cell::Cell, sync::atomic::AtomicBool};
+use std::{
+    cell::Cell,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 /// A gap longer than this is time taken from the thread: the tick alone takes 2 to 5 us.
 const STOLEN: Nanos = Nanos::from_micros(20);
@@ -27,6 +30,8 @@ pub(crate) struct Turns<'a> {
     pub other: Setting,
     /// The order of each pair, and how many there are.
     pub lot: Lot,
+    /// Who watches and seats where the shield is lent.
+    pub lent: Option<Arc<dyn TraceLender>>,
     /// Whether late readings are told by cause, in both settings alike.
     pub explain: bool,
     pub ward: Ward<'a>,
@@ -100,6 +105,7 @@ impl Turns<'_> {
         let request = RunRequest {
             label: setting.to_string(),
             entry,
+            lent: self.lent.clone().filter(|_| setting == Setting::Shielded),
             explain: self.explain,
             ..RunRequest::new(self.spec.clone())
         };

@@ -31,7 +31,7 @@ pub use find_buffer::least_buffer;
 pub use observer::{Notice, Observer, Silent};
 pub use prove::{Proving, prove, refuse_over_a_shield};
 pub use run::{door, explained, judged, last_online, online};
-pub use ward::{Ward, put_back_overdue};
+pub use ward::{ShieldLender, Ward, put_back_overdue};
 pub use wish::{ShieldWish, machine, plan, read_chain};
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,23 +1,25 @@
 //! `prove`: shared against shielded in turn, on the same CPUs, under the same stress.
 
 use crate::{
-    Because, Error, ErrorKind, Observer, Result, ShieldWish, Ward,
+    Because, Error, ErrorKind, Observer, Result, ShieldLender, ShieldWish, Ward,
     arms::{Measured, Turns},
     begun, is_root, machine, plan, put_back_overdue, raised,
 };
 use quiet_linux::{Kernel, Root, System};
+use quiet_probe::TraceLender;
 use quiet_types::{
     CpuSet, Finding, Machine, Nanos, Plan, Proof, Severity,
     lot::Lot,
     machine::Policy,
     plan::ShieldStanding,
-    proof::{Restored, Setting, Verdict},
+    proof::{Arm, Restored, Setting, Verdict},
     run::{Idle, Probe, Spec},
 };
 use std::{
     cell::Cell,
+    collections::BTreeSet,
     path::{Path, PathBuf},
-    sync::atomic::AtomicBool,
+    sync::{Arc, atomic::AtomicBool},
     time::Instant,
 };
 
@@ -46,6 +48,10 @@ pub struct Proving {
     pub explain: bool,
     /// The state directory.
     pub state: PathBuf,
+    /// Who puts the shield up where this process has no right to; the wish is the lender's then.
+    pub lender: Option<Arc<dyn ShieldLender>>,
+    /// Who watches the CPUs of that shield.
+    pub traces: Option<Arc<dyn TraceLender>>,
 }
 
 /// Measures both settings in turn and judges what came of it; the machine is put back after every shielded arm.
@@ -54,9 +60,18 @@ pub struct Proving {
 /// When a shield is up already, the machine cannot be read or put back, a probe fails, or `stop` is raised before
 /// anything was measured.
 pub fn prove(args: &Proving, stop: &AtomicBool, observer: &dyn Observer) -> Result<Proof> {
-    refuse_over_a_shield(&System, &args.state, observer)?;
-    let before = snapshot()?;
-    let plan = plan(&args.wish, &before)?;
+    let before;
+    let plan = match &args.lender {
+        Some(lender) => {
+            before = snapshot()?;
+            lender.plan()?
+        }
+        None => {
+            refuse_over_a_shield(&System, &args.state, observer)?;
+            before = snapshot()?;
+            plan(&args.wish, &before)?
+        }
+    };
     let mut proof = measure(args, &before, &plan, stop, observer)?;
     quiet_judge::judge_proof(&proof).into_proof(&mut proof);
     Ok(proof)
@@ -76,7 +91,8 @@ fn measure(
         // The other siblings of the core are shielded too, and idle.
         None => plan.first_cpu().into_iter().collect(),
     };
-    let root = is_root();
+    let lender = args.lender.as_deref();
+    let shields = is_root() || lender.is_some();
     // The same CPUs in every arm, whoever chose them first.
     let wish = ShieldWish { cpus: Some(plan.shield.cpus.clone()), ..args.wish.clone() };
     let mut turns = Turns {
@@ -85,10 +101,11 @@ fn measure(
         stress: args.stress.clone(),
         online: before.online.clone(),
         housekeeping: before.online.difference(&plan.shield.cpus),
-        other: if root { Setting::Shielded } else { Setting::Confined },
+        other: if shields { Setting::Shielded } else { Setting::Confined },
         lot: Lot { seed: args.seed.map_or_else(begun::seed, Ok)?, pairs: args.pairs },
         explain: args.explain,
-        ward: Ward::new(wish, &args.state, stop, observer),
+        lent: args.traces.clone().filter(|_| lender.is_some()),
+        ward: Ward::new(wish, &args.state, stop, observer).lent_by(lender),
         stop,
         observer,
         done: Cell::new(Nanos::ZERO),
@@ -98,7 +115,7 @@ fn measure(
         let why = "interrupted before anything was measured; the machine is as it was";
         return Err(Error::new(ErrorKind::Interrupted, why));
     }
-    if !root {
+    if !shields {
         findings.push(
             Finding::new(
                 Severity::Warning,
@@ -109,6 +126,7 @@ fn measure(
             .remedy("run `sudo quietcores prove` for the whole proof"),
         );
     }
+    findings.extend(unlike(&arms));
     let restored = if applied.is_some() { Some(restored(before, reverts_exact)?) } else { None };
     Ok(Proof {
         schema: quiet_types::proof::SCHEMA.to_owned(),
@@ -131,6 +149,33 @@ fn measure(
         findings,
         machine: Box::new(before.clone()),
     })
+}
+
+/// What to know where the thread had another policy in one setting than in the other: without root the service alone gives it one.
+fn unlike(arms: &[Arm]) -> Option<Finding> {
+    let policies = |shared: bool| {
+        let arms = arms.iter().filter(move |arm| (arm.setting == Setting::Shared) == shared);
+        let threads = arms.flat_map(|arm| &arm.wakeup.threads);
+        threads.filter_map(|thread| Some(thread.scheduling?.to_string())).collect::<BTreeSet<_>>()
+    };
+    let (shared, other) = (policies(true), policies(false));
+    if shared == other || shared.is_empty() || other.is_empty() {
+        return None;
+    }
+    let named = |set: BTreeSet<String>| set.into_iter().collect::<Vec<_>>().join(" and ");
+    Some(
+        Finding::new(
+            Severity::Warning,
+            "prove.unlike",
+            "The measuring thread had another priority in each setting",
+        )
+        .evidence(format!("shared: {}; shielded: {}", named(shared), named(other)))
+        .effect("What is compared is the shield and the priority together.")
+        .remedy(
+            "Run `sudo quietcores prove`, or allow your user real-time priorities (`rtprio` in \
+             /etc/security/limits.conf), to compare the shield alone.",
+        ),
+    )
 }
 
 fn spec(args: &Proving, cpus: CpuSet) -> Spec {
@@ -174,10 +219,13 @@ fn commands(args: &Proving, seed: u32, spec: &Spec, plan: &Plan) -> Vec<String> 
         text(args.interval),
         text(args.length),
     );
+    let shield = match &args.lender {
+        Some(lender) => lender.chain().to_owned(),
+        None => format!("--cpus {}", plan.shield.cpus),
+    };
     vec![
         format!(
-            "quietcores prove --cpus {} --pairs {} --seed {seed} --for {} --gap {} --interval {} --priority {} --threshold {} --stress {stress}",
-            plan.shield.cpus,
+            "quietcores prove {shield} --pairs {} --seed {seed} --for {} --gap {} --interval {} --priority {} --threshold {} --stress {stress}",
             args.pairs,
             text(args.length),
             text(args.gap),
@@ -186,7 +234,7 @@ fn commands(args: &Proving, seed: u32, spec: &Spec, plan: &Plan) -> Vec<String> 
             text(args.threshold),
         ),
         measure.clone(),
-        format!("quietcores apply --cpus {} --yes", plan.shield.cpus),
+        format!("quietcores apply {shield} --yes"),
         format!("{measure} --stress-cpus {}", plan.shield.housekeeping),
         "quietcores revert".to_owned(),
     ]

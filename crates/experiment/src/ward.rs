@@ -3,11 +3,35 @@
 use crate::{Because, ErrorKind, Notice, Observer, Result, ShieldWish, machine, plan};
 use quiet_linux::{Root, System};
 use quiet_shield::{ApplyOptions, Bond};
-use quiet_types::plan::Applied;
+use quiet_types::{Plan, plan::Applied};
 use std::{
     path::{Path, PathBuf},
     sync::atomic::AtomicBool,
 };
+
+/// Who has the rights that this process lacks, and puts the shield of one approved chain up for it: a service.
+pub trait ShieldLender: std::fmt::Debug + Sync {
+    /// The name of the chain.
+    fn chain(&self) -> &str;
+
+    /// The plan of it, on the machine as it is now.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn plan(&self) -> quiet_linux::Result<Plan>;
+
+    /// Puts the shield up, until [`lower`](ShieldLender::lower) is called or this process ends, however that comes.
+    ///
+    /// # Errors
+    /// Why not; nothing is changed then.
+    fn raise(&self) -> quiet_linux::Result<Applied>;
+
+    /// Puts the machine back; whether every value is as it was.
+    ///
+    /// # Errors
+    /// Why not.
+    fn lower(&self) -> quiet_linux::Result<bool>;
+}
 
 /// Puts shields up and takes them down. Dropped with one up, as by a panic, it takes it down.
 pub struct Ward<'a> {
@@ -22,6 +46,8 @@ pub struct Ward<'a> {
     bond: Option<Bond>,
     /// This process has no rights any more: the guard puts the machine back in any case.
     poor: bool,
+    /// This process had none from the beginning.
+    lender: Option<&'a dyn ShieldLender>,
 }
 
 impl<'a> Ward<'a> {
@@ -34,7 +60,15 @@ impl<'a> Ward<'a> {
         observer: &'a dyn Observer,
     ) -> Ward<'a> {
         let holder = std::env::current_exe().ok();
-        Ward { wish, holder, state, stop, observer, up: false, bond: None, poor: false }
+        let (bond, lender) = (None, None);
+        Ward { wish, holder, state, stop, observer, up: false, bond, poor: false, lender }
+    }
+
+    /// Has the shield put up by somebody else, and the wish left alone.
+    #[must_use]
+    pub fn lent_by(mut self, lender: Option<&'a dyn ShieldLender>) -> Ward<'a> {
+        self.lender = lender;
+        self
     }
 
     /// The shield that is wished, planned for the machine as it is at this moment.
@@ -42,6 +76,11 @@ impl<'a> Ward<'a> {
     /// # Errors
     /// When there is no plan of it, no guard, or an essential step fails: what was done is put back then.
     pub fn raise(&mut self) -> Result<Applied> {
+        if let Some(lender) = self.lender {
+            let applied = lender.raise()?;
+            self.up = true;
+            return Ok(applied);
+        }
         if let (None, Some(program)) = (&self.bond, &self.holder) {
             put_back_overdue(self.state, self.observer)?;
             self.bond = Some(Bond::start(program, self.state, self.observer.guard())?);
@@ -73,6 +112,10 @@ impl<'a> Ward<'a> {
     pub fn lower(&mut self) -> Result<bool> {
         if !self.up {
             return Ok(true);
+        }
+        if let Some(lender) = self.lender {
+            self.up = false;
+            return Ok(lender.lower()?);
         }
         if let (true, Some(bond)) = (self.poor, self.bond.take()) {
             self.up = false;

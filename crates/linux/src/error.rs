@@ -24,8 +24,10 @@ pub enum ErrorKind {
     State,
     /// Another quietcores is changing this machine.
     Busy,
-    /// Others could put something in the place of the file.
+    /// Others could put something in the place of the file, or a right is left that was to be given up.
     Unsafe,
+    /// Nothing is called so.
+    Absent,
 }
 
 #[derive(Debug)]
@@ -58,6 +60,15 @@ impl Error {
         Error { line, ..Error::because(ErrorKind::Nonsense, "understand", object, why) }
     }
 
+    /// Somebody who has the rights for it does not do it: `cannot DOING OBJECT: WHY`.
+    pub fn refused(
+        doing: &'static str,
+        object: impl Into<String>,
+        why: impl Into<String>,
+    ) -> Error {
+        Error::because(ErrorKind::Refused, doing, object, why)
+    }
+
     /// `cannot DOING OBJECT: WHY`.
     pub(crate) fn because(
         kind: ErrorKind,
@@ -88,7 +99,8 @@ impl Error {
 
     /// Whether the object does not exist.
     pub fn is_absent(&self) -> bool {
-        matches!(&self.source, Source::Io(e) if e.kind() == io::ErrorKind::NotFound)
+        self.kind == ErrorKind::Absent
+            || self.refusal().is_some_and(|e| e.kind() == io::ErrorKind::NotFound)
     }
 }
 

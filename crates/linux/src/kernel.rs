@@ -56,6 +56,10 @@ pub trait Kernel {
     fn slice(&self, tid: u32) -> io::Result<Option<Nanos>>;
     /// As [`Kernel::set_scheduling`], with such a slice.
     fn restore_scheduling(&self, tid: u32, to: Scheduling, slice: Option<Nanos>) -> io::Result<()>;
+    /// Whether what the thread starts begins under the ordinary policy (`SCHED_FLAG_RESET_ON_FORK`).
+    fn resets_on_fork(&self, tid: u32) -> io::Result<bool>;
+    /// Has it so, or not. Policy, priority and slice stay.
+    fn reset_on_fork(&self, tid: u32, on: bool) -> io::Result<()>;
     /// Replaces an ordinary file whole: written aside, brought to the disk and renamed, so that
     /// there is the old text or the new one at any instant. Owner, mode and extended attributes
     /// stay. Never follows a link.
@@ -152,6 +156,14 @@ impl Kernel for System {
 
     fn restore_scheduling(&self, tid: u32, to: Scheduling, slice: Option<Nanos>) -> io::Result<()> {
         sys::sched::set_scheduling_with(tid, to, slice)
+    }
+
+    fn resets_on_fork(&self, tid: u32) -> io::Result<bool> {
+        sys::sched::scheduling(tid).map(|s| s.1)
+    }
+
+    fn reset_on_fork(&self, tid: u32, on: bool) -> io::Result<()> {
+        sys::sched::reset_on_fork(tid, on)
     }
 
     fn replace(&self, path: &str, text: &str) -> io::Result<()> {

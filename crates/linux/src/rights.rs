@@ -1,6 +1,6 @@
 //! Giving rights up: after the CPU, the priority and the memory are had, what plays needs none of root's.
 
-use crate::Root;
+use crate::{Error, ErrorKind, Result, Root};
 use rustix::{
     process::{Gid, Resource, Rlimit, Uid},
     thread::{self, CapabilitySet, CapabilitySets},
@@ -44,8 +44,8 @@ pub fn no_new() -> io::Result<()> {
 /// The user called `name`, or with that number, by the machine's own files; in the groups of sound cards, too.
 ///
 /// # Errors
-/// A sentence, where there is no such user.
-pub fn user(root: &Root, name: &str) -> Result<RunAs, String> {
+/// [`ErrorKind::Absent`] where there is no such user.
+pub fn user(root: &Root, name: &str) -> Result<RunAs> {
     let passwd = root.read_if_there("/etc/passwd").ok().flatten().unwrap_or_default();
     let group = root.read_if_there("/etc/group").ok().flatten().unwrap_or_default();
     let mut user = find(&passwd, &group, name)?;
@@ -80,7 +80,7 @@ fn group_of(group: &str, name: &str) -> Option<u32> {
 }
 
 /// Pure: from the texts of /etc/passwd and /etc/group.
-fn find(passwd: &str, group: &str, name: &str) -> Result<RunAs, String> {
+fn find(passwd: &str, group: &str, name: &str) -> Result<RunAs> {
     let number: Option<u32> = name.parse().ok();
     let entry = passwd.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -94,8 +94,11 @@ fn find(passwd: &str, group: &str, name: &str) -> Result<RunAs, String> {
         (None, Some(uid)) if uid != u32::MAX => (name.to_owned(), uid, uid),
         _ => {
             let name = quiet_types::printable(name, 60);
-            return Err(format!(
-                "no user is called `{name}` in /etc/passwd; give a name or a number of there"
+            return Err(Error::because(
+                ErrorKind::Absent,
+                "find",
+                format!("the user `{name}`"),
+                "no such name in /etc/passwd; give a name or a number of there",
             ));
         }
     };
@@ -118,9 +121,11 @@ impl Less {
     /// Gives it up in the calling thread, and reads back that it is gone. Threads made later have as little.
     ///
     /// # Errors
-    /// A sentence: what of it could not be given up. The thread may then have lost a part.
-    pub fn give_up(&self) -> Result<(), String> {
-        let cannot = |what: &str, e: rustix::io::Errno| format!("cannot give up {what}: {e}");
+    /// What of it could not be given up: the kernel refused it, or it is not gone ([`ErrorKind::Unsafe`]). The thread may then have
+    /// lost a part.
+    pub fn give_up(&self) -> Result<()> {
+        let cannot =
+            |what: &str, e: rustix::io::Errno| Error::io("give up", what, io::Error::from(e));
         let kept = self.kept().map_err(|e| cannot("capabilities", e))?;
         thread::set_keep_capabilities(!kept.is_empty()).map_err(|e| cannot("capabilities", e))?;
         if let Less::User(user) = self {
@@ -140,7 +145,7 @@ impl Less {
     /// What has to stay. Memory that is locked, and all that is allocated later is, counts against a limit for whoever may not
     /// lock as he likes: where that limit cannot be taken away, the one capability that lifts it stays, or the next strip
     /// would find no room and end the program.
-    fn kept(&self) -> Result<CapabilitySet, rustix::io::Errno> {
+    fn kept(&self) -> rustix::io::Result<CapabilitySet> {
         let endless = Rlimit { current: None, maximum: None };
         let lifted = rustix::process::setrlimit(Resource::Memlock, endless).is_ok();
         if lifted || rustix::process::getrlimit(Resource::Memlock).current.is_none() {
@@ -149,17 +154,20 @@ impl Less {
         Ok(thread::capabilities(None)?.permitted & CapabilitySet::IPC_LOCK)
     }
 
-    fn given_up(&self, kept: CapabilitySet) -> Result<(), String> {
-        let cannot = |e: rustix::io::Errno| format!("cannot read back which rights are left: {e}");
-        let left = thread::capabilities(None).map_err(cannot)?;
+    fn given_up(&self, kept: CapabilitySet) -> Result<()> {
+        let still =
+            |what: &str, why: String| Err(Error::because(ErrorKind::Unsafe, "give up", what, why));
+        let left = thread::capabilities(None)
+            .map_err(|e| Error::io("read back", "which rights are left", e.into()))?;
         if !kept.contains(left.effective | left.permitted) {
-            return Err(format!("capabilities are left that were given up: {:?}", left.permitted));
+            return still("capabilities", format!("these are left: {:?}", left.permitted));
         }
         if let Less::User(user) = self
             && (rustix::process::geteuid().as_raw() != user.uid
                 || user.uid != 0 && thread::set_thread_uid(Uid::ROOT).is_ok())
         {
-            return Err(format!("the way back to root is open from the user {}", user.name));
+            let why = format!("the way back to it is open from the user {}", user.name);
+            return still("root's user", why);
         }
         Ok(())
     }
@@ -181,7 +189,10 @@ mod tests {
         let far = find(PASSWD, GROUP, "70000").unwrap();
         assert_eq!((far.uid, far.gid, far.groups), (70_000, 70_000, vec![70_000]));
         assert!(find(PASSWD, GROUP, "4294967295").is_err(), "it means `as it is`");
-        assert!(find(PASSWD, GROUP, "nobody-of-here").unwrap_err().contains("/etc/passwd"));
+        assert_eq!(find(PASSWD, GROUP, "nobody-of-here").unwrap_err().kind(), ErrorKind::Absent);
+        assert!(
+            find(PASSWD, GROUP, "nobody-of-here").unwrap_err().to_string().contains("/etc/passwd")
+        );
     }
 
     #[test]

@@ -11,6 +11,17 @@ use std::{
     num::NonZeroU64,
 };
 
+/// Who has the rights that this process lacks, and seats a thread of it: a service.
+pub trait SeatLender: std::fmt::Debug + Send + Sync {
+    /// Lets the thread `tid` into the shield, onto `cpu` of it, under `schedule` (`Fifo` or `Rr`) where there is one. Not to be called
+    /// in real time.
+    ///
+    /// # Errors
+    /// Why not.
+    fn lend(&self, tid: u32, cpu: Option<CpuId>, schedule: Option<Scheduling>)
+    -> crate::Result<()>;
+}
+
 /// What a thread asks for. What is `None` stays as it is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Seat {

@@ -119,10 +119,7 @@ impl Walls {
     /// With what everybody who plays needs: the kernel's files, libraries, how sound is set up, sound cards.
     /// Where the kernel has no Landlock there are none, and [`Walls::missing`] says so.
     pub fn new() -> Walls {
-        let walls = match Walls::rules() {
-            Ok(rules) => Walls { rules: Some(rules), why_not: String::new() },
-            Err(error) => Walls { rules: None, why_not: error.to_string() },
-        };
+        let walls = Walls::bare();
         // What is not there cannot be opened either.
         for path in READ_BY_ALL {
             let _ = walls.allow(Path::new(path), Use::Read);
@@ -133,6 +130,14 @@ impl Walls {
         // Rings that a sound server shares, and dmix.
         let _ = walls.allow(Path::new("/dev/shm"), Use::Write);
         walls
+    }
+
+    /// With nothing but what is allowed later: for who reads files and does nothing else.
+    pub fn bare() -> Walls {
+        match Walls::rules() {
+            Ok(rules) => Walls { rules: Some(rules), why_not: String::new() },
+            Err(error) => Walls { rules: None, why_not: error.to_string() },
+        }
     }
 
     fn rules() -> io::Result<(Rules, u64)> {

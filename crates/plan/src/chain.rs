@@ -15,6 +15,12 @@
 //! priority = 75
 //!
 //! [[link]]
+//! name = "desktop"
+//! pipewire = "server"       # or { client = "mpv" }: the data loops of PipeWire's server, or of a program that plays through it
+//! user = "ann"
+//! priority = 80
+//!
+//! [[link]]
 //! name = "output"
 //! irq = { card = "USB" }    # or { net = "eth0" }, { number = 127 }, { action = "xhci_hcd" }
 //! priority = 85
@@ -24,7 +30,7 @@ use crate::file::Reader;
 use quiet_types::{
     Chain, CpuSet, FileError,
     boot::Mode,
-    chain::{Choice, IrqSource, Link, Owner, Target, User},
+    chain::{Choice, IrqSource, Link, Owner, PipeWire, Target, User},
     printable,
 };
 use serde::Deserialize;
@@ -60,12 +66,20 @@ struct RawLink {
     name: Spanned<String>,
     irq: Option<Spanned<RawIrq>>,
     process: Option<Spanned<String>>,
+    pipewire: Option<Spanned<RawPipeWire>>,
     user: Option<Spanned<toml::Value>>,
     exe: Option<Spanned<String>>,
     unit: Option<Spanned<String>>,
     threads: Option<Spanned<Vec<Spanned<String>>>>,
     cpus: Option<Spanned<String>>,
     priority: Option<Spanned<i64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawPipeWire {
+    Word(String),
+    Table(toml::Table),
 }
 
 #[derive(Deserialize)]
@@ -149,58 +163,105 @@ impl Reader<'_> {
     fn link(&self, link: &Spanned<RawLink>) -> Result<Link, FileError> {
         let raw = link.get_ref();
         let name = self.name(&raw.name)?;
-        let target = match (&raw.irq, &raw.process) {
-            (Some(irq), None) => {
-                if let Some(threads) = &raw.threads {
-                    return Err(self.wrong(
-                        threads.span(),
-                        "an interrupt has no threads to name",
-                        "this goes with `process`",
-                        "its handler threads are found by themselves",
-                    ));
-                }
-                let spans = [
-                    raw.user.as_ref().map(Spanned::span),
-                    raw.exe.as_ref().map(Spanned::span),
-                    raw.unit.as_ref().map(Spanned::span),
-                ];
-                if let Some(span) = spans.into_iter().flatten().next() {
-                    return Err(self.wrong(
-                        span,
-                        "an interrupt is nobody's",
-                        "this goes with `process`",
-                        "take it out: only the kernel serves interrupts",
-                    ));
-                }
-                Target::Irq(self.irq(irq)?)
-            }
-            (None, Some(process)) => {
-                let mut threads = Vec::new();
-                for thread in raw.threads.iter().flat_map(|list| list.get_ref()) {
-                    threads.push(self.name(thread)?);
-                }
-                Target::Process { comm: self.name(process)?, threads, owner: self.owner(raw)? }
-            }
-            (Some(_), Some(process)) => {
-                return Err(self.wrong(
-                    process.span(),
-                    &format!("link `{name}` is both an interrupt and a process"),
-                    "the second one",
-                    "make two links of it, in the order in which the sound passes them",
-                ));
-            }
-            (None, None) => {
+        let target = match (&raw.irq, &raw.process, &raw.pipewire) {
+            (Some(irq), None, None) => self.interrupt(raw, irq)?,
+            (None, Some(process), None) => Target::Process {
+                comm: self.name(process)?,
+                threads: self.threads(raw)?,
+                owner: self.owner(raw)?,
+                pipewire: None,
+            },
+            (None, None, Some(pipewire)) => self.pipewire(raw, pipewire)?,
+            (None, None, None) => {
                 return Err(self.wrong(
                     raw.name.span(),
                     &format!("link `{name}` names nothing on the machine"),
                     "this link",
-                    "give it `irq = { card = \"...\" }` or `process = \"...\"`",
+                    "give it `irq = { card = \"...\" }`, `process = \"...\"` or `pipewire = \"server\"`",
+                ));
+            }
+            (irq, process, pipewire) => {
+                let second =
+                    pipewire.as_ref().map(Spanned::span).or(process.as_ref().map(Spanned::span));
+                let what = match (irq, process, pipewire) {
+                    (Some(_), Some(_), _) => "both an interrupt and a process",
+                    (Some(_), ..) => "both an interrupt and PipeWire's",
+                    _ => "named in two ways",
+                };
+                return Err(self.wrong(
+                    second.unwrap_or(raw.name.span()),
+                    &format!("link `{name}` is {what}"),
+                    "the second one",
+                    "make two links of it, in the order in which the sound passes them",
                 ));
             }
         };
         let cpus = raw.cpus.as_ref().map(|cpus| self.cpus(cpus)).transpose()?;
         let priority = raw.priority.as_ref().map(|priority| self.priority(priority)).transpose()?;
         Ok(Link { name, target, cpus, priority })
+    }
+
+    fn interrupt(&self, raw: &RawLink, irq: &Spanned<RawIrq>) -> Result<Target, FileError> {
+        if let Some(threads) = &raw.threads {
+            return Err(self.wrong(
+                threads.span(),
+                "an interrupt has no threads to name",
+                "this goes with `process`",
+                "its handler threads are found by themselves",
+            ));
+        }
+        let spans = [
+            raw.user.as_ref().map(Spanned::span),
+            raw.exe.as_ref().map(Spanned::span),
+            raw.unit.as_ref().map(Spanned::span),
+        ];
+        if let Some(span) = spans.into_iter().flatten().next() {
+            return Err(self.wrong(
+                span,
+                "an interrupt is nobody's",
+                "this goes with `process`",
+                "take it out: only the kernel serves interrupts",
+            ));
+        }
+        Ok(Target::Irq(self.irq(irq)?))
+    }
+
+    fn threads(&self, raw: &RawLink) -> Result<Vec<String>, FileError> {
+        raw.threads.iter().flat_map(|list| list.get_ref()).map(|thread| self.name(thread)).collect()
+    }
+
+    fn pipewire(
+        &self,
+        raw: &RawLink,
+        pipewire: &Spanned<RawPipeWire>,
+    ) -> Result<Target, FileError> {
+        let (comm, part) = match pipewire.get_ref() {
+            RawPipeWire::Word(word) if word == "server" => {
+                (PipeWire::SERVER.to_owned(), PipeWire::Server)
+            }
+            RawPipeWire::Table(table) if table.len() == 1 => match table.get("client") {
+                Some(toml::Value::String(client)) => {
+                    let client = Spanned::new(pipewire.span(), client.clone());
+                    (self.name(&client)?, PipeWire::Client)
+                }
+                _ => return Err(self.no_pipewire(pipewire)),
+            },
+            _ => return Err(self.no_pipewire(pipewire)),
+        };
+        let mut threads = self.threads(raw)?;
+        if threads.is_empty() {
+            threads.push(PipeWire::LOOPS.to_owned());
+        }
+        Ok(Target::Process { comm, threads, owner: self.owner(raw)?, pipewire: Some(part) })
+    }
+
+    fn no_pipewire(&self, pipewire: &Spanned<RawPipeWire>) -> FileError {
+        self.wrong(
+            pipewire.span(),
+            "this is no part of PipeWire",
+            "here",
+            "write \"server\", or { client = \"mpv\" } for a program that plays through it",
+        )
     }
 
     /// The number of `auto:3`.
@@ -414,6 +475,7 @@ priority = 85
                 comm: "mpd".into(),
                 threads: vec!["io".into(), "output".into()],
                 owner: Owner::default(),
+                pipewire: None,
             }
         );
         assert_eq!(chain.links[2].priority, Some(85));
@@ -462,6 +524,41 @@ priority = 85
         for wrong in ["auto:0", "auto:", "auto:x", "auto:9999"] {
             assert!(cpus(wrong).unwrap_err().title().contains("not a number of cores"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn pipewire_is_its_server_or_a_client_of_it() {
+        let read = |lines: &str| {
+            let text = format!("[[link]]\nname = \"p\"\nuser = \"ann\"\n{lines}\n");
+            parse(&text, "my.toml", None)
+                .map(|chain| chain.links[0].target.clone())
+                .map_err(|error| (error.line(), error.title().to_owned()))
+        };
+        let target = |comm: &str, thread: &str, part| Target::Process {
+            comm: comm.into(),
+            threads: vec![thread.into()],
+            owner: Owner { users: vec![User::Name("ann".into())], ..Owner::default() },
+            pipewire: Some(part),
+        };
+        let server = target("pipewire", "data-loop*", PipeWire::Server);
+        assert_eq!(read("pipewire = \"server\"").unwrap(), server);
+        let client = target("mpv", "data-loop*", PipeWire::Client);
+        assert_eq!(read("pipewire = { client = \"mpv\" }").unwrap(), client);
+        let named = target("pipewire", "my-loop", PipeWire::Server);
+        assert_eq!(read("pipewire = \"server\"\nthreads = [\"my-loop\"]").unwrap(), named);
+        for wrong in [
+            "pipewire = \"mpv\"",
+            "pipewire = 1",
+            "pipewire = { }",
+            "pipewire = { client = 1 }",
+            "pipewire = { server = \"x\" }",
+            "pipewire = { client = \"mpv\", x = 1 }",
+            "pipewire = { client = \" \" }",
+        ] {
+            assert_eq!(read(wrong).unwrap_err().0, 4, "{wrong}");
+        }
+        let two = read("pipewire = \"server\"\nprocess = \"mpv\"").unwrap_err();
+        assert_eq!(two, (4, "link `p` is named in two ways".to_owned()));
     }
 
     #[test]

@@ -34,4 +34,4 @@ pub use request::{RunRequest, Strictness};
 pub use run::{Checkpoints, RunProgress, run, saved, watched};
 pub use stress::RunningStress;
 pub use tracer::tracer;
-pub use watch::{CpuWatch, Seen};
+pub use watch::{CpuWatch, READY, Seen, TraceLender};

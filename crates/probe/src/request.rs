@@ -1,6 +1,6 @@
 //! What is asked of a run, and whether it can be.
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, watch::TraceLender};
 use quiet_linux::Root;
 use quiet_types::{
     CpuSet, Nanos,
@@ -9,12 +9,13 @@ use quiet_types::{
     shield::Entry,
 };
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The longest run: a histogram of a longer one says little.
 const LONGEST: Nanos = Nanos::from_secs(24 * 3600);
 
 /// A run to be made.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct RunRequest {
     /// What to measure.
     pub spec: Spec,
@@ -22,6 +23,8 @@ pub struct RunRequest {
     pub label: String,
     /// The door into the shield, where the threads are to run inside one.
     pub entry: Option<Entry>,
+    /// Who watches the CPUs where this process has no right to; the measuring process then has its threads seated by who lends seats.
+    pub lent: Option<Arc<dyn TraceLender>>,
     /// Stress suites and stressors to run meanwhile; none when empty.
     pub stress: Vec<String>,
     /// Where the stress may run; empty: wherever the program itself may.
@@ -51,6 +54,7 @@ impl RunRequest {
             spec,
             label: String::new(),
             entry: None,
+            lent: None,
             stress: Vec::new(),
             stress_cpus: CpuSet::new(),
             strictness: Strictness::GoOn,

@@ -105,9 +105,11 @@ pub fn saved(
     let (started, id) = stamp(&root, kind(request.spec.probe));
     let mut seen = Seen::default();
     let watch = if request.explain {
-        CpuWatch::start(&request.spec.cpus, &request::online(&root)?)
-            .map_err(|error| seen.refused = Some(error.to_string()))
-            .ok()
+        let watch = match &request.lent {
+            Some(lender) => CpuWatch::lent(&request.spec.cpus, &**lender),
+            None => CpuWatch::start(&request.spec.cpus, &request::online(&root)?),
+        };
+        watch.map_err(|error| seen.refused = Some(error.to_string())).ok()
     } else {
         None
     };

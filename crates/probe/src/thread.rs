@@ -3,7 +3,7 @@
 use crate::{clock::Source, request::name, so_far::Area};
 use quiet_linux::{
     marks::Marks,
-    seat::{Holds, Refused, Schedule, Seat, SeatNeed, Seated, tid},
+    seat::{Holds, Refused, Schedule, Seat, SeatLender, SeatNeed, Seated, tid},
     sys::{clock, sched},
 };
 use quiet_rt::{Clock, Counts, FACTS, Gap, KeptReading, Live, Periods, Tally, Timer, Wakeup};
@@ -46,6 +46,8 @@ pub(crate) struct Job<'a> {
     pub(crate) cpu: CpuId,
     pub(crate) spec: &'a Spec,
     pub(crate) entry: Option<&'a Entry>,
+    /// Who seats it, where this process has no right to.
+    pub(crate) lender: Option<&'a dyn SeatLender>,
     pub(crate) source: Source,
     pub(crate) live: Live<'a>,
     pub(crate) gate: &'a Gate,
@@ -72,7 +74,15 @@ pub(crate) struct Found {
 /// Runs on a thread of its own; `None` when the run was called off at the gate.
 pub(crate) fn run(job: Job<'_>) -> Option<Found> {
     job.id.store(tid().into(), Relaxed);
-    let refused = findings(seat(&job).take(), &job);
+    let not_lent = job.lender.and_then(|lender| lent(lender, &job).err());
+    let mut refused = findings(seat(&job).take(), &job);
+    refused.extend(not_lent.map(|error| {
+        let title = format!("The service does not let the thread onto CPU {}", job.cpu);
+        Finding::new(Severity::Warning, "run.outside_shield", title)
+            .evidence(error.to_string())
+            .effect("Others may share its CPU, and go first.")
+            .remedy("See `quietcores status`, or run as root.")
+    }));
     job.gate.refused.lock().unwrap_or_else(PoisonError::into_inner).extend(refused);
     let mut memory = Memory::new(job.area, job.keep);
     let mut clock = job.source.describe();
@@ -98,13 +108,31 @@ pub(crate) fn run(job: Job<'_>) -> Option<Found> {
     Some(Found { thread, clock, ended, cut_short, late })
 }
 
-/// What the thread asks for. Where the whole process goes through the shield's door, it did so before its threads began.
+/// Has the calling thread seated by who has the rights.
+fn lent(lender: &dyn SeatLender, job: &Job<'_>) -> quiet_linux::Result<()> {
+    let under = match schedule(job.spec) {
+        Schedule::Under(to) if matches!(to.policy, Policy::Fifo | Policy::Rr) => Some(to),
+        _ => None,
+    };
+    lender.lend(tid(), Some(job.cpu), under)
+}
+
+/// What the thread asks for; what is lent is not asked for again. Where the whole process goes through the shield's door, it did so before its threads began.
 fn seat(job: &Job<'_>) -> Seat {
     Seat {
-        entry: job.entry.filter(|entry| !entry.whole_process).cloned(),
+        entry: job.entry.filter(|entry| !entry.whole_process && job.lender.is_none()).cloned(),
         cpu: Some(job.cpu),
         alone: false,
-        schedule: Some(schedule(job.spec)),
+        schedule: Some(schedule(job.spec)).filter(|wanted| !holds(wanted)),
+    }
+}
+
+/// Whether the calling thread is scheduled like that already.
+fn holds(wanted: &Schedule) -> bool {
+    let Some(now) = Holds::now().scheduling else { return false };
+    match wanted {
+        Schedule::Under(to) => (now.policy, now.priority) == (to.policy, to.priority),
+        Schedule::Deadline(_) => false,
     }
 }
 

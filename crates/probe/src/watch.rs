@@ -10,6 +10,10 @@ use quiet_types::{
     trace::{Trace, Victim},
 };
 use std::{
+    fmt,
+    fs::File,
+    io::{BufRead, BufReader, Read},
+    os::fd::OwnedFd,
     sync::mpsc::{RecvTimeoutError, Sender, channel},
     thread::{self, JoinHandle},
     time::Duration,
@@ -28,6 +32,21 @@ pub struct Seen {
     /// Why nothing was watched, where it was asked for.
     pub refused: Option<String>,
 }
+
+/// Who may watch CPUs where this process may not: a service.
+pub trait TraceLender: fmt::Debug + Send + Sync {
+    /// Has `cpus` watched: a line, and a pipe that has `ready` and a line's end once it is watched. When the line is closed, the pipe has
+    /// what was seen: a [`Result<Trace, String>`] as JSON.
+    ///
+    /// # Errors
+    /// Why not.
+    fn watch(&self, cpus: &CpuSet) -> quiet_linux::Result<(OwnedFd, OwnedFd)>;
+}
+
+/// What the pipe of a [`TraceLender`] has first.
+pub const READY: &str = "ready\n";
+/// No trace is longer: events are bounded where they are taken.
+const LONGEST: u64 = 1 << 30;
 
 /// Watches until it is stopped.
 #[derive(Debug)]
@@ -66,6 +85,46 @@ impl CpuWatch {
                     .because(e)
             })?;
         Ok(CpuWatch { stop: Some(stop), thread: Some(thread), _keeper: keeper })
+    }
+
+    /// The same by somebody who has the rights.
+    ///
+    /// # Errors
+    /// As the lender says.
+    pub fn lent(cpus: &CpuSet, lender: &dyn TraceLender) -> Result<CpuWatch> {
+        let (line, pipe) = lender.watch(cpus)?;
+        let failed = |why: String| quiet_linux::Error::refused("watch", format!("CPU {cpus}"), why);
+        let mut pipe = BufReader::new(File::from(pipe));
+        let mut first = String::new();
+        let heard = Read::take(&mut pipe, 4096).read_line(&mut first);
+        heard.map_err(|e| failed(e.to_string()))?;
+        if first != READY {
+            // An error in place of it.
+            let why = serde_json::from_str::<std::result::Result<(), String>>(&first);
+            let why = why.ok().and_then(std::result::Result::err);
+            return Err(failed(why.unwrap_or_else(|| "the service did not begin".into())).into());
+        }
+        let (stop, stopped) = channel::<()>();
+        let watched = cpus.clone();
+        let thread = thread::Builder::new()
+            .name("watch".to_owned())
+            .spawn(move || {
+                seat::keep_off(0, &watched);
+                let _ = stopped.recv();
+                drop(line);
+                let failed = |why: String| {
+                    quiet_linux::Error::refused("watch", format!("CPU {watched}"), why)
+                };
+                let seen: std::result::Result<Trace, String> =
+                    serde_json::from_reader(Read::take(pipe, LONGEST))
+                        .map_err(|e| failed(format!("what the service saw broke off: {e}")))?;
+                seen.map_err(failed)
+            })
+            .map_err(|e| {
+                Error::of(ErrorKind::Machine, format!("cannot start the thread that watches: {e}"))
+                    .because(e)
+            })?;
+        Ok(CpuWatch { stop: Some(stop), thread: Some(thread), _keeper: None })
     }
 
     /// Stops and hands over what was seen.

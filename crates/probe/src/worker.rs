@@ -13,7 +13,7 @@ use crate::{
 use quiet_linux::{
     Root,
     clock::distrust,
-    seat,
+    seat::{self, SeatLender},
     sys::{clock, memory, process},
 };
 use quiet_types::{
@@ -27,7 +27,7 @@ use std::{
     io::{Read, Seek},
     os::fd::AsFd,
     sync::{
-        Barrier, Mutex, PoisonError,
+        Arc, Barrier, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Release},
     },
 };
@@ -39,6 +39,8 @@ const LEAD: u64 = 5_000_000;
 pub(crate) struct Order {
     pub(crate) spec: Spec,
     pub(crate) entry: Option<Entry>,
+    #[serde(default)]
+    pub(crate) lent: bool,
     pub(crate) strictness: Strictness,
     /// How many readings beyond the threshold each thread keeps.
     #[serde(default)]
@@ -50,6 +52,7 @@ impl Order {
         Order {
             spec: request.spec.clone(),
             entry: request.entry.clone(),
+            lent: request.lent.is_some(),
             strictness: request.strictness,
             keep: if request.explain { keep(request.spec.length) } else { 0 },
         }
@@ -90,13 +93,13 @@ impl RawRun {
     }
 }
 
-/// Does the order on standard input.
+/// Does the order on standard input; `lender` is asked for who seats the threads, where the order says that they are lent their seats.
 ///
 /// SIGINT, SIGTERM and SIGHUP are blocked: the program that gave the order raises the stop word.
 ///
 /// # Errors
 /// When standard input is no order, and when a setting is refused and the order is strict.
-pub fn run() -> Result<RawRun> {
+pub fn run(lender: impl FnOnce() -> Option<Arc<dyn SeatLender>>) -> Result<RawRun> {
     let say = |what: &'static str| {
         move |e: std::io::Error| {
             Error::of(ErrorKind::Machine, format!("the measuring process cannot {what}: {e}"))
@@ -119,13 +122,15 @@ pub fn run() -> Result<RawRun> {
         return Err(Error::new("the order of the measuring process lacks its shared words"));
     }
     let shared = memory::SharedWords::map(&input, words).map_err(say("share its progress"))?;
-    measure(&order, shared.words())
+    let lender = if order.lent { lender() } else { None };
+    measure(&order, lender.as_deref(), shared.words())
 }
 
-fn measure(order: &Order, words: &[AtomicU64]) -> Result<RawRun> {
+fn measure(order: &Order, lender: Option<&dyn SeatLender>, words: &[AtomicU64]) -> Result<RawRun> {
     let root = Root::system()?;
     let mut findings = Vec::new();
-    if let Some(entry) = order.entry.as_ref().filter(|entry| entry.whole_process)
+    let whole = order.entry.as_ref().filter(|entry| entry.whole_process && lender.is_none());
+    if let Some(entry) = whole
         && let Err(error) = seat::enter(entry)
     {
         let title = "The measuring process is not inside the shield";
@@ -163,6 +168,7 @@ fn measure(order: &Order, words: &[AtomicU64]) -> Result<RawRun> {
                     cpu,
                     spec: &order.spec,
                     entry: order.entry.as_ref(),
+                    lender,
                     source,
                     live: crate::shared::live(words, index),
                     gate: &gate,

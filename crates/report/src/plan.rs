@@ -202,6 +202,9 @@ pub fn status_text(status: &Status) -> String {
         ),
         (ShieldStanding::Up, Some(up)) => {
             line(&mut out, &format!("{} is up since {since}.", shield(up)));
+            if let Some(by) = &status.by {
+                line(&mut out, &format!("It was put up by {by}."));
+            }
             match (status.chain.len(), status.links.len()) {
                 (_, 0) => {}
                 (0, 1) => line(&mut out, "The chain's one link is where it should be."),

@@ -1,21 +1,24 @@
 //! What is done with the machine for whoever may: the same acts for root at a terminal and for the service.
 
 use crate::{Error, approved::Approved};
-use quiet_linux::{CommandLines, Options, Root, System, glance, snapshot};
-use quiet_shield::{ApplyOptions, Entrant, ErrorKind};
+use quiet_linux::{CommandLines, Kernel, Options, Root, System, glance, snapshot};
+use quiet_shield::{ApplyOptions, Entrant, ErrorKind, Tether};
 use quiet_types::{
     Chain, CpuSet, Finding, Machine, Plan,
     chain::Link,
     machine::Scheduling,
     plan::{
-        Admitted, Applied, PutBack, REVERTED_SCHEMA, Return, Reverted, ShieldStanding, Status,
-        Thread,
+        Admitted, Applied, PutBack, REVERTED_SCHEMA, Released, Return, Reverted, ShieldStanding,
+        Status, Thread,
     },
     said::ApprovedChain,
     shield::{Mechanism, Shield},
 };
 use std::{
+    io,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
     sync::atomic::AtomicBool,
 };
 
@@ -31,6 +34,15 @@ pub struct ThreadWish {
     pub cpus: Option<CpuSet>,
     /// How it is to be scheduled; `None` leaves that.
     pub scheduling: Option<Scheduling>,
+}
+
+/// Which shield is meant, by who put it up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Any.
+    Anybodys,
+    /// That user's own; another's is refused.
+    Of(u32),
 }
 
 /// The machine that is acted on, and where its journal lies.
@@ -62,7 +74,7 @@ impl Acts {
     /// # Errors
     /// When their folder cannot be used.
     pub fn chains(&self) -> Result<Vec<ApprovedChain>, Error> {
-        self.approved.list(&cpus(&machine()?))
+        self.approved.list(&known_cpus()?)
     }
 
     /// The plan of an approved chain, on the machine as it is now.
@@ -76,11 +88,35 @@ impl Acts {
             .map_err(|error| Error::Failed(format!("cannot plan the chain `{name}`: {error}")))
     }
 
-    /// Puts the shield of an approved chain up; with `confirm` it is put back after so many seconds unless it is confirmed.
+    /// Puts the shield of an approved chain up for user `uid`; with `confirm` it is put back after so many seconds unless it is confirmed.
     ///
     /// # Errors
     /// As [`quiet_shield::up`]; what had been done by then is put back.
-    pub fn apply(&self, name: &str, confirm: Option<u64>) -> Result<Applied, Error> {
+    pub fn apply(&self, name: &str, confirm: Option<u64>, uid: u32) -> Result<Applied, Error> {
+        let up =
+            |plan: &Plan, setup: &ApplyOptions<'_>| quiet_shield::up_for(&System, plan, setup, uid);
+        self.up(name, confirm, up)
+    }
+
+    /// Puts the shield of an approved chain up for user `uid`, for as long as the line that is returned is open.
+    ///
+    /// # Errors
+    /// As [`quiet_shield::up_tethered`]; what had been done by then is put back.
+    pub fn apply_bound(&self, name: &str, uid: u32) -> Result<(Applied, OwnedFd), Error> {
+        let tether = Tether::start(&self.program, &self.state).map_err(of_shield)?;
+        let up = |plan: &Plan, setup: &ApplyOptions<'_>| {
+            quiet_shield::up_tethered(&System, plan, setup, &tether, uid)
+        };
+        let applied = self.up(name, None, up)?;
+        Ok((applied, tether.into_line()))
+    }
+
+    fn up(
+        &self,
+        name: &str,
+        confirm: Option<u64>,
+        up: impl FnOnce(&Plan, &ApplyOptions<'_>) -> quiet_shield::Result<Applied>,
+    ) -> Result<Applied, Error> {
         let plan = self.plan(name)?;
         quiet_shield::overdue(&System, &self.state).map_err(of_shield)?;
         let setup = ApplyOptions {
@@ -89,29 +125,110 @@ impl Acts {
             interrupt: &AtomicBool::new(false),
             confirm,
         };
-        let mut applied = quiet_shield::up(&System, &plan, &setup).map_err(of_shield)?;
+        let mut applied = up(&plan, &setup).map_err(of_shield)?;
         if !plan.links.is_empty() {
             applied.chain = astray(&plan.links, &plan.shield)?;
         }
         Ok(applied)
     }
 
+    /// Starts a watch over the shield, made of the approved chain `name`: a process of its own, which ends with the shield or once
+    /// nobody reads what it reports. The pipe has its events, one JSON object a line.
+    ///
+    /// # Errors
+    /// When there is no such chain, no shield is up, or the process cannot be started.
+    pub fn watch(&self, name: &str, report_only: bool) -> Result<(Child, OwnedFd), Error> {
+        self.chain(name)?;
+        if quiet_shield::current(&System, &self.state).map_err(of_shield)?.is_none() {
+            return Err(Error::Asked("no shield is up to watch over: apply one first".into()));
+        }
+        let failed = |e: io::Error| Error::Failed(format!("cannot start a watch: {e}"));
+        let mut command = Command::new(&self.program);
+        command.arg("watch").arg(name).arg("--state").arg(&self.state);
+        command.arg("--chains").arg(self.approved.dir());
+        if report_only {
+            command.arg("--report-only");
+        }
+        let mut child = command
+            .current_dir("/")
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let events = child.stdout.take().ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))?;
+        Ok((child, events.into()))
+    }
+
+    /// Has CPUs of the shield that is up watched by a process of its own: the line that ends it, and the pipe that has what it saw
+    /// then, as [`quiet_linux::trace`] has it, as JSON.
+    ///
+    /// # Errors
+    /// When the CPUs are not within the shield, or the process cannot be started.
+    pub fn trace(&self, cpus: &CpuSet) -> Result<(Child, OwnedFd, OwnedFd), Error> {
+        let shield = quiet_shield::current(&System, &self.state).map_err(of_shield)?;
+        if cpus.is_empty() || !shield.is_some_and(|shield| cpus.is_subset(&shield.cpus)) {
+            return Err(Error::NotAllowed(format!("CPU {cpus} is not within a shield")));
+        }
+        let failed = |e: io::Error| Error::Failed(format!("cannot start to watch: {e}"));
+        let mut child = Command::new(&self.program)
+            .arg("trace")
+            .arg(cpus.to_string())
+            .current_dir("/")
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        match (child.stdin.take(), child.stdout.take()) {
+            (Some(line), Some(seen)) => Ok((child, line.into(), seen.into())),
+            _ => Err(failed(io::ErrorKind::BrokenPipe.into())),
+        }
+    }
+
+    /// An approved chain.
+    ///
+    /// # Errors
+    /// When there is none of that name, or the machine cannot be read.
+    pub fn chain(&self, name: &str) -> Result<Chain, Error> {
+        self.approved.chain(name, &cpus(&machine()?))
+    }
+
     /// Confirms the shield that is up; whether it was waited for.
     ///
     /// # Errors
     /// As [`quiet_shield::confirm`].
-    pub fn confirm(&self) -> Result<bool, Error> {
+    pub fn confirm(&self, whose: Whose) -> Result<bool, Error> {
         quiet_shield::overdue(&System, &self.state).map_err(of_shield)?;
-        quiet_shield::confirm(&System, &self.state).map_err(of_shield)
+        let done = match whose {
+            Whose::Anybodys => quiet_shield::confirm(&System, &self.state),
+            Whose::Of(uid) => quiet_shield::confirm_own(&System, &self.state, uid),
+        };
+        done.map_err(of_shield)
+    }
+
+    /// Whether what is up is user `uid`'s to put back: his own, or nothing at all.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub fn is_left_to(&self, uid: u32) -> Result<bool, Error> {
+        let by = quiet_shield::applied_by(&self.state).map_err(of_shield)?;
+        Ok(by.is_none_or(|by| by.is_left_to(uid)))
     }
 
     /// Puts the machine back, and removes the trace instances of killed programs; `None` where nothing was to be done.
     ///
     /// # Errors
     /// As [`quiet_shield::revert`].
-    pub fn revert(&self) -> Result<Option<Reverted>, Error> {
+    pub fn revert(&self, whose: Whose) -> Result<Option<Reverted>, Error> {
+        let done = match whose {
+            Whose::Anybodys => quiet_shield::revert(&System, &self.state),
+            Whose::Of(uid) => quiet_shield::revert_own(&System, &self.state, uid),
+        };
+        let done = done.map_err(of_shield)?;
         let traces = swept();
-        let done = quiet_shield::revert(&System, &self.state).map_err(of_shield)?;
         Ok(match (done, traces.is_empty()) {
             (None, false) => Some(Reverted {
                 schema: REVERTED_SCHEMA.into(),
@@ -127,11 +244,16 @@ impl Acts {
         })
     }
 
-    /// Lets a thread of user `uid` into the shield that is up.
+    /// Lets a thread of user `uid` into the shield that is up; `asks` says whether who asked is still there.
     ///
     /// # Errors
     /// As [`quiet_shield::admit`].
-    pub fn admit(&self, uid: u32, wish: &ThreadWish) -> Result<Admitted, Error> {
+    pub fn admit(
+        &self,
+        uid: u32,
+        wish: &ThreadWish,
+        asks: &dyn Fn() -> bool,
+    ) -> Result<Admitted, Error> {
         let shield = quiet_shield::current(&System, &self.state).map_err(of_shield)?;
         let groups = machine()?.cgroups;
         let mount = shield.and_then(|shield| match shield.mechanism {
@@ -147,7 +269,15 @@ impl Acts {
             mount,
             most: MOST_THREADS,
         };
-        quiet_shield::admit(&System, &self.state, &entrant).map_err(of_shield)
+        quiet_shield::admit(&System, &self.state, &entrant, asks).map_err(of_shield)
+    }
+
+    /// Lets a thread of user `uid` out of the shield again.
+    ///
+    /// # Errors
+    /// As [`quiet_shield::release`].
+    pub fn release(&self, uid: u32, tid: u32) -> Result<Released, Error> {
+        quiet_shield::release(&System, &self.state, tid, uid).map_err(of_shield)
     }
 
     /// The threads that the shield which is up made real-time.
@@ -204,13 +334,25 @@ fn machine() -> Result<Machine, Error> {
     machine.map_err(|e| Error::Failed(format!("cannot read the machine: {e}")))
 }
 
-/// The CPUs that a chain may name.
+/// The CPUs that a chain may name, without a look at the rest of the machine.
+fn known_cpus() -> Result<CpuSet, Error> {
+    let list = |name: &str| {
+        let text = System.read(&format!("/sys/devices/system/cpu/{name}")).ok()?;
+        text.trim().parse::<CpuSet>().ok()
+    };
+    match (list("present"), list("online")) {
+        (Some(present), Some(online)) => Ok(present.union(&online)),
+        _ => machine().map(|machine| cpus(&machine)),
+    }
+}
+
+/// As [`known_cpus`], of a machine that was looked at.
 fn cpus(machine: &Machine) -> CpuSet {
     let there: CpuSet = machine.cpus.iter().map(|cpu| cpu.id).collect();
     there.union(&machine.online)
 }
 
-fn of_shield(error: quiet_shield::Error) -> Error {
+pub(crate) fn of_shield(error: quiet_shield::Error) -> Error {
     match error.kind() {
         ErrorKind::Busy => Error::Busy(error.to_string()),
         ErrorKind::Refused => Error::NotAllowed(error.to_string()),

@@ -36,6 +36,11 @@ impl Approved {
         Approved { dir: dir.to_owned() }
     }
 
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// All of them, by name.
     ///
     /// # Errors

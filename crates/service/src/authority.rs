@@ -2,7 +2,11 @@
 
 use crate::{Error, caller::Caller};
 use quiet_linux::{Root, rights};
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 use zbus::{Connection, fdo, proxy, proxy::CacheProperties, wire::Variant};
 
 /// What a caller wants.
@@ -12,8 +16,10 @@ pub enum Permission {
     Look,
     /// To put the shield of an approved chain up, and to confirm it.
     Apply,
-    /// To put the machine back.
+    /// To put back what one put up oneself.
     Revert,
+    /// To put back, or to confirm, what somebody else put up.
+    RevertAny,
     /// To let a thread of one's own into the shield.
     Admit,
 }
@@ -25,6 +31,7 @@ impl Permission {
             Permission::Look => "org.quietcores1.look",
             Permission::Apply => "org.quietcores1.apply",
             Permission::Revert => "org.quietcores1.revert",
+            Permission::RevertAny => "org.quietcores1.revert-any",
             Permission::Admit => "org.quietcores1.admit",
         }
     }
@@ -34,13 +41,41 @@ impl Permission {
             Permission::Look => "see the shield",
             Permission::Apply => "apply an approved chain",
             Permission::Revert => "put the machine back",
+            Permission::RevertAny => "put back or confirm a shield that is not yours",
             Permission::Admit => "let a thread into the shield",
         }
     }
 }
 
+/// Who is asked without a dialogue answers at once: for who only looks he has to.
+const AT_ONCE: Duration = Duration::from_millis(900);
+/// On a small board under load polkit's rules take seconds.
+const SOON: Duration = Duration::from_secs(5);
 /// Somebody may sit before a dialogue of polkit's, for a while.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How far the question goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// By polkit's rules alone.
+    Quietly,
+    /// The user may be asked for a password.
+    ByDialogue,
+}
+
+/// What was answered to who may do it.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// He may.
+    May,
+    /// He may not, with the sentence for him.
+    MayNot(Error),
+    /// He may with a password; the sentence is for who is not asked for one.
+    MayWithPassword(Error),
+}
+
+/// Questions so far: each has a name of its own.
+static ASKED: AtomicU64 = AtomicU64::new(0);
 
 /// How it is decided.
 #[derive(Clone, Debug)]
@@ -64,6 +99,8 @@ trait Polkit {
         flags: u32,
         cancellation: &str,
     ) -> zbus::Result<(bool, bool, HashMap<String, String>)>;
+
+    fn cancel_check_authorization(&self, cancellation: &str) -> zbus::Result<()>;
 }
 
 impl Authority {
@@ -75,50 +112,77 @@ impl Authority {
     /// Whether `caller` may; root may.
     ///
     /// # Errors
-    /// A sentence for a caller who may not, with what to do.
+    /// When polkit does not answer in time: try again.
     pub(crate) async fn ask(
         &self,
         bus: &Connection,
         caller: &Caller,
         action: Permission,
-    ) -> Result<(), Error> {
+        manner: Manner,
+    ) -> Result<Verdict, Error> {
         if caller.uid == 0 {
-            return Ok(());
+            return Ok(Verdict::May);
         }
-        match self.polkit(bus, caller, action).await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(self.refused(caller, action, "polkit refuses it")),
+        Ok(match self.polkit(bus, caller, action, manner).await? {
+            Ok((true, _)) => Verdict::May,
+            Ok((false, with_password)) => {
+                let sentence = self.refused(caller, action, "polkit refuses it");
+                match with_password && manner == Manner::Quietly {
+                    true => Verdict::MayWithPassword(sentence),
+                    false => Verdict::MayNot(sentence),
+                }
+            }
             Err(error) if is_absent(&error) => {
-                if action == Permission::Look || self.in_group(caller) {
-                    Ok(())
+                let of_group = action != Permission::RevertAny && self.in_group(caller);
+                if action == Permission::Look || of_group {
+                    Verdict::May
                 } else {
-                    let why = format!(
-                        "there is no polkit here, and you are not in the group `{}`",
-                        self.group
-                    );
-                    Err(self.refused(caller, action, &why))
+                    let why = match action {
+                        Permission::RevertAny => "there is no polkit here".to_owned(),
+                        _ => format!(
+                            "there is no polkit here, and you are not in the group `{}`",
+                            self.group
+                        ),
+                    };
+                    Verdict::MayNot(self.refused(caller, action, &why))
                 }
             }
             Err(error) => {
-                Err(self.refused(caller, action, &format!("polkit does not answer: {error}")))
+                let why = format!("polkit does not answer: {error}");
+                Verdict::MayNot(self.refused(caller, action, &why))
             }
-        }
+        })
     }
 
+    /// Polkit's answer: whether he may, and whether he may with a password.
     async fn polkit(
         &self,
         bus: &Connection,
         caller: &Caller,
         action: Permission,
-    ) -> zbus::Result<bool> {
+        manner: Manner,
+    ) -> Result<zbus::Result<(bool, bool)>, Error> {
         let polkit =
             PolkitProxy::builder(bus).cache_properties(CacheProperties::No).build().await?;
         let subject =
             ("system-bus-name", HashMap::from([("name", Variant::from(caller.name.as_str()))]));
-        let asked = polkit.check_authorization(&subject, action.id(), HashMap::new(), 1, "");
-        match tokio::time::timeout(PATIENCE, asked).await {
-            Ok(answer) => Ok(answer?.0),
-            Err(_) => Err(zbus::Error::Failure(format!("no answer in {} s", PATIENCE.as_secs()))),
+        let (flags, patience) = match manner {
+            Manner::Quietly if action == Permission::Look => (0, AT_ONCE),
+            Manner::Quietly => (0, SOON),
+            Manner::ByDialogue => (1, PATIENCE),
+        };
+        // So that the dialogue goes with the question.
+        let id = format!("{}-{}", caller.name, ASKED.fetch_add(1, Ordering::Relaxed));
+        let details = HashMap::new();
+        let asked = polkit.check_authorization(&subject, action.id(), details, flags, &id);
+        match tokio::time::timeout(patience, asked).await {
+            Ok(answer) => Ok(answer.map(|(may, with_password, _)| (may, with_password))),
+            Err(_) => {
+                let cancelled = polkit.cancel_check_authorization(&id);
+                let _ = tokio::time::timeout(Duration::from_millis(50), cancelled).await;
+                let late = format!("polkit has not answered within {patience:?}: try again");
+                Err(Error::Busy(late))
+            }
         }
     }
 
@@ -129,15 +193,17 @@ impl Authority {
     }
 
     fn refused(&self, caller: &Caller, action: Permission, why: &str) -> Error {
-        Error::NotAllowed(format!(
-            "user {} may not {}: {why}. Members of the group `{}` may (sudo usermod -aG {} NAME, then log in again), and \
-             whom polkit's rules let do {}",
-            caller.uid,
-            action.what(),
-            self.group,
-            self.group,
-            action.id()
-        ))
+        let (uid, what, id, group) = (caller.uid, action.what(), action.id(), &self.group);
+        let who = match action {
+            Permission::RevertAny => format!(
+                "Root may (sudo quietcores revert or confirm), and whom polkit's rules let do {id}"
+            ),
+            _ => format!(
+                "Members of the group `{group}` may (sudo usermod -aG {group} NAME, then log in again), and whom polkit's rules let \
+                 do {id}"
+            ),
+        };
+        Error::NotAllowed(format!("user {uid} may not {what}: {why}. {who}"))
     }
 }
 

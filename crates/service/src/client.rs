@@ -3,17 +3,22 @@
 use crate::{NAME, PATH};
 use quiet_types::{
     CpuSet, Plan,
-    plan::{Admitted, Applied, Reverted, Status},
+    machine::{Policy, Scheduling},
+    plan::{Admitted, Applied, Released, Reverted, Status},
 };
 use serde::de::DeserializeOwned;
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    os::fd::OwnedFd,
+    time::{Duration, Instant},
+};
 use zbus::{Connection, connection::Builder, proxy, proxy::CacheProperties};
 
 /// A polkit dialogue, and a shield that waits for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// How often a question that changes nothing is asked again where the service went with it.
-const AGAIN: u32 = 10;
+/// So long it is asked again where the service went with a question that changes nothing, or is at work for others.
+const AGAIN: Duration = Duration::from_secs(10);
 const SOON: Duration = Duration::from_millis(300);
 
 /// Whether the service went before it could answer.
@@ -23,6 +28,25 @@ fn is_gone(error: &zbus::Error) -> bool {
         zbus::Error::MethodError(name, ..) => name.as_str().ends_with(".NoReply"),
         _ => false,
     }
+}
+
+/// Whether nobody has the service's name: it is on its way up, where it was there a moment ago.
+fn is_away(error: &zbus::Error) -> bool {
+    match error {
+        zbus::Error::FDO(error) => matches!(
+            **error,
+            zbus::fdo::Error::ServiceUnknown(_) | zbus::fdo::Error::NameHasNoOwner(_)
+        ),
+        zbus::Error::MethodError(name, ..) => {
+            [".ServiceUnknown", ".NameHasNoOwner"].iter().any(|end| name.as_str().ends_with(end))
+        }
+        _ => false,
+    }
+}
+
+/// Whether the service said that nothing was done, and that it is to be asked again.
+fn is_busy(error: &zbus::Error) -> bool {
+    matches!(error, zbus::Error::MethodError(name, ..) if name.as_str() == "org.quietcores1.Error.Busy")
 }
 
 #[proxy(
@@ -36,12 +60,19 @@ trait Shield {
     #[zbus(allow_interactive_auth)]
     fn apply(&self, chain: &str, confirm: u32) -> zbus::Result<String>;
     #[zbus(allow_interactive_auth)]
+    fn apply_bound(&self, chain: &str) -> zbus::Result<(String, zbus::OwnedFd)>;
+    #[zbus(allow_interactive_auth)]
+    fn trace(&self, cpus: &str) -> zbus::Result<(zbus::OwnedFd, zbus::OwnedFd)>;
+    #[zbus(allow_interactive_auth)]
+    fn watch(&self, chain: &str, report_only: bool) -> zbus::Result<zbus::OwnedFd>;
+    #[zbus(allow_interactive_auth)]
     fn confirm(&self) -> zbus::Result<bool>;
     #[zbus(allow_interactive_auth)]
     fn revert(&self) -> zbus::Result<String>;
     fn status(&self) -> zbus::Result<String>;
     #[zbus(allow_interactive_auth)]
     fn admit(&self, thread: u32, cpus: &str, policy: &str, priority: u8) -> zbus::Result<String>;
+    fn release(&self, thread: u32) -> zbus::Result<String>;
 }
 
 /// Why the service did not do it.
@@ -112,12 +143,35 @@ impl ServiceClient {
         Ok(ServiceClient { runtime, shield })
     }
 
+    /// The answer to a question; `changes` something where it is heard, and is asked once then, unless the service is busy.
+    fn answer<T, F: Future<Output = zbus::Result<T>>>(
+        &self,
+        changes: bool,
+        question: impl Fn() -> F,
+    ) -> Result<T, Refusal> {
+        let since = Instant::now();
+        let mut was_gone = false;
+        loop {
+            let error = match self.runtime.block_on(question()) {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            // Killed with the question in hand, it comes up again.
+            was_gone |= !changes && is_gone(&error);
+            let again = is_busy(&error) || was_gone && (is_gone(&error) || is_away(&error));
+            if !again || since.elapsed() > AGAIN {
+                return Err(error.into());
+            }
+            std::thread::sleep(SOON);
+        }
+    }
+
     /// The approved chains: name, title, whether it can be used.
     ///
     /// # Errors
     /// As the service says.
     pub fn chains(&self) -> Result<Vec<(String, String, bool)>, Refusal> {
-        Ok(self.runtime.block_on(self.shield.list_chains())?)
+        self.answer(false, || self.shield.list_chains())
     }
 
     /// The plan of an approved chain.
@@ -125,7 +179,7 @@ impl ServiceClient {
     /// # Errors
     /// As the service says.
     pub fn plan(&self, chain: &str) -> Result<Plan, Refusal> {
-        read(&self.runtime.block_on(self.shield.plan(chain))?)
+        read(&self.answer(false, || self.shield.plan(chain))?)
     }
 
     /// Applies an approved chain, to be confirmed within so many seconds where they are named.
@@ -133,7 +187,36 @@ impl ServiceClient {
     /// # Errors
     /// As the service says.
     pub fn apply(&self, chain: &str, confirm: Option<u32>) -> Result<Applied, Refusal> {
-        read(&self.runtime.block_on(self.shield.apply(chain, confirm.unwrap_or(0)))?)
+        read(&self.answer(true, || self.shield.apply(chain, confirm.unwrap_or(0)))?)
+    }
+
+    /// Applies an approved chain for as long as the line that is returned is open: the end of this process, whatever it is, puts
+    /// the machine back.
+    ///
+    /// # Errors
+    /// As the service says.
+    pub fn apply_bound(&self, chain: &str) -> Result<(Applied, OwnedFd), Refusal> {
+        let (applied, line) = self.runtime.block_on(self.shield.apply_bound(chain))?;
+        Ok((read(&applied)?, line.into()))
+    }
+
+    /// Has CPUs of the shield watched by the kernel's trace: the line that ends it when it is closed, and the pipe that has `ready`, and
+    /// what was seen in the end.
+    ///
+    /// # Errors
+    /// As the service says.
+    pub fn trace(&self, cpus: &CpuSet) -> Result<(OwnedFd, OwnedFd), Refusal> {
+        let (line, seen) = self.runtime.block_on(self.shield.trace(&cpus.to_string()))?;
+        Ok((line.into(), seen.into()))
+    }
+
+    /// Has the shield watched over, as one of the approved chain, until it is taken down or the pipe that is returned is closed. The
+    /// pipe has the events, one JSON object a line.
+    ///
+    /// # Errors
+    /// As the service says.
+    pub fn watch(&self, chain: &str, report_only: bool) -> Result<OwnedFd, Refusal> {
+        Ok(self.runtime.block_on(self.shield.watch(chain, report_only))?.into())
     }
 
     /// Confirms the shield; whether it waited for that.
@@ -141,7 +224,7 @@ impl ServiceClient {
     /// # Errors
     /// As the service says.
     pub fn confirm(&self) -> Result<bool, Refusal> {
-        Ok(self.runtime.block_on(self.shield.confirm())?)
+        self.answer(true, || self.shield.confirm())
     }
 
     /// Puts the machine back; `None` where nothing was to be done.
@@ -149,11 +232,11 @@ impl ServiceClient {
     /// # Errors
     /// As the service says.
     pub fn revert(&self) -> Result<Option<Reverted>, Refusal> {
-        read(&self.runtime.block_on(self.shield.revert())?)
+        read(&self.answer(true, || self.shield.revert())?)
     }
 
-    /// Has a thread of one's own let into the shield: onto `cpus` of it (all where there are none), under FIFO with `priority`
-    /// where there is one.
+    /// Has a thread of one's own let into the shield: onto `cpus` of it (all where there are none), under
+    /// `schedule` (FIFO or RR) where there is one.
     ///
     /// # Errors
     /// As the service says.
@@ -161,12 +244,23 @@ impl ServiceClient {
         &self,
         thread: u32,
         cpus: Option<&CpuSet>,
-        priority: Option<u8>,
+        schedule: Option<Scheduling>,
     ) -> Result<Admitted, Refusal> {
         let cpus = cpus.map(ToString::to_string).unwrap_or_default();
-        let policy = if priority.is_some() { "fifo" } else { "" };
-        let asked = self.shield.admit(thread, &cpus, policy, priority.unwrap_or(0));
-        read(&self.runtime.block_on(asked)?)
+        let (policy, priority) = match schedule {
+            Some(Scheduling { policy: Policy::Rr, priority, .. }) => ("rr", priority),
+            Some(Scheduling { priority, .. }) => ("fifo", priority),
+            None => ("", 0),
+        };
+        read(&self.answer(true, || self.shield.admit(thread, &cpus, policy, priority))?)
+    }
+
+    /// Has a thread of one's own let out of the shield again.
+    ///
+    /// # Errors
+    /// As the service says.
+    pub fn release(&self, thread: u32) -> Result<Released, Refusal> {
+        read(&self.answer(true, || self.shield.release(thread))?)
     }
 
     /// The shield as it is.
@@ -174,16 +268,7 @@ impl ServiceClient {
     /// # Errors
     /// As the service says.
     pub fn status(&self) -> Result<Status, Refusal> {
-        let mut asked = self.runtime.block_on(self.shield.status());
-        for _ in 0..AGAIN {
-            // It was killed with the question in hand, and comes up again.
-            if !matches!(asked.as_ref().map_err(is_gone), Err(true)) {
-                break;
-            }
-            std::thread::sleep(SOON);
-            asked = self.runtime.block_on(self.shield.status());
-        }
-        read(&asked?)
+        read(&self.answer(false, || self.shield.status())?)
     }
 }
 

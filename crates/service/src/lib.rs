@@ -12,11 +12,14 @@ pub mod acts;
 pub mod approved;
 pub mod authority;
 mod caller;
+mod calls;
 mod canary;
 pub mod client;
 mod error;
 mod notify;
+mod queue;
 pub mod serve;
+pub mod watching;
 
 pub use error::Error;
 
@@ -24,5 +27,7 @@ pub use error::Error;
 pub const NAME: &str = "org.quietcores1";
 /// Its one object.
 pub const PATH: &str = "/org/quietcores1";
+/// Highest real-time priority that a user's thread is given, unless root says otherwise.
+pub const MOST_PRIORITY: u8 = 85;
 /// Where approved chains lie.
 pub const CHAINS: &str = "/etc/quietcores/chains";

@@ -4,6 +4,7 @@
 mod world;
 
 use quiet_service::client::{Refusal, ServiceClient};
+use quiet_testing::bus::{ANOTHER, GROUP, STRANGER, as_user, group, text};
 use quiet_types::plan::ShieldStanding;
 use std::{
     os::unix::net::UnixStream,
@@ -11,50 +12,82 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use world::{GROUP, STRANGER, World, group, text};
+use world::World;
 
 #[test]
 fn a_member_of_the_group_applies_and_reverts_and_a_stranger_only_looks() {
     let Some(world) = World::new() else { return };
     world.approve("room");
     let games = group(GROUP);
-    let root = ServiceClient::connect(Some(&world.address)).unwrap();
+    let root = ServiceClient::connect(world.address()).unwrap();
     assert_eq!(root.chains().unwrap(), [("room".to_owned(), "room".to_owned(), true)]);
     assert_eq!(root.status().unwrap().state, ShieldStanding::None);
 
     for (method, words) in
         [("Apply", &["string:room", "uint32:0"][..]), ("Confirm", &[][..]), ("Revert", &[][..])]
     {
-        let said = text(&world.call(STRANGER, "", method, words));
+        let said = text(&world.bus.call(STRANGER, "", method, words));
         assert!(said.contains("org.quietcores1.Error.NotAllowed"), "{method}: {said}");
         assert!(said.contains(&format!("usermod -aG {GROUP}")), "{method}: {said}");
         assert_eq!(root.status().unwrap().state, ShieldStanding::None, "{method}");
     }
-    let looked = text(&world.call(STRANGER, "", "Plan", &["string:room"]));
+    let looked = text(&world.bus.call(STRANGER, "", "Plan", &["string:room"]));
     assert!(looked.contains("quietcores.plan/"), "{looked}");
 
-    let applied = text(&world.call(STRANGER, &games, "Apply", &["string:room", "uint32:0"]));
+    let applied = text(&world.bus.call(STRANGER, &games, "Apply", &["string:room", "uint32:0"]));
     assert!(applied.contains("quietcores.applied/"), "{applied}");
     let status = root.status().unwrap();
     assert_eq!(status.state, ShieldStanding::Up);
     assert_eq!(status.shield.unwrap().cpus.to_string(), world.cpu.to_string());
-    let again = text(&world.call(STRANGER, &games, "Apply", &["string:room", "uint32:0"]));
+    let again = text(&world.bus.call(STRANGER, &games, "Apply", &["string:room", "uint32:0"]));
     assert!(
         again.contains("org.quietcores1.Error.Failed") && again.contains("up already"),
         "{again}"
     );
 
-    let reverted = text(&world.call(STRANGER, &games, "Revert", &[]));
+    let reverted = text(&world.bus.call(STRANGER, &games, "Revert", &[]));
     assert!(reverted.contains("quietcores.reverted/"), "{reverted}");
     assert_eq!(root.status().unwrap().state, ShieldStanding::None);
     assert!(root.revert().unwrap().is_none());
 }
 
 #[test]
+fn what_somebody_else_has_put_up_is_an_administrators_to_put_back_or_to_confirm() {
+    let Some(world) = World::new() else { return };
+    world.approve("room");
+    let games = group(GROUP);
+    let root = ServiceClient::connect(world.address()).unwrap();
+    let own = |uid: &str, method: &str| text(&world.bus.call(uid, &games, method, &[]));
+    // Root's own: by the service, and at a terminal of root's, which is not asked for here.
+    root.apply("room", Some(600)).unwrap();
+    for method in ["Confirm", "Revert"] {
+        let said = own(STRANGER, method);
+        assert!(said.contains("Error.NotAllowed"), "{method}: {said}");
+        assert!(said.contains("sudo quietcores revert"), "{method}: {said}");
+        assert!(said.contains("org.quietcores1.revert-any"), "{method}: {said}");
+    }
+    let status = root.status().unwrap();
+    assert_eq!(status.by.unwrap().to_string(), "root");
+    assert!(status.confirm.is_some(), "nobody has confirmed it");
+    assert!(root.revert().unwrap().unwrap().is_complete());
+    // A member's, against another member; then by himself.
+    let applied = world.bus.call(STRANGER, &games, "Apply", &["string:room", "uint32:600"]);
+    assert!(text(&applied).contains("quietcores.applied/"), "{}", text(&applied));
+    assert_eq!(root.status().unwrap().by.unwrap().uid, Some(65534));
+    for method in ["Confirm", "Revert"] {
+        let said = own(ANOTHER, method);
+        assert!(said.contains("Error.NotAllowed"), "{method}: {said}");
+    }
+    assert!(own(STRANGER, "Confirm").contains("boolean true"));
+    assert!(own(STRANGER, "Revert").contains("quietcores.reverted/"));
+    assert_eq!(root.status().unwrap().state, ShieldStanding::None);
+}
+
+#[test]
 fn an_unconfirmed_shield_goes_though_the_service_is_killed() {
     let Some(mut world) = World::new() else { return };
     world.approve("room");
-    let root = ServiceClient::connect(Some(&world.address)).unwrap();
+    let root = ServiceClient::connect(world.address()).unwrap();
     root.apply("room", Some(3)).unwrap();
     world.kill();
     thread::sleep(Duration::from_secs(1));
@@ -81,10 +114,88 @@ fn an_unconfirmed_shield_goes_though_the_service_is_killed() {
 }
 
 #[test]
+fn a_question_that_the_service_took_with_it_is_asked_again() {
+    let Some(mut world) = World::new() else { return };
+    let root = ServiceClient::connect(world.address()).unwrap();
+    root.status().unwrap();
+    signal(world.service(), "-STOP");
+    thread::scope(|scope| {
+        let asked = scope.spawn(|| root.status());
+        // It has the question, and dies with it.
+        thread::sleep(Duration::from_millis(500));
+        world.kill();
+        world.start();
+        assert_eq!(asked.join().unwrap().unwrap().state, ShieldStanding::None);
+    });
+}
+
+fn signal(pid: u32, signal: &str) {
+    let sent = Command::new("kill").args([signal, &pid.to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// A group that is called as a service's; what is in it ends with it.
+struct ServiceGroup(std::path::PathBuf);
+
+impl ServiceGroup {
+    fn new() -> ServiceGroup {
+        let named = std::path::Path::new("/sys/fs/cgroup/systemd");
+        let mount = if named.is_dir() { named } else { std::path::Path::new("/sys/fs/cgroup") };
+        let group = mount.join(format!("quiet-{}.service", std::process::id()));
+        std::fs::create_dir(&group).unwrap();
+        ServiceGroup(group)
+    }
+
+    fn file(&self) -> std::path::PathBuf {
+        self.0.join("cgroup.procs")
+    }
+
+    fn inside(&self) -> Vec<u32> {
+        let text = std::fs::read_to_string(self.file()).unwrap_or_default();
+        text.lines().map(|line| line.parse().unwrap()).collect()
+    }
+}
+
+impl Drop for ServiceGroup {
+    fn drop(&mut self) {
+        while std::fs::remove_dir(&self.0).is_err() && !self.inside().is_empty() {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn the_holder_and_the_guard_outlive_the_group_of_the_service_that_started_them() {
+    let Some(mut world) = World::new() else { return };
+    world.approve("room");
+    let group = ServiceGroup::new();
+    std::fs::write(group.file(), world.service().to_string()).unwrap();
+    assert_eq!(group.inside(), [world.service()]);
+    let root = ServiceClient::connect(world.address()).unwrap();
+    root.apply("room", Some(600)).unwrap();
+    let status = root.status().unwrap();
+    let (holder, guard) = (status.holder, status.confirm.unwrap().guard);
+    assert!(holder.is_some() && guard.is_some(), "{holder:?} {guard:?}");
+    // As systemd ends a service: all of its group.
+    for pid in group.inside() {
+        assert!(Some(pid) != holder && Some(pid) != guard, "{pid} is in it still");
+        if pid != world.service() {
+            signal(pid, "-KILL");
+        }
+    }
+    world.kill();
+    world.start();
+    let status = root.status().unwrap();
+    assert_eq!((status.holder, status.confirm.unwrap().guard), (holder, guard));
+    assert_eq!(status.drift, []);
+    assert!(root.revert().unwrap().unwrap().is_complete());
+}
+
+#[test]
 fn what_a_caller_names_is_a_name() {
     let Some(world) = World::new() else { return };
     world.approve("room");
-    let root = ServiceClient::connect(Some(&world.address)).unwrap();
+    let root = ServiceClient::connect(world.address()).unwrap();
     for name in ["/etc/quietcores/chains/room.toml", "../room", "room\0", "none", "", "a\nb"] {
         if name.contains('\0') {
             continue; // the bus itself takes no such text
@@ -105,10 +216,7 @@ fn what_a_caller_names_is_a_name() {
 
 /// A thread of user `uid` that spins, and everything that it starts inherits its priority.
 fn spinner(uid: &str) -> Child {
-    Command::new("setpriv")
-        .args(["--reuid", uid, "--regid", uid, "--clear-groups", "sh", "-c", "while :; do :; done"])
-        .spawn()
-        .unwrap()
+    as_user(uid, "", "sh").args(["-c", "while :; do :; done"]).spawn().unwrap()
 }
 
 fn policy_of(tid: u32) -> Option<i32> {
@@ -121,7 +229,7 @@ fn a_thread_of_ones_own_is_let_in_and_nobody_elses() {
     let Some(world) = World::new() else { return };
     world.approve("room");
     let games = group(GROUP);
-    let root = ServiceClient::connect(Some(&world.address)).unwrap();
+    let root = ServiceClient::connect(world.address()).unwrap();
     let mut own = spinner(STRANGER);
     let mut roots = Command::new("sleep").arg("60").spawn().unwrap();
     let admit = |tid: u32, cpus: &str, policy: &str, priority: u8| {
@@ -132,7 +240,7 @@ fn a_thread_of_ones_own_is_let_in_and_nobody_elses() {
             format!("byte:{priority}"),
         ];
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        text(&world.call(STRANGER, &games, "Admit", &words))
+        text(&world.bus.call(STRANGER, &games, "Admit", &words))
     };
     let none = admit(own.id(), "", "fifo", 10);
     assert!(none.contains("no shield is up"), "{none}");
@@ -153,7 +261,7 @@ fn a_thread_of_ones_own_is_let_in_and_nobody_elses() {
         assert!(said.contains(says), "{tid} {cpus} {policy} {priority}: {said}");
         assert!(said.contains("Error org.quietcores1.Error."), "{said}");
     }
-    let may_not = text(&world.call(
+    let may_not = text(&world.bus.call(
         STRANGER,
         "",
         "Admit",
@@ -168,6 +276,22 @@ fn a_thread_of_ones_own_is_let_in_and_nobody_elses() {
     let allowed = std::fs::read_to_string(format!("/proc/{}/status", own.id())).unwrap();
     assert!(allowed.contains(&format!("Cpus_allowed_list:\t{cpu}\n")), "{allowed}");
     assert!(root.status().unwrap().drift.is_empty());
+
+    // Out again, and in; nobody else lets it out.
+    let tid = format!("uint32:{}", own.id());
+    let others = text(&world.bus.call(ANOTHER, &games, "Release", &[&tid]));
+    assert!(others.contains("is not a thread of user 1"), "{others}");
+    let out = text(&world.bus.call(STRANGER, &games, "Release", &[&tid]));
+    assert!(out.contains("quietcores.released/"), "{out}");
+    assert_eq!(policy_of(own.id()), Some(0), "{out}");
+    let allowed = std::fs::read_to_string(format!("/proc/{}/status", own.id())).unwrap();
+    assert!(!allowed.contains(&format!("Cpus_allowed_list:\t{cpu}\n")), "{allowed}");
+    assert!(root.status().unwrap().drift.is_empty());
+    let twice = text(&world.bus.call(STRANGER, &games, "Release", &[&tid]));
+    assert!(twice.contains("was not let into the shield"), "{twice}");
+    let again = admit(own.id(), &cpu, "fifo", 10);
+    assert!(again.contains("quietcores.admitted/"), "{again}");
+    assert_eq!(policy_of(own.id()), Some(1), "{again}");
 
     assert!(root.revert().unwrap().unwrap().is_complete());
     assert_eq!(policy_of(own.id()), Some(0));
@@ -236,13 +360,10 @@ impl Drop for Ends {
 fn the_canary_takes_a_runaway_its_priority_and_leaves_who_behaves() {
     let Some(world) = World::new() else { return };
     world.approve("room");
-    let root = ServiceClient::connect(Some(&world.address)).unwrap();
+    let root = ServiceClient::connect(world.address()).unwrap();
     root.apply("room", None).unwrap();
     let runaways: Vec<Ends> = (0..world.cpu).map(|_| Ends(spinner(STRANGER))).collect();
-    let behaves = Command::new("setpriv")
-        .args(["--reuid", STRANGER, "--regid", STRANGER, "--clear-groups", "sleep", "600"])
-        .spawn();
-    let behaves = Ends(behaves.unwrap());
+    let behaves = Ends(as_user(STRANGER, "", "sleep").arg("600").spawn().unwrap());
     for one in runaways.iter().chain([&behaves]) {
         let words = [
             format!("uint32:{}", one.0.id()),
@@ -251,7 +372,7 @@ fn the_canary_takes_a_runaway_its_priority_and_leaves_who_behaves() {
             "byte:80".into(),
         ];
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let said = text(&world.call(STRANGER, &group(GROUP), "Admit", &words));
+        let said = text(&world.bus.call(STRANGER, &group(GROUP), "Admit", &words));
         assert!(said.contains("quietcores.admitted/"), "{said}");
     }
     let pids: Vec<u32> = runaways.iter().map(|one| one.0.id()).collect();
@@ -293,7 +414,7 @@ fn the_canary_takes_a_runaway_its_priority_and_leaves_who_behaves() {
 fn nonsense_and_floods_leave_the_service_standing() {
     let Some(world) = World::new() else { return };
     world.approve("room");
-    let root = ServiceClient::connect(Some(&world.address)).unwrap();
+    let root = ServiceClient::connect(world.address()).unwrap();
     let threads = || std::fs::read_dir(format!("/proc/{}/task", world.service())).unwrap().count();
     let files = || std::fs::read_dir(format!("/proc/{}/fd", world.service())).unwrap().count();
     root.status().unwrap();
@@ -313,7 +434,7 @@ fn nonsense_and_floods_leave_the_service_standing() {
                         _ => vec!["ListChains".into()],
                     };
                     let rest: Vec<&str> = words[1..].iter().map(String::as_str).collect();
-                    let said = text(&world.call(STRANGER, "", &words[0], &rest));
+                    let said = text(&world.bus.call(STRANGER, "", &words[0], &rest));
                     assert!(!said.contains("NoReply") && !said.contains("Disconnected"), "{said}");
                 }
             });
@@ -322,7 +443,7 @@ fn nonsense_and_floods_leave_the_service_standing() {
     // Callers that die between the call and the answer.
     for _ in 0..30 {
         let mut caller = Command::new("dbus-send")
-            .arg(format!("--bus={}", world.address))
+            .arg(format!("--bus={}", world.bus.address))
             .args(["--dest=org.quietcores1", "--print-reply", "/org/quietcores1"])
             .arg("org.quietcores1.Shield.Status")
             .stdout(Stdio::null())
@@ -333,7 +454,7 @@ fn nonsense_and_floods_leave_the_service_standing() {
     }
     // Connections that only stand there.
     let standing: Vec<_> =
-        (0..200).map(|_| UnixStream::connect(world.dir().join("bus")).unwrap()).collect();
+        (0..200).map(|_| UnixStream::connect(&world.bus.socket).unwrap()).collect();
     assert_eq!(root.status().unwrap().state, ShieldStanding::None);
     drop(standing);
     assert!(files() <= files_before + 4, "{} files, {files_before} before", files());

@@ -2,19 +2,22 @@
 
 use crate::{
     Kernel, Result,
-    apply::Hand,
-    boot_id,
-    change::Change,
+    apply::{self, Hand},
+    change::{Change, Confined},
     error::{Error, ErrorKind, is_gone, plain},
     journal::{Journal, Past, Reader, Record},
-    standing::standing,
+    revert,
+    standing::LockedShield,
     tasks,
 };
 use quiet_linux::files::StateDir;
 use quiet_types::{
     CpuSet, GroupPath,
     machine::{Policy, Scheduling},
-    plan::{ADMITTED_SCHEMA, Action, Admitted, Need, ShieldStanding, Step, Taken, Thread},
+    plan::{
+        ADMITTED_SCHEMA, Action, Admitted, Need, PutBack, RELEASED_SCHEMA, REVERTED_SCHEMA,
+        Released, Return, Reverted, Step, Taken, Thread,
+    },
     shield::Shield,
 };
 use std::{collections::HashMap, io, path::Path, sync::atomic::AtomicBool};
@@ -37,96 +40,173 @@ pub struct Entrant {
 }
 
 /// Lets a thread into the shield that is up: through its door, onto its CPUs, under a policy; each noted, done and read back as
-/// the steps of a plan are. A revert, and the end of the thread, end it.
+/// the steps of a plan are. [`release`], a revert and the end of the thread end it. `asks` says whether who asked is still there.
 ///
 /// # Errors
-/// When no shield is up, the thread is not that user's, or too many are within; nothing is changed then.
-pub fn admit(kernel: &dyn Kernel, state: &Path, wish: &Entrant) -> Result<Admitted> {
-    let none = || Error::new(ErrorKind::State, "no shield is up: apply one first");
-    let opened = StateDir::open(state)?.ok_or_else(none)?;
-    let _lock = opened.lock_patiently(kernel.lock_file().as_deref())?;
-    let mut reader = Reader::default();
-    let past = reader.look(&opened)?.ok_or_else(none)?;
-    if standing(past, &boot_id(kernel)) != ShieldStanding::Up {
-        return Err(Error::new(
-            ErrorKind::Leftover,
-            "no whole shield is up: `quietcores revert` puts the machine back",
-        ));
-    }
-    let shield = past.shield.clone().ok_or_else(none)?;
-    let (thread, process) = theirs(kernel, wish)?;
+/// When no shield is up, the thread is not that user's, too many are within, an essential step fails, or whoever asked or the thread
+/// has ended meanwhile. What had been done by then is put back; [`Error::rolled_back`] tells how that went.
+pub fn admit(
+    kernel: &dyn Kernel,
+    state: &Path,
+    wish: &Entrant,
+    asks: &dyn Fn() -> bool,
+) -> Result<Admitted> {
+    let none = "no shield is up: apply one first";
+    let mut locked = LockedShield::find(kernel, state, none)?;
+    // Whoever comes and goes for months leaves no more than he who stays.
+    locked.compact(kernel);
+    let past = locked.past();
+    let shield = past.shield.clone().ok_or_else(|| Error::new(ErrorKind::State, none))?;
+    let (thread, process) = theirs(kernel, wish.tid, wish.uid)?;
     within_limits(kernel, past, wish)?;
+    let before = kernel.affinity(thread.tid).map_err(|e| unknown(wish.tid, &e))?;
     let steps = steps(&shield, wish, &thread, &process)?;
-    let mut journal = Journal::resume(&opened, reader)?;
+    let mut journal = locked.journal()?;
+    let entered = match &steps.as_slice() {
+        [Step { action: Action::Enter { thread, .. }, .. }, ..] => thread,
+        _ => &thread,
+    };
+    journal.note_guest(&thread, entered, wish.uid)?;
+    // Once within, it shows the CPUs of the shield alone.
+    let cpus = wish.cpus.as_ref().unwrap_or(&shield.cpus);
+    if before != *cpus {
+        let one = Confined { thread: thread.clone(), old: before, new: cpus.clone() };
+        journal.note(Change::Affinity { threads: vec![one] })?;
+    }
+    let taken = take(kernel, &locked.state, &mut journal, &shield, &steps);
+    let failed = match &taken {
+        Err(_) => None,
+        Ok(taken) => match taken.last() {
+            Some(Taken { step, outcome }) if step.need == Need::Essential && !outcome.holds() => {
+                Some(Error::new(ErrorKind::Step, apply::failed(step, outcome)))
+            }
+            // Who it was when it was asked about, it still is.
+            _ => theirs(kernel, wish.tid, wish.uid).err().or_else(|| {
+                let over = "whoever asked has ended meanwhile";
+                (!asks()).then(|| Error::new(ErrorKind::Refused, over))
+            }),
+        },
+    };
+    match (taken, failed) {
+        (Ok(steps), None) => {
+            Ok(Admitted { schema: ADMITTED_SCHEMA.to_owned(), thread, shield, steps })
+        }
+        (Ok(_), Some(why)) | (Err(why), _) => {
+            let items = let_out(kernel, &locked.state, &mut journal, &thread)?;
+            let schema = REVERTED_SCHEMA.to_owned();
+            Err(why.after(Reverted { schema, rebooted: false, items, history: None }))
+        }
+    }
+}
+
+fn take(
+    kernel: &dyn Kernel,
+    state: &StateDir,
+    journal: &mut Journal,
+    shield: &Shield,
+    steps: &[Step],
+) -> Result<Vec<Taken>> {
     let mut taken: Vec<Taken> = Vec::new();
     for step in steps {
-        // What is not through the door has no business on its CPUs.
-        if taken.iter().any(|one| one.step.need == Need::Essential && !one.outcome.holds()) {
-            break;
-        }
         let mut hand = Hand {
             kernel,
-            journal: &mut journal,
-            state: &opened,
-            shield: &shield,
+            journal,
+            state,
+            shield,
             holder: None,
             interrupt: &AtomicBool::new(false),
+            strangers: true,
         };
-        let outcome = hand.take(&step)?;
+        let outcome = hand.take(step)?;
         journal.tell(Record::Outcome { step: step.clone(), outcome: outcome.clone() })?;
-        taken.push(Taken { step, outcome });
+        taken.push(Taken { step: step.clone(), outcome });
+        // What is not through the door has no business on its CPUs.
+        if taken.last().is_some_and(|one| step.need == Need::Essential && !one.outcome.holds()) {
+            break;
+        }
     }
-    // Who it was when it was asked about, it still is.
-    theirs(kernel, wish)?;
-    Ok(Admitted { schema: ADMITTED_SCHEMA.to_owned(), thread, shield, steps: taken })
+    Ok(taken)
+}
+
+/// Lets a thread of user `uid` out of the shield again: it has what it had before it was let in. The shield stays.
+///
+/// # Errors
+/// When no shield is up, the thread is not that user's, or was never let in.
+pub fn release(kernel: &dyn Kernel, state: &Path, tid: u32, uid: u32) -> Result<Released> {
+    let mut locked = LockedShield::find(kernel, state, "no shield is up: nobody is in one")?;
+    locked.compact(kernel);
+    let (thread, _) = theirs(kernel, tid, uid)?;
+    if locked.past().guests.get(&thread).is_none() {
+        let why = format!("{thread} was not let into the shield for anybody");
+        return Err(Error::new(ErrorKind::Refused, why));
+    }
+    let mut journal = locked.journal()?;
+    let items = let_out(kernel, &locked.state, &mut journal, &thread)?;
+    Ok(Released { schema: RELEASED_SCHEMA.to_owned(), thread, items })
+}
+
+/// Puts back what the journal tells of a guest's stay; what was refused stays noted.
+fn let_out(
+    kernel: &dyn Kernel,
+    state: &StateDir,
+    journal: &mut Journal,
+    thread: &Thread,
+) -> Result<Vec<PutBack>> {
+    let Some(past) = journal.past() else { return Ok(Vec::new()) };
+    let Some(guest) = past.guests.get(thread) else { return Ok(Vec::new()) };
+    let entry = past.shield.as_ref().and_then(|shield| shield.entry.as_ref());
+    let stay = past.guests.stay(guest, &past.changes, entry.map(|entry| &entry.file));
+    let items = revert::let_out(kernel, state, past, &stay);
+    if !items.iter().any(|item| matches!(item.outcome, Return::Refused { .. })) {
+        journal.seal(Record::Released { thread: thread.clone() })?;
+    }
+    Ok(items)
+}
+
+fn refused(why: String) -> Error {
+    Error::new(ErrorKind::Refused, why)
+}
+
+fn unknown(tid: u32, error: &io::Error) -> Error {
+    match is_gone(error) {
+        true => refused(format!("there is no thread {tid}")),
+        false => refused(format!("cannot read whose thread {tid} is: {}", plain(error))),
+    }
 }
 
 /// The thread and the first one of its process, where both are wholly the user's.
-fn theirs(kernel: &dyn Kernel, wish: &Entrant) -> Result<(Thread, Thread)> {
-    let refused = |why: String| Error::new(ErrorKind::Refused, why);
-    let unknown = |error: io::Error| match is_gone(&error) {
-        true => refused(format!("there is no thread {}", wish.tid)),
-        false => refused(format!("cannot read whose thread {} is: {}", wish.tid, plain(&error))),
-    };
-    let before = tasks::identity(kernel, wish.tid).map_err(unknown)?;
-    let status = kernel.read(&format!("/proc/{}/status", wish.tid)).map_err(unknown)?;
+fn theirs(kernel: &dyn Kernel, tid: u32, uid: u32) -> Result<(Thread, Thread)> {
+    let unknown = |error: io::Error| unknown(tid, &error);
+    let before = tasks::identity(kernel, tid).map_err(unknown)?;
+    let status = kernel.read(&format!("/proc/{tid}/status")).map_err(unknown)?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
     // All four: real, effective, saved and of the file system. A program that runs as somebody else is not his.
     let mut users = field("Uid:").into_iter().flat_map(str::split_ascii_whitespace).peekable();
-    let own = users.peek().is_some() && users.all(|uid| uid.parse() == Ok(wish.uid));
+    let own = users.peek().is_some() && users.all(|one| one.parse() == Ok(uid));
     if !own || before.kernel || before.dead {
-        return Err(refused(format!("thread {} is not a thread of user {}", wish.tid, wish.uid)));
+        return Err(refused(format!("thread {tid} is not a thread of user {uid}")));
     }
     let process: u32 = field("Tgid:")
         .and_then(|text| text.trim().parse().ok())
-        .ok_or_else(|| refused(format!("the kernel does not name the process of {}", wish.tid)))?;
+        .ok_or_else(|| refused(format!("the kernel does not name the process of {tid}")))?;
     let process = tasks::identity(kernel, process).map_err(unknown)?.thread;
-    let now = tasks::identity(kernel, wish.tid).map_err(unknown)?;
+    let now = tasks::identity(kernel, tid).map_err(unknown)?;
     if now.thread.start != before.thread.start {
-        return Err(refused(format!("thread {} has ended meanwhile", wish.tid)));
+        return Err(refused(format!("thread {tid} has ended meanwhile")));
     }
     Ok((now.thread, process))
 }
 
-/// How many living threads of that user were let in, by the priorities that were noted.
+/// Whether that user may have one more in the shield.
 fn within_limits(kernel: &dyn Kernel, past: &Past, wish: &Entrant) -> Result<()> {
-    let raised = raised_in(past).into_iter().filter(|(thread, _)| {
-        thread.tid != wish.tid
-            && tasks::lives(kernel, thread)
-            && kernel.read(&format!("/proc/{}/status", thread.tid)).is_ok_and(|status| {
-                let real = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-                real.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok())
-                    == Some(wish.uid)
-            })
+    let others = past.guests.iter().filter(|guest| {
+        guest.uid == wish.uid && guest.thread.tid != wish.tid && tasks::lives(kernel, &guest.thread)
     });
-    if raised.count() >= wish.most {
-        return Err(Error::new(
-            ErrorKind::Refused,
-            format!(
-                "user {} has {} real-time threads already, and may have no more",
-                wish.uid, wish.most
-            ),
-        ));
+    if others.count() >= wish.most {
+        return Err(refused(format!(
+            "user {} has {} threads in the shield already, and may have no more",
+            wish.uid, wish.most
+        )));
     }
     Ok(())
 }
@@ -220,7 +300,8 @@ pub fn note_demoted(
     let mut journal = Journal::resume(&opened, reader)?;
     for (thread, old) in threads {
         let new = Scheduling { policy: Policy::Other, priority: 0, nice: 0 };
-        let change = Change::Scheduling { thread: thread.clone(), old: *old, slice: None, new };
+        let thread = thread.clone();
+        let change = Change::Scheduling { thread, old: *old, slice: None, new, afresh: false };
         journal.note(change)?;
     }
     Ok(())

@@ -43,6 +43,8 @@ pub(crate) struct Hand<'a> {
     pub shield: &'a Shield,
     pub holder: Option<&'a Path>,
     pub interrupt: &'a AtomicBool,
+    /// What is given a priority is nobody's that could be trusted: what it starts begins under the ordinary policy.
+    pub strangers: bool,
 }
 
 impl Hand<'_> {
@@ -668,11 +670,23 @@ impl Hand<'_> {
             return Ok(Outcome::Refused { reason });
         }
         let slice = self.kernel.slice(thread.tid).unwrap_or_default();
-        self.journal.note(Change::Scheduling { thread: thread.clone(), old, slice, new: to })?;
+        let afresh = self.strangers && !self.kernel.resets_on_fork(thread.tid).unwrap_or_default();
+        self.journal.note(Change::Scheduling {
+            thread: thread.clone(),
+            old,
+            slice,
+            new: to,
+            afresh,
+        })?;
         let done = self.on_thread(
             0,
             thread,
-            |kernel| kernel.set_scheduling(thread.tid, to),
+            |kernel| {
+                if afresh {
+                    kernel.reset_on_fork(thread.tid, true)?;
+                }
+                kernel.set_scheduling(thread.tid, to)
+            },
             |kernel, parent| {
                 let alike = |a: Scheduling| (a.policy, a.priority) == (to.policy, to.priority);
                 if let (Ok(own), Ok(now)) =
@@ -742,7 +756,8 @@ fn many(done: usize, verb: &str, mut refused: Vec<String>) -> Outcome {
     }
 }
 
-fn failed(step: &Step, outcome: &Outcome) -> String {
+/// Why a plan cannot go on without a step.
+pub(crate) fn failed(step: &Step, outcome: &Outcome) -> String {
     let what = step.action.what();
     let new = step.action.new_value();
     match outcome {

@@ -21,7 +21,8 @@ use rustix::{
 };
 use std::{
     io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write},
-    path::{Path, PathBuf},
+    os::fd::OwnedFd,
+    path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::{
         Arc,
@@ -66,7 +67,7 @@ impl Bond {
             Error::new(ErrorKind::State, format!("no guard could be started: {}", plain(&e)))
         };
         let (program, state) = (program.to_owned(), std::path::absolute(state).map_err(failed)?);
-        let first = Guard::start(&program, &state).map_err(failed)?;
+        let first = Guard::start(&program, &state, Owner::Caller).map_err(failed)?;
         let (stopped, stop) = io::pipe().map_err(failed)?;
         let poor = Arc::new(AtomicBool::new(false));
         let known = Arc::clone(&poor);
@@ -110,14 +111,66 @@ impl Drop for Bond {
     }
 }
 
+/// A guard over a shield that hangs on a line: it puts the machine back once the last copy of the line is closed, whoever holds it.
+/// The shield's owner, by its journal, is the guard itself; so a shield whose guard was killed is put back as one whose owner was.
+#[derive(Debug)]
+pub struct Tether {
+    guard: Thread,
+    line: OwnedFd,
+}
+
+impl Tether {
+    /// Starts the guard as `PROGRAM guard --state DIR --bound`, which calls [`guard_owner`]; it stands when this returns.
+    ///
+    /// # Errors
+    /// When it cannot be started: then no shield should be put up.
+    pub fn start(program: &Path, state: &Path) -> Result<Tether> {
+        let failed = |e: io::Error| {
+            Error::new(ErrorKind::State, format!("no guard could be started: {}", plain(&e)))
+        };
+        let state = std::path::absolute(state).map_err(failed)?;
+        let guard = Guard::start(program, &state, Owner::Itself).map_err(failed)?;
+        let Guard { mut child, input, output, owner } = guard;
+        // Reads what it has to say, so that it never waits for that, and buries it.
+        thread::Builder::new()
+            .name("tether".into())
+            .spawn(move || {
+                let _ = io::copy(&mut output.take(4096), &mut io::sink());
+                child.wait()
+            })
+            .map_err(failed)?;
+        Ok(Tether { guard: owner, line: input.into() })
+    }
+
+    /// The guard, as the journal is to name the shield's owner.
+    pub fn guard(&self) -> &Thread {
+        &self.guard
+    }
+
+    /// The line. Closed, with all its copies, it ends the shield.
+    pub fn into_line(self) -> OwnedFd {
+        self.line
+    }
+}
+
+/// Whose end a guard waits for.
+#[derive(Clone, Copy)]
+enum Owner {
+    /// The process that starts it.
+    Caller,
+    /// Nobody's: the end of the line is enough.
+    Itself,
+}
+
 struct Guard {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
+    owner: Thread,
 }
 
 impl Guard {
-    fn start(program: &PathBuf, state: &Path) -> io::Result<Guard> {
+    fn start(program: &Path, state: &Path, owner: Owner) -> io::Result<Guard> {
         let mut child = Command::new(program)
             .args(["guard", "--bound", "--state"])
             .arg(state)
@@ -127,23 +180,27 @@ impl Guard {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()?;
-        let told = || -> io::Result<(ChildStdin, BufReader<ChildStdout>)> {
+        let told = || -> io::Result<(ChildStdin, BufReader<ChildStdout>, Thread)> {
             let mut input = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
-            let us = own().ok_or_else(|| io::Error::other("/proc does not tell who we are"))?;
-            serde_json::to_writer(&mut input, &us)?;
+            let owner = match owner {
+                Owner::Caller => own(),
+                Owner::Itself => process(child.id()),
+            };
+            let owner = owner.ok_or_else(|| io::Error::other("/proc does not say who it is"))?;
+            serde_json::to_writer(&mut input, &owner)?;
             input.write_all(b"\n")?;
             let mut ready = String::new();
             let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
             let mut output = BufReader::new(output);
             output.read_line(&mut ready)?;
             if ready == READY {
-                Ok((input, output))
+                Ok((input, output, owner))
             } else {
                 Err(io::Error::other(format!("{} did not begin", program.display())))
             }
         }();
         match told {
-            Ok((input, output)) => Ok(Guard { child, input, output }),
+            Ok((input, output, owner)) => Ok(Guard { child, input, output, owner }),
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -155,14 +212,17 @@ impl Guard {
 
 /// This process, as the journal names it.
 pub(crate) fn own() -> Option<Thread> {
-    let pid = std::process::id();
+    process(std::process::id())
+}
+
+fn process(pid: u32) -> Option<Thread> {
     tasks::identity(&quiet_linux::System, pid).ok().map(|found| found.thread)
 }
 
 /// Waits for the end of the bond, and has a guard all the time. The error is the guard's, where it was left to put the machine back.
 fn keep(
     first: Guard,
-    program: &PathBuf,
+    program: &Path,
     state: &Path,
     (mut stopped, poor): (&PipeReader, &AtomicBool),
     tell: fn(&str),
@@ -189,7 +249,7 @@ fn keep(
             if poor.load(Ordering::Relaxed) {
                 break Err(io::Error::other("root's rights are given up"));
             }
-            match Guard::start(program, state) {
+            match Guard::start(program, state, Owner::Caller) {
                 // One may be killed before it stands.
                 Err(_) if restarts < RESTARTS => sleep(TURN),
                 other => break other,
@@ -208,7 +268,7 @@ fn keep(
         }
     }
     let back = matches!(stopped.read(&mut [0]), Ok(1));
-    let Some(Guard { mut child, mut input, output }) = guard else {
+    let Some(Guard { mut child, mut input, output, .. }) = guard else {
         return if back { Err(io::Error::other("it was killed")) } else { Ok(()) };
     };
     let _ = input.write_all(if back { BACK } else { DONE }.as_bytes());
@@ -250,7 +310,8 @@ pub fn guard_owner(kernel: &dyn Kernel, state: &Path, ready: &mut dyn FnMut(&str
         return Ok(());
     }
     // The pipe is closed before its last thread is gone.
-    while rest != BACK && tasks::lives(kernel, &owner) {
+    let itself = owner.tid == std::process::id();
+    while rest != BACK && !itself && tasks::lives(kernel, &owner) {
         sleep(Duration::from_millis(2));
     }
     let begun = Instant::now();
@@ -283,9 +344,8 @@ fn put_back(kernel: &dyn Kernel, state: &Path, owner: &Thread) -> Result<bool> {
     let Some(state) = StateDir::open(state)? else { return Ok(true) };
     let _lock = state.lock_machine(kernel.lock_file().as_deref())?;
     let Some(past) = journal::read(&state)? else { return Ok(true) };
-    // One without a whole first line changed nothing yet, and nobody is at work with it.
-    let begun = past.shield.is_some() || !past.changes.is_empty() || !past.unread.is_empty();
-    if begun && !past.owner.as_ref().is_some_and(|one| one.is(owner)) {
+    // One without a whole first line is nobody's, and nobody is at work with it.
+    if !past.is_empty() && !past.by.process.as_ref().is_some_and(|one| one.is(owner)) {
         return Ok(true);
     }
     Ok(revert::put_back(kernel, &state, &past).is_complete())
@@ -294,5 +354,5 @@ fn put_back(kernel: &dyn Kernel, state: &Path, owner: &Thread) -> Result<bool> {
 /// Whether the shield of a journal of this boot was to end with a process that is gone.
 pub(crate) fn is_orphan(kernel: &dyn Kernel, past: &Past) -> bool {
     past.boot_id.as_ref().is_some_and(|id| *id == boot_id(kernel))
-        && past.owner.as_ref().is_some_and(|owner| !tasks::lives(kernel, owner))
+        && past.by.process.as_ref().is_some_and(|owner| !tasks::lives(kernel, owner))
 }

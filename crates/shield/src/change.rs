@@ -57,6 +57,9 @@ pub(crate) enum Change {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         slice: Option<Nanos>,
         new: Scheduling,
+        /// What it starts was made to begin under the ordinary policy; that is taken back as well.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        afresh: bool,
     },
     /// A process is started that holds `/dev/cpu_dma_latency`.
     Hold,

@@ -9,9 +9,10 @@ use crate::{
     Kernel, Result, bond, boot_id,
     error::{Error, ErrorKind, plain},
     hold,
-    journal::{self, Journal, Past, Reader, Record},
+    journal::{self, Past, Reader, Record},
     session::leave_session,
-    standing::standing,
+    standing::{LockedShield, standing},
+    whose,
 };
 use quiet_linux::files::{StateDir, stamp};
 use quiet_types::plan::{Awaited, Reverted, ShieldStanding};
@@ -79,21 +80,26 @@ pub fn guard(kernel: &dyn Kernel, state: &Path) -> Result<()> {
 /// # Errors
 /// When none is up, the time is over, or the journal cannot be used.
 pub fn confirm(kernel: &dyn Kernel, state: &Path) -> Result<bool> {
-    let none = || Error::new(ErrorKind::State, "no shield is up: there is nothing to confirm");
-    let opened = StateDir::open(state)?.ok_or_else(none)?;
-    let _lock = opened.lock_patiently(kernel.lock_file().as_deref())?;
-    let mut reader = Reader::default();
-    let past = reader.look(&opened)?.ok_or_else(none)?;
-    if standing(past, &boot_id(kernel)) != ShieldStanding::Up {
-        return Err(Error::new(
-            ErrorKind::Leftover,
-            "no whole shield is up: `quietcores revert` puts the machine back",
-        ));
-    }
+    confirm_as(kernel, state, None)
+}
+
+/// As [`confirm`], where user `uid` has put it up and nobody else.
+///
+/// # Errors
+/// As [`confirm`]; and where it is another's.
+pub fn confirm_own(kernel: &dyn Kernel, state: &Path, uid: u32) -> Result<bool> {
+    confirm_as(kernel, state, Some(uid))
+}
+
+fn confirm_as(kernel: &dyn Kernel, state: &Path, uid: Option<u32>) -> Result<bool> {
+    let none = "no shield is up: there is nothing to confirm";
+    let mut shield = LockedShield::find(kernel, state, none)?;
+    let past = shield.past();
+    whose::refuse_anothers(past, uid)?;
     if past.awaits.is_none() || past.confirmed.is_some() {
         return Ok(false);
     }
-    Journal::resume(&opened, reader)?.seal(Record::Confirmed { at: stamp() })?;
+    shield.journal()?.seal(Record::Confirmed { at: stamp() })?;
     Ok(true)
 }
 

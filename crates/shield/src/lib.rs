@@ -29,22 +29,24 @@ mod status;
 mod tally;
 mod tasks;
 mod watch;
+mod whose;
 
-pub use admit::{Entrant, admit, demote, note_demoted, raised, thread};
-pub use bond::{Bond, guard_owner};
-pub use confirm::{LONGEST as LONGEST_WAIT, confirm, guard, overdue};
+pub use admit::{Entrant, admit, demote, note_demoted, raised, release, thread};
+pub use bond::{Bond, Tether, guard_owner};
+pub use confirm::{LONGEST as LONGEST_WAIT, confirm, confirm_own, guard, overdue};
 pub use error::{Error, ErrorKind, Result};
 pub use hold::hold;
 pub use quiet_linux::files::DEFAULT_STATE;
 pub use status::{current, status};
 pub use watch::{Planned, Watch, watch};
+pub use whose::applied_by;
 
 use journal::{Journal, Past, Record};
 use quiet_linux::Kernel;
 use quiet_linux::files::{Lock, StateDir, stamp};
 use quiet_types::{
     Plan,
-    plan::{APPLIED_SCHEMA, Applied, Reverted, Thread},
+    plan::{APPLIED_SCHEMA, Applied, AppliedBy, Reverted},
 };
 use std::{path::Path, sync::atomic::AtomicBool};
 
@@ -70,7 +72,20 @@ pub struct ApplyOptions<'a> {
 /// to be reverted, an essential step fails or `interrupt` is raised. Whatever had been done by then
 /// is put back; [`Error::rolled_back`] tells how that went.
 pub fn up(kernel: &dyn Kernel, plan: &Plan, setup: &ApplyOptions<'_>) -> Result<Applied> {
-    raise(kernel, plan, setup, None)
+    up_for(kernel, plan, setup, rustix::process::getuid().as_raw())
+}
+
+/// As [`up`], for user `uid` who asked for it: its journal says so.
+///
+/// # Errors
+/// As [`up`].
+pub fn up_for(
+    kernel: &dyn Kernel,
+    plan: &Plan,
+    setup: &ApplyOptions<'_>,
+    uid: u32,
+) -> Result<Applied> {
+    raise(kernel, plan, setup, &AppliedBy { uid: Some(uid), process: None })
 }
 
 /// As [`up`], but the shield is to end with the calling process: its journal says so, and the guard of a [`Bond`] puts the machine
@@ -79,14 +94,30 @@ pub fn up(kernel: &dyn Kernel, plan: &Plan, setup: &ApplyOptions<'_>) -> Result<
 /// # Errors
 /// As [`up`].
 pub fn up_bound(kernel: &dyn Kernel, plan: &Plan, setup: &ApplyOptions<'_>) -> Result<Applied> {
-    raise(kernel, plan, setup, bond::own())
+    let uid = Some(rustix::process::getuid().as_raw());
+    raise(kernel, plan, setup, &AppliedBy { uid, process: bond::own() })
+}
+
+/// As [`up_for`], but the shield ends with the line of `tether`.
+///
+/// # Errors
+/// As [`up`].
+pub fn up_tethered(
+    kernel: &dyn Kernel,
+    plan: &Plan,
+    setup: &ApplyOptions<'_>,
+    tether: &Tether,
+    uid: u32,
+) -> Result<Applied> {
+    let process = Some(tether.guard().clone());
+    raise(kernel, plan, setup, &AppliedBy { uid: Some(uid), process })
 }
 
 fn raise(
     kernel: &dyn Kernel,
     plan: &Plan,
     setup: &ApplyOptions<'_>,
-    owner: Option<Thread>,
+    by: &AppliedBy,
 ) -> Result<Applied> {
     let state = StateDir::make(setup.state)?;
     let mut lock = state.lock_machine(kernel.lock_file().as_deref())?;
@@ -101,7 +132,7 @@ fn raise(
         }
     }
     state.enlist(&mut lock)?;
-    let mut journal = Journal::begin(&state, &boot_id(kernel), &plan.shield, &plan.links, owner)?;
+    let mut journal = Journal::begin(&state, &boot_id(kernel), &plan.shield, &plan.links, by)?;
     if let Some(seconds) = setup.confirm {
         let guarded = journal.seal(Record::Await { seconds }).and_then(|()| match setup.holder {
             Some(program) => confirm::start(program, &state).map(|_| ()),
@@ -118,6 +149,7 @@ fn raise(
         shield: &plan.shield,
         holder: setup.holder,
         interrupt: setup.interrupt,
+        strangers: false,
     };
     let steps = match hand.take_all(&plan.steps) {
         Ok(steps) => steps,
@@ -144,9 +176,22 @@ fn raise(
 /// When the state directory or the journal cannot be used. Steps that the kernel refuses are no
 /// error: they are named in [`Reverted::items`], and the journal is kept.
 pub fn revert(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
+    take_down(kernel, state, None)
+}
+
+/// As [`revert`], where user `uid` has put the shield up and nobody else.
+///
+/// # Errors
+/// As [`revert`]; and where it is another's.
+pub fn revert_own(kernel: &dyn Kernel, state: &Path, uid: u32) -> Result<Option<Reverted>> {
+    take_down(kernel, state, Some(uid))
+}
+
+fn take_down(kernel: &dyn Kernel, state: &Path, uid: Option<u32>) -> Result<Option<Reverted>> {
     let Some(state) = StateDir::open(state)? else { return Ok(None) };
     let _lock = state.lock_patiently(kernel.lock_file().as_deref())?;
     let Some(past) = journal::read(&state)? else { return Ok(None) };
+    whose::refuse_anothers(&past, uid)?;
     if past.boot_id.as_ref().is_some_and(|boot| *boot != boot_id(kernel)) {
         return Ok(Some(revert::put_back_files(kernel, &state, &past)));
     }

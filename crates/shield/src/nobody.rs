@@ -54,6 +54,14 @@ impl Kernel for Nobody {
         Ok(None)
     }
 
+    fn resets_on_fork(&self, _: u32) -> io::Result<bool> {
+        gone()
+    }
+
+    fn reset_on_fork(&self, _: u32, _: bool) -> io::Result<()> {
+        gone()
+    }
+
     fn restore_scheduling(&self, tid: u32, to: Scheduling, _: Option<Nanos>) -> io::Result<()> {
         self.set_scheduling(tid, to)
     }

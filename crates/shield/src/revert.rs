@@ -8,14 +8,15 @@ use crate::{
         file_reason, irq_reason, is_gone, plain, task_reason, withdrawal_reason, write_reason,
     },
     hold, irqbalance,
-    journal::{self, Journal, Past, Record},
+    journal::{self, Journal, Past, Record, Stay},
     lives::{self, Life},
     residents, tasks,
 };
 use quiet_linux::files::StateDir;
 use quiet_linux::{Kernel, fault, unit_file};
 use quiet_types::{
-    CpuId, CpuSet, GroupPath,
+    CpuId, CpuSet, GroupPath, Nanos,
+    machine::Scheduling,
     plan::{Form, PutBack, REVERTED_SCHEMA, Return, Reverted, Thread},
     printable,
     shield::Shield,
@@ -97,6 +98,22 @@ pub(crate) fn put_back(kernel: &dyn Kernel, state: &StateDir, past: &Past) -> Re
     done
 }
 
+/// Lets a thread out of the shield that is up, which stays: puts back what `stay` tells.
+pub(crate) fn let_out(
+    kernel: &dyn Kernel,
+    state: &StateDir,
+    past: &Past,
+    stay: &Stay,
+) -> Vec<PutBack> {
+    let Some(shield) = &past.shield else { return Vec::new() };
+    let hand = Hand::new(kernel, state, shield, past);
+    // The priority first: what has one leaves nobody else the CPUs that it comes to.
+    let changes = stay.scheduling.iter().chain(&stay.entered);
+    let mut items: Vec<PutBack> = changes.flat_map(|change| hand.undo(change)).collect();
+    items.extend(stay.cpus.iter().flat_map(|one| hand.opened(one)));
+    items
+}
+
 /// What is not understood of a journal: it is kept.
 fn strangers(state: &StateDir, past: &Past) -> impl Iterator<Item = PutBack> {
     let what = journal::path(state).display().to_string();
@@ -163,6 +180,8 @@ struct Hand<'a> {
     lives: HashMap<(u32, u64), Life<'a>>,
     /// Threads whose CPUs were refused while the shield stood, and those CPUs.
     waiting: RefCell<Vec<(&'a Thread, &'a CpuSet)>>,
+    /// What threads had before they were given a priority.
+    olds: HashMap<journal::Key, (Scheduling, Option<Nanos>)>,
     /// Threads that were there before all: by number, their start times and CPUs.
     then: HashMap<u32, (u64, &'a CpuSet)>,
     /// What groups list, by their files.
@@ -188,8 +207,14 @@ impl<'a> Hand<'a> {
         });
         let then = remembered.flatten();
         let then = then.map(|(thread, old)| (thread.tid, (thread.start, old))).collect();
+        let mut olds = HashMap::new();
+        for (_, change) in &past.changes {
+            if let Change::Scheduling { thread, old, slice, .. } = change {
+                olds.entry(journal::key(thread)).or_insert((*old, *slice));
+            }
+        }
         let (waiting, groups) = (RefCell::default(), RefCell::default());
-        Hand { kernel, state, shield, past, off, off_line, lives, waiting, then, groups }
+        Hand { kernel, state, shield, past, off, off_line, lives, waiting, olds, then, groups }
     }
 
     fn undo(&self, change: &'a Change) -> Vec<PutBack> {
@@ -216,8 +241,8 @@ impl<'a> Hand<'a> {
             Change::Irq { number, old, effective, new, .. } => {
                 one(self.irq(*number, old, effective.as_ref(), new))
             }
-            Change::Scheduling { thread, old, slice, new } => {
-                one(self.scheduling(thread, *old, *slice, *new))
+            Change::Scheduling { thread, old, slice, new, afresh } => {
+                one(self.scheduling(thread, (*old, *slice), *new, *afresh))
             }
             Change::Affinity { threads } => self.affinities(&what, threads),
             Change::Remember { threads } => self.remembered(&what, threads),

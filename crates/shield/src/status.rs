@@ -42,6 +42,7 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
         state: ShieldStanding::None,
         shield: None,
         since: None,
+        by: None,
         drift: Vec::new(),
         residents: Vec::new(),
         holder: None,
@@ -58,6 +59,7 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
     status.state = standing(&past, &boot_id(kernel));
     status.since = past.up.clone().or(past.began.clone());
     status.shield = past.shield.clone();
+    status.by = (!past.is_empty()).then(|| past.by.clone());
     status.links.clone_from(&past.links);
     let mut told = HashSet::new();
     status.refused = past

@@ -98,6 +98,12 @@ pub struct Task {
     pub scheduling: Scheduling,
     /// Of its own; any change of its policy makes the kernel forget it.
     pub slice: Option<Nanos>,
+    /// What it starts begins under the ordinary policy.
+    #[serde(default)]
+    pub afresh: bool,
+    /// Whose it is.
+    #[serde(default)]
+    pub uid: u32,
 }
 
 /// A group of the cpuset hierarchy.
@@ -177,6 +183,8 @@ pub struct Fake {
     pub life: Cell<Option<u64>>,
     /// Right before this act a task ends, and its number is given to a child of the first one.
     pub reborn: Cell<Option<(u64, u32)>>,
+    /// Right before this act a task becomes another user's.
+    pub turned: Cell<Option<(u64, u32)>>,
 }
 
 fn errno<T>(number: i32) -> io::Result<T> {
@@ -244,8 +252,12 @@ impl World {
             if other.tasks.get(tid).is_some_and(|old| old.start == task.start) {
                 let (allowed, group) = (self.allowed(*tid), &task.group);
                 let (scheduling, slice) = (task.scheduling, task.slice);
-                writeln!(text, "task {tid} {} {allowed} {group} {scheduling} {slice:?}", task.comm)
-                    .unwrap();
+                let (comm, afresh) = (&task.comm, task.afresh);
+                writeln!(
+                    text,
+                    "task {tid} {comm} {allowed} {group} {scheduling} {slice:?} {afresh}"
+                )
+                .unwrap();
             }
         }
         writeln!(text, "cpuset below root {}", self.cpuset_below_root).unwrap();
@@ -260,6 +272,10 @@ impl World {
         task.parent = parent;
         task.start = u64::from(tid) * 100;
         task.comm = format!("born{tid}");
+        if task.afresh {
+            task.scheduling = Scheduling { policy: Policy::Other, priority: 0, nice: 0 };
+            task.afresh = false;
+        }
         self.tasks.insert(tid, task);
         tid
     }
@@ -578,8 +594,9 @@ impl World {
                 task.comm, task.parent, task.start
             )),
             ("status", _) => Ok(format!(
-                "Name:\tx\nTgid:\t{tid}\nPPid:\t{}\nCpus_allowed_list:\t{}\n",
+                "Name:\tx\nTgid:\t{tid}\nPPid:\t{0}\nUid:\t{1}\t{1}\t{1}\t{1}\nCpus_allowed_list:\t{2}\n",
                 task.parent,
+                task.uid,
                 self.mask(tid)
             )),
             ("cgroup", Hierarchy::V1) => Ok(format!("3:cpuset:{group}\n0::/\n")),
@@ -631,6 +648,7 @@ impl Fake {
             refuse: Cell::new(None),
             life: Cell::new(None),
             reborn: Cell::new(None),
+            turned: Cell::new(None),
         }
     }
 
@@ -650,6 +668,12 @@ impl Fake {
             && at == act
         {
             self.world.borrow_mut().reborn(tid);
+        }
+        if let Some((at, tid)) = self.turned.get()
+            && at == act
+            && let Some(task) = self.world.borrow_mut().tasks.get_mut(&tid)
+        {
+            task.uid += 1;
         }
         match self.refuse.get() {
             Some((at, code)) if at == act => errno(code),
@@ -792,6 +816,24 @@ impl Kernel for Fake {
         }
     }
 
+    fn resets_on_fork(&self, tid: u32) -> io::Result<bool> {
+        match self.world.borrow().tasks.get(&tid) {
+            Some(task) => Ok(task.afresh),
+            None => errno(ESRCH),
+        }
+    }
+
+    fn reset_on_fork(&self, tid: u32, on: bool) -> io::Result<()> {
+        self.act()?;
+        match self.world.borrow_mut().tasks.get_mut(&tid) {
+            Some(task) => {
+                task.afresh = on;
+                Ok(())
+            }
+            None => errno(ESRCH),
+        }
+    }
+
     fn replace(&self, path: &str, text: &str) -> io::Result<()> {
         self.act()?;
         match self.world.borrow_mut().texts.get_mut(path) {
@@ -872,7 +914,19 @@ pub fn world(hierarchy: Hierarchy, count: u32, tempers: &[Temper], masks: &[u32]
             let slice = (!kernel && tid.is_multiple_of(2)).then_some(Nanos(5_000_000));
             tasks.insert(
                 tid,
-                Task { parent, start, comm, kernel, movable, asked, group, scheduling, slice },
+                Task {
+                    parent,
+                    start,
+                    comm,
+                    kernel,
+                    movable,
+                    asked,
+                    group,
+                    scheduling,
+                    slice,
+                    afresh: false,
+                    uid: 0,
+                },
             );
         };
     task(1, "init", false, true, all.clone(), "");

@@ -63,7 +63,27 @@ pub enum Target {
         /// Whose it is: a name alone is anybody's to take.
         #[serde(default)]
         owner: Owner,
+        /// What it is to PipeWire, where its data loops are meant.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pipewire: Option<PipeWire>,
     },
+}
+
+/// Which process of PipeWire's a link is. What carries sound in either is a data loop: a thread that runs all nodes given to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PipeWire {
+    /// The server, `pipewire`: it runs the cards and what is filtered between.
+    Server,
+    /// A program that plays or records through the server.
+    Client,
+}
+
+impl PipeWire {
+    /// What the server's process is called.
+    pub const SERVER: &str = "pipewire";
+    /// How the names of its data loops begin, of the server's and of clients', from 0.3.65 to 1.6.
+    pub const LOOPS: &str = "data-loop*";
 }
 
 /// Whose the processes of a link are. All that is said must hold.

@@ -12,6 +12,8 @@ pub const PLAN_SCHEMA: &str = "quietcores.plan/1";
 pub const APPLIED_SCHEMA: &str = "quietcores.applied/1";
 /// The schema of [`Admitted`] in JSON.
 pub const ADMITTED_SCHEMA: &str = "quietcores.admitted/1";
+/// The schema of [`Released`] in JSON.
+pub const RELEASED_SCHEMA: &str = "quietcores.released/1";
 /// The schema of [`Reverted`] in JSON.
 pub const REVERTED_SCHEMA: &str = "quietcores.reverted/1";
 /// The schema of [`Status`] in JSON.
@@ -246,6 +248,23 @@ impl Thread {
     }
 }
 
+/// Who asked for a shield.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AppliedBy {
+    /// The user; 0 is root. `None` where the version that put it up did not note that.
+    pub uid: Option<u32>,
+    /// The process that it ends with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<Thread>,
+}
+
+impl AppliedBy {
+    /// Whether it is that user's to put back.
+    pub fn is_left_to(&self, uid: u32) -> bool {
+        self.uid == Some(uid)
+    }
+}
+
 /// What became of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "is", rename_all = "snake_case")]
@@ -308,8 +327,19 @@ pub struct Admitted {
     pub thread: Thread,
     /// The shield.
     pub shield: Shield,
-    /// What was done, and what became of it. Where one that is essential does not hold, those after it were not tried.
+    /// What was done, and what became of it.
     pub steps: Vec<Taken>,
+}
+
+/// A thread that was let out of the shield again, which stays.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Released {
+    /// [`RELEASED_SCHEMA`].
+    pub schema: String,
+    /// The thread.
+    pub thread: Thread,
+    /// What became of each thing.
+    pub items: Vec<PutBack>,
 }
 
 /// A shield that was put up.
@@ -440,6 +470,9 @@ pub struct Status {
     pub shield: Option<Shield>,
     /// When it was put up, UTC.
     pub since: Option<String>,
+    /// Who asked for it; `None` where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<AppliedBy>,
     /// Changes that are not any more as they were made.
     pub drift: Vec<Drift>,
     /// What may still run on the shielded CPUs.
@@ -609,6 +642,25 @@ impl Action {
 impl std::fmt::Display for Thread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "thread {} ({})", self.tid, crate::printable(&self.comm, 32))
+    }
+}
+
+impl std::fmt::Display for AppliedBy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.uid {
+            Some(0) => f.write_str("root")?,
+            Some(uid) => write!(f, "user {uid}")?,
+            None => f.write_str("somebody whom an earlier version did not note")?,
+        }
+        match &self.process {
+            Some(process) => write!(
+                f,
+                ", for as long as process {} ({}) runs",
+                process.tid,
+                crate::printable(&process.comm, 32)
+            ),
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,15 +1,18 @@
-//! What the kernel's trace says about CPUs, event by event. It does not leave the program: what is
-//! made of it is [`crate::explain::Explained`].
+//! What the kernel's trace says about CPUs, event by event. It leaves the program only on its way from the
+//! service to who asked it: what is made of it is [`crate::explain::Explained`].
 
 use crate::{CpuId, CpuSet, Nanos};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A word of the trace, by its place in [`Trace::names`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Name(pub u32);
 
 /// Events of some CPUs over a while.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Trace {
     /// CPUs whose every event was asked for; of the others only what reaches these.
     pub cpus: CpuSet,
@@ -64,7 +67,7 @@ pub struct Span {
 }
 
 /// One event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceEvent {
     /// On `CLOCK_MONOTONIC`.
     pub at: Nanos,
@@ -77,7 +80,7 @@ pub struct TraceEvent {
 }
 
 /// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum What {
     /// The CPU goes from one task to the next.
     Switch {
@@ -116,7 +119,7 @@ pub enum What {
 }
 
 /// Why a task leaves the CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Left {
     /// It wants to go on.
     Preempted,
@@ -131,7 +134,7 @@ pub enum Left {
 }
 
 /// What runs on top of a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Handler {
     /// Handler of a device's interrupt.
     Irq {
@@ -153,7 +156,7 @@ pub enum Handler {
 }
 
 /// A [`Handler`] without its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventKind {
     /// [`Handler::Irq`]
     Irq,

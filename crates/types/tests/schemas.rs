@@ -53,6 +53,7 @@ fn the_committed_plan_schema_is_that_of_the_type() {
 fn the_committed_applied_schema_is_that_of_the_type() {
     check::<quiet_types::plan::Applied>("applied");
     check::<quiet_types::plan::Admitted>("admitted");
+    check::<quiet_types::plan::Released>("released");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use quiet_experiment::{machine, put_back_overdue};
 use quiet_linux::{Root, System};
 use quiet_report::plan::{applied_text, plan_text};
-use quiet_service::{acts, approved::is_name};
+use quiet_service::acts;
 use quiet_shield::{ApplyOptions, DEFAULT_STATE, LONGEST_WAIT};
 use quiet_types::{Plan, plan::Applied};
 use std::{
@@ -45,7 +45,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if let Some(name) = approved_name(&args)? {
+    if let Some(name) = asked::approved(&args.wish, &args.state)? {
         return by_service(&args, &name);
     }
     let plan = quiet_experiment::plan(&args.wish.wish(), &machine(&Root::system()?)?)?;
@@ -105,31 +105,6 @@ fn show(args: &Args, applied: &Applied) -> anyhow::Result<ExitCode> {
     }
     let whole = applied.chain.is_empty() && applied.steps.iter().all(|taken| taken.outcome.holds());
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) })
-}
-
-/// Without root a chain is named, not given: the name that is meant, where the service is to be asked.
-fn approved_name(args: &Args) -> anyhow::Result<Option<String>> {
-    let wish = &args.wish;
-    if !asked::is_for_service(&args.state)
-        || wish.cpus.is_some()
-        || wish.never_sleep
-        || wish.smt_off
-    {
-        return Ok(None);
-    }
-    if let Some(chain) = &wish.chain {
-        let name = chain.to_str().filter(|name| is_name(name) && !chain.exists());
-        return Ok(name.map(str::to_owned));
-    }
-    // The only one that is approved is meant.
-    let Ok(chains) = asked::service().and_then(|service| service.chains()) else { return Ok(None) };
-    let usable: Vec<String> =
-        chains.into_iter().filter(|chain| chain.2).map(|chain| chain.0).collect();
-    match &usable[..] {
-        [] => Ok(None),
-        [one] => Ok(Some(one.clone())),
-        several => bail!("cannot apply: name one of the approved chains: {}", several.join(", ")),
-    }
 }
 
 fn by_service(args: &Args, name: &str) -> anyhow::Result<ExitCode> {

@@ -1,7 +1,7 @@
 //! `explain`
 
-use crate::face;
 use crate::probing::{self, Scheduled};
+use crate::{asked, face};
 use clap::ValueEnum;
 use indicatif::ProgressBar;
 use quiet_probe::{RunRequest, Strictness};
@@ -87,7 +87,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut request = RunRequest::new(Spec {
         probe,
         policy,
-        priority: args.priority.unwrap_or(usual),
+        priority: usual,
         length: args.length,
         threshold: args.threshold.unwrap_or(threshold),
         bucket: Nanos::from_micros(1),
@@ -95,7 +95,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         idle: Idle::Shallow,
         cpus: args.cpus,
     });
-    request.entry = quiet_experiment::door(&request.spec.cpus, &args.state)?;
+    (request.entry, request.lent) = asked::door(&request.spec.cpus, &args.state)?;
+    request.spec.priority =
+        args.priority.unwrap_or_else(|| asked::usual_priority(usual, request.lent.is_some()));
     request.stress = args.stress;
     request.stress_cpus = args.stress_cpus.unwrap_or_default();
     request.strictness = Strictness::GoOn;

@@ -32,6 +32,7 @@ pub mod runs;
 pub mod status;
 pub mod stress;
 pub mod strip;
+pub mod taster;
 pub mod unpersist;
 pub mod walled;
 pub mod watch;

@@ -7,7 +7,8 @@ use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quiet_engine::{
-    AudioHost, Loaded, Placed, SeatWish, Setup, Shelf, Sizes, Strips, Wait, WantedStrip, admit,
+    AudioHost, Loaded, Placed, SeatWish, Setup, Shelf, Sizes, Strips, Taster, Wait, WantedStrip,
+    admit,
     control::{Server, Session, private_dir},
     host::null::Cable,
     mode_name, open_from, seat,
@@ -270,6 +271,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Before anything of a stranger's is read: what takes root's rights is done, and they are given up.
     let less = less(&args, &setup)?;
     let walls = Arc::new(walled::build(&setup));
+    let taster = taster(less.as_ref());
     let taken = match &less {
         Some(less) => Some(seat(&setup.wish, Some((less.clone(), walls.clone())))?),
         None => None,
@@ -289,7 +291,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let shape = Strips::shape(path, args.on.channels).map_err(|error| within.refused(error))?;
         (setup.channels, setup.inputs, setup.outputs) = (shape.width, shape.inputs, shape.outputs);
     }
-    let mut shelf: Box<dyn Shelf> = Box::new(within.around(Strips::new(setup.inputs)));
+    let mut shelf: Box<dyn Shelf> = Box::new(within.around(Strips::new(setup.inputs), taster));
     let opened = open_from(&setup, taken)?;
     let (setting, clock, about) = (opened.setting(), opened.clock(), opened.about.clone());
     let loaded = match &args.strip {
@@ -393,6 +395,13 @@ fn announce_seat(sizes: Sizes, placed: &Placed, less: Option<&Less>, bound: io::
     }
 }
 
+/// Who tries strips before they are swapped in: started while this process may start another one.
+fn taster(less: Option<&Less>) -> Option<Taster> {
+    let program = std::env::current_exe().ok()?;
+    let started = Taster::start(&program, less);
+    started.map_err(|error| face::say(&format!("{error}; a strip is swapped in untried"))).ok()
+}
+
 /// Says what was refused the thread, or is doubtful.
 fn announce_findings(placed: &Placed) {
     for finding in &placed.findings {
@@ -461,7 +470,7 @@ fn less(args: &Args, setup: &Setup) -> anyhow::Result<Option<Less>> {
             None => return Ok(Some(Less::Capabilities)),
         },
     };
-    let user = user.map_err(anyhow::Error::msg)?;
+    let user = user?;
     Ok(Some(if user.uid == 0 { Less::Capabilities } else { Less::User(user) }))
 }
 

@@ -1,11 +1,11 @@
 //! `prove`: shared against shielded in turn, on the same CPUs, under the same stress.
 
 use super::plan::Wished;
-use crate::{face, keep, progress::Progress};
+use crate::{asked, face, keep, progress::Progress};
 use anyhow::bail;
-use quiet_experiment::Proving;
+use quiet_experiment::{Proving, ShieldLender};
 use quiet_types::{Nanos, proof::Verdict};
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -13,6 +13,7 @@ Examples:
   quietcores prove --cpus 3 --html proof.html
   quietcores prove --cpus 3 --pairs 12 --for 5s --stress kernel,reach
   quietcores prove living-room.toml --json
+  quietcores prove room                       without root: a chain that root has approved, by its name
   quietcores prove --cpus 3 --explain         and who took time, shared and shielded
 
 Exit status: 0 better, 1 worse or not shown, 2 an error.";
@@ -21,8 +22,8 @@ Exit status: 0 better, 1 worse or not shown, 2 an error.";
 ///
 /// Each pair of arms measures the same CPUs twice: as the machine is, and with a shield around them, in an order drawn by lot.
 /// Ended early, it shows its figures and gives no verdict.
-/// The machine is put back after every shielded arm, and at the end whatever ends it. Without root
-/// no shield can be put up: then only the stress is kept off the measured CPUs, and said so.
+/// The machine is put back after every shielded arm, and at the end whatever ends it. Without root the
+/// service puts up the shield of an approved chain. Where there is none, only the stress is kept off the measured CPUs, and said so.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -43,9 +44,9 @@ pub struct Args {
     /// Time between wakeups
     #[arg(long, default_value = "200us")]
     interval: Nanos,
-    /// Priority of the measuring thread, SCHED_FIFO
-    #[arg(long, value_name = "N", default_value_t = 90, value_parser = clap::value_parser!(u8).range(1..=99))]
-    priority: u8,
+    /// Priority of the measuring thread, SCHED_FIFO [default: 90, without root 85]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=99))]
+    priority: Option<u8>,
     /// A wakeup later than this counts as beyond
     #[arg(long, value_name = "TIME", default_value = "100us")]
     threshold: Nanos,
@@ -74,14 +75,22 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let store = keep::ready(args.store.as_deref(), "proofs")?;
     let html = args.html.as_deref().map(keep::Target::page).transpose()?;
     let stop = face::interrupt()?;
+    let lender = asked::approved(&args.wish, &args.state)?
+        .map(|name| {
+            asked::LentShield::of(name).map_err(|why| asked::refused(why, "prove", "prove"))
+        })
+        .transpose()?;
+    let lent = lender.is_some();
     let proving = Proving {
+        traces: lender.as_ref().and_then(|_| asked::traces()),
+        lender: lender.map(|lender| Arc::new(lender) as Arc<dyn ShieldLender>),
         wish: args.wish.wish(),
         pairs: args.pairs,
         seed: args.seed,
         length: args.length,
         gap: args.gap,
         interval: args.interval,
-        priority: args.priority,
+        priority: args.priority.unwrap_or_else(|| asked::usual_priority(90, lent)),
         threshold: args.threshold,
         stress: args.stress,
         explain: args.explain,

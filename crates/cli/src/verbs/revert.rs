@@ -3,7 +3,10 @@
 use crate::{asked, face};
 use anyhow::anyhow;
 use quiet_report::plan::reverted_text;
-use quiet_service::{acts::Acts, client::Refusal};
+use quiet_service::{
+    acts::{Acts, Whose},
+    client::Refusal,
+};
 use quiet_shield::DEFAULT_STATE;
 use quiet_types::plan::{REVERTED_SCHEMA, Reverted};
 use std::{path::PathBuf, process::ExitCode};
@@ -60,7 +63,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn put_back(args: &Args) -> anyhow::Result<Option<Reverted>> {
     let own = || {
-        let own = Acts::at(&args.state).revert();
+        let own = Acts::at(&args.state).revert(Whose::Anybodys);
         own.map_err(|error| {
             face::only_root(anyhow!(error.sentence()), "put the machine back", "revert")
         })

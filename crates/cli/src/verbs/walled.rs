@@ -2,7 +2,8 @@
 
 use crate::face;
 use quiet_engine::{
-    AudioHost, Error, Loaded, ProcessSpec, Setup, Shelf, Strips, WantedStrip, control::private_dir,
+    AudioHost, Error, ErrorKind, Loaded, ProcessSpec, Setup, Shelf, StripTrial, Strips, Taster,
+    WantedStrip, control::private_dir,
 };
 use quiet_linux::walls::{Use, Walls, refuse_calls};
 use quiet_types::{Finding, Severity};
@@ -27,6 +28,10 @@ pub struct Reach<'a> {
 pub struct Within {
     /// Folders that are read, in words; empty where everything is.
     folders: String,
+    /// The same, as they are.
+    read: Vec<PathBuf>,
+    /// Whether a strip is read before anything sounds.
+    first: bool,
     /// What the kernel does not have.
     pub findings: Vec<Finding>,
 }
@@ -51,6 +56,7 @@ fn folder(path: &Path) -> PathBuf {
 /// Closes the walls around this process: its folders are those of the strip, of the presets, of the control socket,
 /// and what was allowed.
 pub fn close(reach: &Reach<'_>, setup: &Setup, walls: &Walls) -> Within {
+    let first = reach.strip.is_some();
     let mut findings: Vec<Finding> = refuse_calls().into_iter().collect();
     #[cfg(not(feature = "audio"))]
     let _ = setup;
@@ -62,7 +68,7 @@ pub fn close(reach: &Reach<'_>, setup: &Setup, walls: &Walls) -> Within {
             Finding::new(Severity::Note, "play.jack_reach", title)
                 .effect("A broken strip could read whatever its user may."),
         );
-        return Within { folders: String::new(), findings };
+        return Within { folders: String::new(), read: folders(reach).0, first, findings };
     }
     let (read, write) = folders(reach);
     let mut refused = Vec::new();
@@ -93,7 +99,7 @@ pub fn close(reach: &Reach<'_>, setup: &Setup, walls: &Walls) -> Within {
     let kept = closed.is_ok() && walls.missing().is_none();
     let shown: Vec<String> =
         read.iter().chain(&write).map(|dir| dir.display().to_string()).collect();
-    Within { folders: if kept { shown.join(", ") } else { String::new() }, findings }
+    Within { folders: if kept { shown.join(", ") } else { String::new() }, read, first, findings }
 }
 
 /// What is read, and what is written.
@@ -124,9 +130,15 @@ fn folders(reach: &Reach<'_>) -> (Vec<PathBuf>, Vec<PathBuf>) {
 }
 
 impl Within {
-    /// Strips that are read from within.
-    pub fn around(&self, strips: Strips) -> Walled {
-        Walled { strips, folders: self.folders.clone() }
+    /// Strips that are read from within; all but the first one after `taster` has had them tried.
+    pub fn around(&self, strips: Strips, taster: Option<Taster>) -> Walled {
+        Walled {
+            strips,
+            folders: self.folders.clone(),
+            read: self.read.clone(),
+            taster,
+            first: self.first,
+        }
     }
 
     /// With the remedy, where the walls may be the reason.
@@ -139,10 +151,26 @@ impl Within {
 pub struct Walled {
     strips: Strips,
     folders: String,
+    read: Vec<PathBuf>,
+    taster: Option<Taster>,
+    /// Nothing sounds yet that a bad one could end.
+    first: bool,
 }
 
 impl Shelf for Walled {
     fn load(&mut self, wanted: &WantedStrip, setting: ProcessSpec) -> Result<Loaded, Error> {
+        if !std::mem::take(&mut self.first)
+            && let Some(taster) = &mut self.taster
+        {
+            let trial = StripTrial::new(&self.strips, wanted, setting, &self.read);
+            match taster.taste(&trial) {
+                Err(error) if error.kind() == ErrorKind::Machine => {
+                    face::say(&format!("{error}; strips are read by the process that plays"));
+                    self.taster = None;
+                }
+                tasted => tasted.map_err(|error| explained(error, &self.folders))?,
+            }
+        }
         self.strips.load(wanted, setting).map_err(|error| explained(error, &self.folders))
     }
 

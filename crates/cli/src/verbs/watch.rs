@@ -1,15 +1,21 @@
 //! `watch`
 
-use crate::face;
 use crate::progress::Progress;
-use anyhow::bail;
+use crate::{asked, face};
+use anyhow::{Context, anyhow, bail};
 use quiet_experiment::{put_back_overdue, read_chain};
-use quiet_linux::{CommandLines, Options, Root, System, glance};
+use quiet_linux::{CommandLines, Options, Root, glance};
 use quiet_report::watch::event_text;
-use quiet_shield::{DEFAULT_STATE, Planned, Watch};
-use quiet_types::{Chain, CpuSet, Nanos, boot::Mode, chain::Choice, shield::Shield, watch::Event};
+use quiet_service::watching::{self, Watching};
+use quiet_shield::DEFAULT_STATE;
+use quiet_types::{
+    Chain, CpuSet, Nanos,
+    boot::Mode,
+    watch::{Event, Happened},
+};
 use std::{
-    io::{self, Write},
+    fs::File,
+    io::{self, BufRead, BufReader, Write},
     path::PathBuf,
     process::ExitCode,
     time::Duration,
@@ -19,6 +25,7 @@ use std::{
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
+  quietcores watch room                   without root: as the chain that root has approved
   quietcores watch living-room.toml       keeps the shield that `apply living-room.toml` put up
   quietcores watch                        one of CPUs alone
   quietcores watch --report-only --json   changes nothing; one JSON object a line
@@ -53,15 +60,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if every < Duration::from_secs(1) || every > Duration::from_secs(3600) {
         bail!("--every is from 1s to 1h, not {}", args.every);
     }
+    if let Some(name) = asked::approved_by(args.chain.as_deref(), &args.state)? {
+        return by_service(&args, &name);
+    }
     if !face::is_root() {
-        bail!("cannot watch over a shield without root: sudo quietcores watch");
+        bail!(
+            "cannot watch over a shield without root, but one of an approved chain, by its name: \
+             sudo quietcores watch"
+        );
     }
     put_back_overdue(&args.state, &Progress::new())?;
-    let root = Root::system()?;
-    let options = Options { command_lines: CommandLines::None };
     let mut chain = match &args.chain {
         Some(path) => {
-            let machine = glance(&root, options)?;
+            let machine = glance(&Root::system()?, Options { command_lines: CommandLines::None })?;
             let there: CpuSet = machine.cpus.iter().map(|cpu| cpu.id).collect();
             read_chain(path, &there.union(&machine.online))?
         }
@@ -71,35 +82,46 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         chain.mode = Mode::NeverSleepingCore;
     }
     chain.smt_off |= args.smt_off;
-    let mut plan = |shield: &Shield| {
-        let machine = glance(&root, options).map_err(|error| error.to_string())?;
-        let chain = Chain { cpus: Choice::These(shield.cpus.clone()), ..chain.clone() };
-        let plan = quiet_plan::plan(&machine, &chain).map_err(|error| error.to_string())?;
-        let names = quiet_plan::wanted(&machine, &chain);
-        let names = names.into_iter().map(|one| (one.comm, one.users)).collect();
-        Ok(Planned { plan, names })
-    };
-    let mut tell = |event: &Event| -> io::Result<()> {
-        let mut text = match args.json {
-            true => serde_json::to_string(event).map_err(io::Error::other)?,
-            false => event_text(event),
-        };
-        text.push('\n');
-        let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()
-    };
     let interrupt = face::interrupt()?;
     let program = std::env::current_exe().ok();
-    quiet_shield::watch(Watch {
-        kernel: &System,
+    let watching = Watching {
+        chain,
         state: &args.state,
         holder: program.as_deref(),
-        interrupt: &interrupt,
         every,
         report_only: args.report_only,
-        plan: &mut plan,
-        tell: &mut tell,
-    })?;
+        interrupt: &interrupt,
+    };
+    watching::watch(&watching, &mut |event| show(event, args.json))
+        .map_err(|error| anyhow!(error.sentence()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(event: &Event, json: bool) -> io::Result<()> {
+    let mut text = match json {
+        true => serde_json::to_string(event).map_err(io::Error::other)?,
+        false => event_text(event),
+    };
+    text.push('\n');
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// The service watches; its events are shown here.
+fn by_service(args: &Args, name: &str) -> anyhow::Result<ExitCode> {
+    let refused = |why| asked::refused(why, "watch over the shield", "watch");
+    let service = asked::service().map_err(refused)?;
+    let events = service.watch(name, args.report_only).map_err(refused)?;
+    let mut over = false;
+    for line in BufReader::new(File::from(events)).lines() {
+        let event: Event = serde_json::from_str(&line?)
+            .context("the service reports what this program does not understand")?;
+        over |= matches!(event.what, Happened::Ended { .. });
+        show(&event, args.json)?;
+    }
+    if !over {
+        bail!("the watch broke off: quietcores status, then watch again");
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,6 @@
 //! `worker`: the measuring process, started by `measure` and `prove`.
 
-use crate::face;
+use crate::{asked, face};
 use std::process::ExitCode;
 
 /// Measure as ordered on standard input
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 pub struct Args {}
 
 pub fn run(_: Args) -> anyhow::Result<ExitCode> {
-    let part = quiet_probe::worker::run()?;
+    let part = quiet_probe::worker::run(asked::lender)?;
     face::print_json(&part)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -63,7 +63,7 @@ pub(crate) const AMP: KeyKind = KeyKind {
 
 fn build(given: &Given, room: &mut Room<'_>) -> Result<Built, Fault> {
     let bytes = room.loader.load(given.text("file")).map_err(|why| {
-        Fault::at("file", why, "names are taken from the folder of the strip file")
+        Fault::at("file", why.to_string(), "names are taken from the folder of the strip file")
     })?;
     let amp = Amp::parse(&bytes).map_err(|error| {
         let help = "nothing is played that is only half understood: see docs/strip.md for what is";

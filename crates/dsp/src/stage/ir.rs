@@ -183,7 +183,7 @@ fn read(given: &Given, room: &mut Room<'_>, notes: &mut Vec<String>) -> Result<I
         }
     }
     let bytes = room.loader.load(file).map_err(|why| {
-        Fault::at("file", why, "names are taken from the folder of the strip file")
+        Fault::at("file", why.to_string(), "names are taken from the folder of the strip file")
     })?;
     let wrong = |error: crate::ir::Error| {
         Fault::at("file", error.to_string(), "see the table of `ir` in docs/strip.md")

@@ -37,12 +37,19 @@ pub trait FileSource {
     /// The bytes of `name`, as it is written in the strip.
     ///
     /// # Errors
-    /// Why it cannot be had, as a sentence.
-    fn load(&mut self, name: &str) -> Result<Vec<u8>, String>;
+    /// Why it cannot be had: an error whose text is a sentence.
+    fn load(&mut self, name: &str) -> Result<Vec<u8>, NotHad>;
 }
 
-impl<F: FnMut(&str) -> Result<Vec<u8>, String>> FileSource for F {
-    fn load(&mut self, name: &str) -> Result<Vec<u8>, String> {
-        self(name)
+/// Why a file cannot be had, as its source says.
+pub type NotHad = Box<dyn std::error::Error + Send + Sync>;
+
+impl<F, E> FileSource for F
+where
+    F: FnMut(&str) -> Result<Vec<u8>, E>,
+    E: Into<NotHad>,
+{
+    fn load(&mut self, name: &str) -> Result<Vec<u8>, NotHad> {
+        self(name).map_err(Into::into)
     }
 }

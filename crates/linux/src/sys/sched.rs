@@ -149,6 +149,20 @@ fn set_all(tid: u32, to: Scheduling, runtime: u64) -> io::Result<()> {
     )
 }
 
+/// sched_setattr(2) of `SCHED_FLAG_RESET_ON_FORK` alone: whether what thread `tid` starts begins under the ordinary policy.
+///
+/// # Errors
+/// `EPERM` where it is to be taken back without `CAP_SYS_NICE`; `ESRCH` when the thread is gone.
+pub fn reset_on_fork(tid: u32, on: bool) -> io::Result<()> {
+    let mut attr = get(tid)?;
+    if matches!(attr.policy, 0 | 3) {
+        // What is read there is the kernel's where the thread has none of its own.
+        attr.runtime = slice(tid)?.unwrap_or_default().0;
+    }
+    attr.flags = if on { attr.flags | RESET_ON_FORK } else { attr.flags & !RESET_ON_FORK };
+    set(tid, &attr)
+}
+
 /// sched_setattr(2) with `SCHED_DEADLINE`.
 ///
 /// # Errors
@@ -238,6 +252,29 @@ mod tests {
             assert_eq!(slice(0).unwrap(), None);
             set_scheduling_with(0, batch, own).unwrap();
             assert_eq!(slice(0).unwrap(), own);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn what_a_thread_starts_begins_afresh_where_that_is_asked_and_the_rest_stays() {
+        std::thread::spawn(|| {
+            let batch = Scheduling { policy: Policy::Batch, priority: 0, nice: 5 };
+            set_scheduling_with(0, batch, Some(Nanos(7_000_000))).unwrap();
+            let had = slice(0).unwrap();
+            for on in [true, false] {
+                reset_on_fork(0, on).unwrap();
+                assert_eq!((scheduling(0).unwrap(), slice(0).unwrap()), ((batch, on), had));
+            }
+            if quiet_testing::is_root() {
+                let fifo = Scheduling { policy: Policy::Fifo, priority: 3, nice: 0 };
+                reset_on_fork(0, true).unwrap();
+                set_scheduling(0, fifo).unwrap();
+                assert_eq!(scheduling(0).unwrap(), (fifo, true));
+                let child = std::thread::spawn(|| scheduling(0).unwrap().0.policy);
+                assert_eq!(child.join().unwrap(), Policy::Other);
+            }
         })
         .join()
         .unwrap();

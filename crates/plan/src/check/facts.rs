@@ -238,7 +238,7 @@ impl<'a> Facts<'a> {
             Target::Irq(_) => {
                 self.link_irqs(link).iter().flat_map(|irq| self.irq_threads(irq.number)).collect()
             }
-            Target::Process { comm, threads, owner } => {
+            Target::Process { comm, threads, owner, .. } => {
                 links::process(&self.on, comm, threads, owner)
             }
         }

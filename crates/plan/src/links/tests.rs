@@ -30,6 +30,7 @@ fn setup(threads: &[&str], users: Vec<User>, programs: Vec<Task>) -> (Machine, C
         comm: "mpd".into(),
         threads: threads.iter().map(|name| (*name).to_owned()).collect(),
         owner: Owner { users, ..Owner::default() },
+        pipewire: None,
     };
     (machine, chain)
 }

@@ -58,7 +58,7 @@ fn the_sets_of_the_nuc_become_a_chain_with_rising_priorities() {
     assert_eq!(found, wanted, "{file}");
     assert_eq!(chain.links[0].target, Target::Irq(IrqSource::Net("eth0".into())));
     assert_eq!(chain.links[3].target, Target::Irq(IrqSource::Action("xhci_hcd".into())));
-    let Target::Process { comm, threads, owner } = &chain.links[1].target else { panic!() };
+    let Target::Process { comm, threads, owner, .. } = &chain.links[1].target else { panic!() };
     assert_eq!(comm, "mpd");
     assert_eq!(threads.join(" "), "mpd io rtio player decoder output");
     assert_eq!(owner.users, [User::Name("root".into())]);

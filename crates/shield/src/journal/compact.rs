@@ -65,6 +65,7 @@ impl Reader {
         reader.take(file).map_err(io::Error::other)?;
         let mut meant = past.beginning();
         records.into_iter().for_each(|record| meant.absorb(record));
+        meant.settle();
         if reader.past != meant {
             return Err(io::Error::other("the compacted journal does not read as it was written"));
         }
@@ -109,6 +110,8 @@ fn kept(kernel: &dyn Kernel, past: &Past) -> HashSet<Key> {
         };
         kept.extend(threads.filter(|thread| !is_over(thread)).map(key));
     }
+    let guests = past.guests.iter().flat_map(|one| [&one.thread, &one.entered]);
+    kept.extend(guests.filter(|thread| !is_over(thread)).map(key));
     for (_, change) in &past.changes {
         if let Change::Scheduling { thread, old, new, .. } = change
             && !kept.contains(&key(thread))
@@ -139,7 +142,16 @@ fn records(kernel: &dyn Kernel, past: &Past) -> Vec<Record> {
     let mut irqs = HashSet::new();
     let mut records: Vec<Record> =
         past.awaits.iter().map(|seconds| Record::Await { seconds: *seconds }).collect();
+    let admitted = |at: usize| {
+        let came = past.guests.came_at(at).filter(|one| stays(&one.thread));
+        came.map(|one| Record::Admitted {
+            thread: one.thread.clone(),
+            entered: one.entered.clone(),
+            uid: one.uid,
+        })
+    };
     for (at, (seq, change)) in past.changes.iter().enumerate() {
+        records.extend(admitted(at));
         let change = match change {
             Change::Remember { threads } => Change::Remember {
                 threads: threads.iter().filter(|(thread, _)| stays(thread)).cloned().collect(),
@@ -172,6 +184,7 @@ fn records(kernel: &dyn Kernel, past: &Past) -> Vec<Record> {
             records.push(Record::Note { seq: *seq, change });
         }
     }
+    records.extend(admitted(past.changes.len()));
     let wanted = |action: &Action| match action {
         Action::Pin { thread, .. }
         | Action::Enter { thread, .. }
@@ -213,7 +226,7 @@ mod tests {
     use crate::{change::Confined, journal::Journal, nobody};
     use quiet_types::{
         machine::{Policy, Scheduling},
-        plan::{Need, Step},
+        plan::{AppliedBy, Need, Step},
         shield::{Mechanism, Shield},
     };
     use std::{
@@ -240,7 +253,7 @@ mod tests {
             mechanism: Mechanism::Affinity,
             entry: None,
         };
-        let mut journal = Journal::begin(state, "b0", &shield, &[], None).unwrap();
+        let mut journal = Journal::begin(state, "b0", &shield, &[], &AppliedBy::default()).unwrap();
         let one = |tid| Confined { thread: thread(tid), old: set("0-1"), new: set("0") };
         let threads = (1..MANY).map(|tid| (thread(tid), set("0-1"))).collect();
         journal.note(Change::Remember { threads }).unwrap();
@@ -249,7 +262,13 @@ mod tests {
         let (old, new) = (sched(Policy::Other, 0), sched(Policy::Fifo, 70));
         for tid in 2..5 {
             journal
-                .note(Change::Scheduling { thread: thread(tid), old, slice: None, new })
+                .note(Change::Scheduling {
+                    thread: thread(tid),
+                    old,
+                    slice: None,
+                    new,
+                    afresh: false,
+                })
                 .unwrap();
         }
         for tid in 1..4 {

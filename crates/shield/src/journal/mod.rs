@@ -5,21 +5,25 @@
 //! watch adds is compacted: see [`Journal::compact`].
 
 mod compact;
+mod guests;
 mod kept;
+mod key;
 mod past;
 
 use crate::{
     change::Change,
     error::{Error, ErrorKind, Result, plain},
 };
+pub(crate) use guests::{Guests, Stay};
 pub(crate) use kept::{NAME, archive, path};
-pub(crate) use past::{Key, Past, Reader, key};
+pub(crate) use key::{Key, key};
+pub(crate) use past::{Past, Reader};
 use quiet_linux::fault;
 use quiet_linux::files::{StateDir, stamp};
 use quiet_types::{
     CpuSet, GroupPath,
     chain::Link,
-    plan::{Outcome, Return, Step, Thread},
+    plan::{AppliedBy, Outcome, Return, Step, Thread},
     shield::Shield,
 };
 use rustix::fs::OFlags;
@@ -58,6 +62,9 @@ pub(crate) enum Record {
         /// The process that it is to end with.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<Thread>,
+        /// The user who asked for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        uid: Option<u32>,
     },
     /// Before a change: what was.
     Note { seq: u64, change: Change },
@@ -73,6 +80,10 @@ pub(crate) enum Record {
     Await { seconds: u64 },
     /// It stays.
     Confirmed { at: String },
+    /// A thread is let in for user `uid`; `entered` goes through the door for it: itself, or the first thread of its process.
+    Admitted { thread: Thread, entered: Thread, uid: u32 },
+    /// That thread was let out again, and what was noted about its stay is void.
+    Released { thread: Thread },
 }
 
 /// A journal that is written.
@@ -99,7 +110,7 @@ impl Journal {
         boot_id: &str,
         shield: &Shield,
         links: &[Link],
-        owner: Option<Thread>,
+        by: &AppliedBy,
     ) -> Result<Journal> {
         let path = path(state).display().to_string();
         fault::point();
@@ -113,7 +124,8 @@ impl Journal {
             at: stamp(),
             shield: shield.clone(),
             links: links.to_vec(),
-            owner,
+            owner: by.process.clone(),
+            uid: by.uid,
         };
         let written = journal.append(&begin).and_then(|()| journal.sync());
         if let Err(error) = written.and_then(|()| state.sync()) {
@@ -202,6 +214,20 @@ impl Journal {
             if let (Some(reader), true) = (&mut self.reader, self.file.is_some()) {
                 reader.past.absorb(note);
             }
+        }
+        Ok(())
+    }
+
+    /// Notes that a thread is let in: before the changes that this takes, which bring it to the disk.
+    pub fn note_guest(&mut self, thread: &Thread, entered: &Thread, uid: u32) -> Result<()> {
+        if self.past().is_some_and(|past| past.guests.get(thread).is_some()) {
+            return Ok(());
+        }
+        let (thread, entered) = (thread.clone(), entered.clone());
+        let admitted = Record::Admitted { thread, entered, uid };
+        self.append(&admitted).map_err(|e| unwritten(&self.path, &e))?;
+        if let (Some(reader), true) = (&mut self.reader, self.file.is_some()) {
+            reader.past.absorb(admitted);
         }
         Ok(())
     }
@@ -373,7 +399,8 @@ mod tests {
     fn only_what_was_added_is_read_at_the_next_look() {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::make(&dir.path().join("state")).unwrap();
-        let mut journal = Journal::begin(&state, "b0", &shield(), &[], None).unwrap();
+        let mut journal =
+            Journal::begin(&state, "b0", &shield(), &[], &AppliedBy::default()).unwrap();
         let make = |path: &str| Change::Make { path: path.parse().unwrap(), unit: false };
         journal.note(make("/one")).unwrap();
         let mut reader = Reader::default();
@@ -391,7 +418,7 @@ mod tests {
         // Another journal is read from its beginning.
         std::fs::remove_file(path(&state)).unwrap();
         assert!(reader.look(&state).unwrap().is_none());
-        Journal::begin(&state, "b1", &shield(), &[], None).unwrap();
+        Journal::begin(&state, "b1", &shield(), &[], &AppliedBy::default()).unwrap();
         let past = reader.look(&state).unwrap().unwrap();
         assert_eq!((past.boot_id.as_deref(), past.changes.len()), (Some("b1"), 0));
     }
@@ -400,7 +427,7 @@ mod tests {
     fn a_rehearsal_leaves_journal_and_reader_as_they_are() {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::make(&dir.path().join("state")).unwrap();
-        Journal::begin(&state, "b0", &shield(), &[], None).unwrap();
+        Journal::begin(&state, "b0", &shield(), &[], &AppliedBy::default()).unwrap();
         let text = std::fs::read(path(&state)).unwrap();
         let mut reader = Reader::default();
         reader.look(&state).unwrap();
@@ -424,7 +451,8 @@ mod tests {
     fn many_threads_are_noted_in_several_lines_and_read_as_noted() {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::make(&dir.path().join("state")).unwrap();
-        let mut journal = Journal::begin(&state, "b0", &shield(), &[], None).unwrap();
+        let mut journal =
+            Journal::begin(&state, "b0", &shield(), &[], &AppliedBy::default()).unwrap();
         let thread = |tid| Thread { tid, start: 1, comm: "x".into() };
         let cpus: CpuSet = "0-1".parse().unwrap();
         let many = THREADS as u32 * 2 + 5;

@@ -1,6 +1,6 @@
 //! A journal that is read, and what it knows of each thing.
 
-use super::{LONGEST, Record, SCHEMA, VERSION, unreadable};
+use super::{Guests, Key, LONGEST, Record, SCHEMA, VERSION, key, unreadable};
 use crate::{
     change::{Change, same},
     error::{Result, plain},
@@ -9,7 +9,7 @@ use quiet_linux::files::StateDir;
 use quiet_types::{
     CpuSet, GroupPath,
     chain::Link,
-    plan::{Action, Outcome, Return, Step, Thread},
+    plan::{Action, AppliedBy, Outcome, Return, Step},
     printable,
     shield::Shield,
 };
@@ -23,22 +23,14 @@ use std::{
     os::unix::fs::MetadataExt,
 };
 
-/// A thread, for ever: its number and its start time.
-pub(crate) type Key = (u32, u64);
-
-/// The [`Key`] of a thread.
-pub(crate) fn key(thread: &Thread) -> Key {
-    (thread.tid, thread.start)
-}
-
 /// What a journal tells.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Past {
     pub boot_id: Option<String>,
     pub shield: Option<Shield>,
     pub links: Vec<Link>,
-    /// The process that the shield is to end with.
-    pub owner: Option<Thread>,
+    /// Who asked for it.
+    pub by: AppliedBy,
     pub began: Option<String>,
     /// The version of quietcores that began it.
     pub program: Option<String>,
@@ -54,6 +46,8 @@ pub(crate) struct Past {
     pub awaits: Option<u64>,
     /// When it was confirmed.
     pub confirmed: Option<String>,
+    /// Threads that were let in for users.
+    pub guests: Guests,
     /// Lines that make no sense: `line 7: ...`.
     pub unread: Vec<String>,
     /// The last word on each thing that was changed: which change, and which of its threads.
@@ -98,13 +92,18 @@ impl Aim {
 }
 
 impl Past {
+    /// Whether nothing was changed yet: it has no whole first line.
+    pub fn is_empty(&self) -> bool {
+        self.shield.is_none() && self.changes.is_empty() && self.unread.is_empty()
+    }
+
     /// As far as the first record tells.
     pub(super) fn beginning(&self) -> Past {
         Past {
             boot_id: self.boot_id.clone(),
             shield: self.shield.clone(),
             links: self.links.clone(),
-            owner: self.owner.clone(),
+            by: self.by.clone(),
             began: self.began.clone(),
             program: self.program.clone(),
             ..Past::default()
@@ -114,42 +113,22 @@ impl Past {
     /// Takes the next record.
     pub(super) fn absorb(&mut self, record: Record) {
         match record {
-            Record::Begin { program, boot_id, shield, links, at, owner, .. } => {
+            Record::Begin { program, boot_id, shield, links, at, owner, uid, .. } => {
                 self.program = Some(program);
                 self.boot_id = Some(boot_id);
                 self.shield = Some(shield);
                 self.links = links;
-                self.owner = owner;
+                self.by = AppliedBy { uid, process: owner };
                 self.began = Some(at);
             }
             Record::Note { seq, change } => {
-                let at = self.changes.len();
-                let words = &mut self.words;
-                let mut word = |thing, which| words.insert(thing, (at, which));
-                match &change {
-                    Change::Remember { .. } => {}
-                    Change::Write { path, .. } => drop(word(Thing::Write(path.clone()), 0)),
-                    Change::File { path, .. } => drop(word(Thing::File(path.clone()), 0)),
-                    Change::Make { path, .. } => drop(word(Thing::Make(path.clone()), 0)),
-                    Change::Ban { daemon, .. } => drop(word(Thing::Ban(key(daemon)), 0)),
-                    Change::Irq { number, .. } => drop(word(Thing::Irq(*number), 0)),
-                    Change::Scheduling { thread, .. } => {
-                        word(Thing::Scheduled(key(thread)), 0);
-                    }
-                    Change::Hold => drop(word(Thing::Hold, 0)),
-                    Change::Move { threads, .. } => {
-                        for (which, (thread, _)) in threads.iter().enumerate() {
-                            word(Thing::Moved(key(thread)), which);
-                        }
-                    }
-                    Change::Affinity { threads } => {
-                        for (which, one) in threads.iter().enumerate() {
-                            word(Thing::Placed(key(&one.thread)), which);
-                        }
-                    }
-                }
+                index(&mut self.words, self.changes.len(), &change);
                 self.changes.push((seq, change));
             }
+            Record::Admitted { thread, entered, uid } => {
+                self.guests.enter(thread, entered, uid, self.changes.len());
+            }
+            Record::Released { thread } => self.guests.leave(&thread, self.changes.len()),
             Record::Outcome { step, outcome } => {
                 self.ends.insert(Aim::of(&step.action), self.outcomes.len());
                 self.outcomes.push((step, outcome));
@@ -164,6 +143,17 @@ impl Past {
             Record::OffLine { cpus } => self.off_line = self.off_line.union(&cpus),
             Record::Await { seconds } => self.awaits = Some(seconds),
             Record::Confirmed { at } => self.confirmed = Some(at),
+        }
+    }
+
+    /// Forgets what is noted about threads that were let out. To be called after the last record.
+    pub(super) fn settle(&mut self) {
+        let entry = self.shield.as_ref().and_then(|shield| shield.entry.as_ref());
+        if self.guests.sweep(&mut self.changes, entry.map(|entry| &entry.file)) {
+            self.words.clear();
+            for (at, (_, change)) in self.changes.iter().enumerate() {
+                index(&mut self.words, at, change);
+            }
         }
     }
 
@@ -236,6 +226,31 @@ impl Past {
     }
 }
 
+/// Takes the last word on each thing from the change at `at`.
+fn index(words: &mut HashMap<Thing, (usize, usize)>, at: usize, change: &Change) {
+    let mut word = |thing, which| words.insert(thing, (at, which));
+    match change {
+        Change::Remember { .. } => {}
+        Change::Write { path, .. } => drop(word(Thing::Write(path.clone()), 0)),
+        Change::File { path, .. } => drop(word(Thing::File(path.clone()), 0)),
+        Change::Make { path, .. } => drop(word(Thing::Make(path.clone()), 0)),
+        Change::Ban { daemon, .. } => drop(word(Thing::Ban(key(daemon)), 0)),
+        Change::Irq { number, .. } => drop(word(Thing::Irq(*number), 0)),
+        Change::Scheduling { thread, .. } => drop(word(Thing::Scheduled(key(thread)), 0)),
+        Change::Hold => drop(word(Thing::Hold, 0)),
+        Change::Move { threads, .. } => {
+            for (which, (thread, _)) in threads.iter().enumerate() {
+                word(Thing::Moved(key(thread)), which);
+            }
+        }
+        Change::Affinity { threads } => {
+            for (which, one) in threads.iter().enumerate() {
+                word(Thing::Placed(key(&one.thread)), which);
+            }
+        }
+    }
+}
+
 /// The first record, as far as every version has it.
 #[derive(Deserialize)]
 struct Head {
@@ -270,6 +285,11 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
+    /// What was read so far.
+    pub fn past(&self) -> &Past {
+        &self.past
+    }
+
     /// What the journal tells now; `None` where there is none.
     pub fn look(&mut self, state: &StateDir) -> Result<Option<&Past>> {
         let path = super::path(state).display().to_string();
@@ -293,6 +313,7 @@ impl Reader {
     /// Takes what was written by ourselves, `lines` up to the byte `length`.
     pub(super) fn wrote(&mut self, told: Vec<Record>, lines: u64, length: u64) {
         told.into_iter().for_each(|record| self.past.absorb(record));
+        self.past.settle();
         self.lines += lines;
         self.read = length;
     }
@@ -330,6 +351,7 @@ impl Reader {
             self.lines += 1;
             self.line(&String::from_utf8_lossy(&bytes))?;
         }
+        self.past.settle();
         let past = &self.past;
         if past.shield.is_none() && (!past.changes.is_empty() || !past.unread.is_empty()) {
             let first = past.unread.first().map_or("line 1", String::as_str);

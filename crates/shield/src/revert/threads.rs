@@ -29,6 +29,10 @@ const DEPTH: usize = 64;
 /// What was given, by priority: on which CPUs, and what was before.
 type Given<'a> = HashMap<(Policy, u8), Vec<(&'a CpuSet, Scheduling)>>;
 
+fn is_real_time(scheduling: Scheduling) -> bool {
+    matches!(scheduling.policy, Policy::Fifo | Policy::Rr)
+}
+
 /// Every living thread, and who started whose process.
 struct Family {
     members: Vec<Member>,
@@ -155,25 +159,63 @@ impl Hand<'_> {
     pub(super) fn scheduling(
         &self,
         thread: &Thread,
-        old: Scheduling,
-        slice: Option<Nanos>,
+        (old, slice): (Scheduling, Option<Nanos>),
         new: Scheduling,
+        afresh: bool,
     ) -> Return {
         let now = match self.kernel.scheduling(thread.tid) {
             Ok(now) if tasks::lives(self.kernel, thread) => now,
             _ => return Return::Gone,
         };
-        if now == old {
-            return Return::Untouched;
+        // One that was demoted had a priority of ours before that: it is not to have it again on the way.
+        let (old, slice) = match self.olds.get(&key(thread)) {
+            Some(first) if is_real_time(old) && !is_real_time(first.0) => *first,
+            _ => (old, slice),
+        };
+        let is_slice_lost =
+            now == new && slice.is_some() && matches!(self.kernel.slice(thread.tid), Ok(None));
+        let done = if now == old && !is_slice_lost {
+            Return::Untouched
+        } else if (now.policy, now.priority) != (new.policy, new.priority) {
+            Return::Left { now: now.to_string() }
+        } else {
+            match self.act(|kernel| kernel.restore_scheduling(thread.tid, old, slice)) {
+                Ok(()) => Return::Restored,
+                Err(error) if is_gone(&error) => return Return::Gone,
+                Err(error) => return Return::Refused { reason: task_reason(&error) },
+            }
+        };
+        if afresh && self.kernel.resets_on_fork(thread.tid).unwrap_or_default() {
+            return match self.act(|kernel| kernel.reset_on_fork(thread.tid, false)) {
+                Ok(()) if done == Return::Untouched => Return::Restored,
+                Ok(()) => done,
+                Err(error) if is_gone(&error) => Return::Gone,
+                Err(error) => Return::Refused { reason: task_reason(&error) },
+            };
         }
-        if (now.policy, now.priority) != (new.policy, new.priority) {
-            return Return::Left { now: now.to_string() };
+        done
+    }
+
+    /// Gives a thread that leaves a shield which stays the CPUs that it had before.
+    pub(super) fn opened(&self, one: &Confined) -> Vec<PutBack> {
+        let (rest, tid) = (&self.shield.housekeeping, one.thread.tid);
+        let what = format!("CPUs of {}", one.thread);
+        let put_back = |outcome| vec![PutBack { what: what.clone(), outcome }];
+        let now = match self.allowed(tid) {
+            Ok(now) if tasks::lives(self.kernel, &one.thread) => now,
+            _ => return put_back(Return::Gone),
+        };
+        // In its group a thread shows no more than the group has: who showed all of that may have had all. Where it has chosen less,
+        // it says so.
+        let old = match self.shield.mechanism {
+            Mechanism::Affinity => one.old.clone(),
+            _ if rest.is_subset(&one.old) => one.old.union(&self.shield.cpus),
+            _ => one.old.clone(),
+        };
+        if ![&one.new, &one.old, &self.shield.cpus, rest].contains(&&now) {
+            return put_back(Return::Left { now: format!("CPU {now}") });
         }
-        match self.act(|kernel| kernel.restore_scheduling(thread.tid, old, slice)) {
-            Ok(()) => Return::Restored,
-            Err(error) if is_gone(&error) => Return::Gone,
-            Err(error) => Return::Refused { reason: task_reason(&error) },
-        }
+        put_back(self.give(tid, &old))
     }
 
     fn set_affinity(&self, tid: u32, cpus: &CpuSet) -> Return {

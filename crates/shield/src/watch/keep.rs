@@ -98,6 +98,7 @@ impl Look<'_> {
                 shield: &plan.shield,
                 holder: self.holder.filter(|_| !self.report_only),
                 interrupt: &interrupt,
+                strangers: false,
             };
             let outcome = hand.take(step)?;
             // It went while this looked.

@@ -85,6 +85,14 @@ impl Kernel for Rehearsal<'_> {
         self.kernel.slice(tid)
     }
 
+    fn resets_on_fork(&self, tid: u32) -> io::Result<bool> {
+        self.kernel.resets_on_fork(tid)
+    }
+
+    fn reset_on_fork(&self, _tid: u32, _on: bool) -> io::Result<()> {
+        Ok(())
+    }
+
     fn restore_scheduling(&self, tid: u32, to: Scheduling, _: Option<Nanos>) -> io::Result<()> {
         self.set_scheduling(tid, to)
     }

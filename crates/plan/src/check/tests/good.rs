@@ -18,8 +18,12 @@ pub fn set(list: &str) -> CpuSet {
 
 pub fn chain() -> Chain {
     let owner = Owner { users: vec![User::Uid(1000)], ..Owner::default() };
-    let process =
-        |comm: &str| Target::Process { comm: comm.into(), threads: vec![], owner: owner.clone() };
+    let process = |comm: &str| Target::Process {
+        comm: comm.into(),
+        threads: vec![],
+        owner: owner.clone(),
+        pipewire: None,
+    };
     let link = |name: &str, target, cpus: &str, priority| Link {
         name: name.into(),
         target,

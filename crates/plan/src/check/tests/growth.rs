@@ -31,6 +31,7 @@ fn crowd(count: u32) -> (Machine, Chain) {
         comm: format!("p{at}"),
         threads: Vec::new(),
         owner: owner.clone(),
+        pipewire: None,
     };
     let irq = |at: u32| Target::Irq(IrqSource::Number(1000 + at));
     let links = (0..count)
