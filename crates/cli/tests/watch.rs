@@ -329,3 +329,28 @@ fn an_apply_that_is_killed_half_way_is_put_back_by_its_guard() {
         assert_eq!(now, Vec::<String>::new(), "{fault}");
     }
 }
+
+#[test]
+fn the_guard_of_a_shield_that_is_over_gives_way_to_the_next_ones() {
+    let Some(machine) = Machine::take() else { return };
+    let before = Capture::take();
+    let applied = apply_to_confirm(&machine, "600").output().unwrap();
+    assert!(matches!(applied.status.code(), Some(0 | 1)), "{}", text(&applied));
+    let first = Pid::from_raw(guard(&machine).unwrap().try_into().unwrap()).unwrap();
+    // It sees nothing of what comes now.
+    kill_process(first, Signal::STOP).unwrap();
+    machine.revert_to(&before, "while its guard was stopped");
+    let second = apply_to_confirm(&machine, "600")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    soon("a journal", || machine.state().join("journal.jsonl").exists());
+    std::thread::sleep(Duration::from_millis(300));
+    kill_process(first, Signal::CONT).unwrap();
+    let applied = second.wait_with_output().unwrap();
+    assert!(matches!(applied.status.code(), Some(0 | 1)), "{}", text(&applied));
+    let second = guard(&machine).unwrap();
+    assert_ne!(second, u64::try_from(first.as_raw_nonzero().get()).unwrap());
+    machine.revert_to(&before, "after the second shield");
+}

@@ -16,8 +16,12 @@ use crate::{
 };
 use quiet_linux::files::{StateDir, stamp};
 use quiet_types::plan::{Awaited, Reverted, ShieldStanding};
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::{
+    fs::{FlockOperation, OFlags},
+    io::Errno,
+};
 use std::{
+    fs::File,
     path::Path,
     thread::sleep,
     time::{Duration, Instant},
@@ -26,6 +30,8 @@ use std::{
 const FILE: &str = "guard";
 /// How often the guard looks.
 const LOOK: Duration = Duration::from_millis(200);
+/// How long the guard of an earlier shield may take to see that its work is over.
+const PATIENCE: Duration = Duration::from_secs(4);
 /// No longer than a day: what nobody confirms by then is forgotten.
 pub const LONGEST: u64 = 86_400;
 
@@ -45,15 +51,17 @@ pub fn guard(kernel: &dyn Kernel, state: &Path) -> Result<()> {
     let _ = rustix::process::setsid();
     let opened = StateDir::open(state)?
         .ok_or_else(|| failed(format!("there is no shield in {}", state.display())))?;
-    let lock = opened
-        .open_file(FILE, OFlags::RDWR | OFlags::CREATE)
-        .map_err(|e| failed(format!("cannot open {FILE}: {}", plain(&e))))?;
-    rustix::fs::fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|e| failed(format!("another guard stands: {}", plain(&e.into()))))?;
+    let own = journal::identity(&opened)
+        .map_err(|e| failed(format!("there is no journal to guard: {}", plain(&e))))?;
+    let _lock = stand(&opened)?;
     leave_session();
     let mut since = None;
     let mut reader = Reader::default();
     loop {
+        // Another shield has a guard of its own.
+        if journal::identity(&opened).is_ok_and(|now| now != own) {
+            return Ok(());
+        }
         let Some(past) = reader.look(&opened)? else { return Ok(()) };
         let Some(seconds) = past.awaits.filter(|_| past.confirmed.is_none()) else {
             return Ok(());
@@ -64,12 +72,30 @@ pub fn guard(kernel: &dyn Kernel, state: &Path) -> Result<()> {
         if at_work {
             since = None;
         } else if since.get_or_insert_with(Instant::now).elapsed() >= Duration::from_secs(seconds) {
-            match crate::revert(kernel, state) {
+            match crate::revert_same(kernel, state, &own) {
                 Err(error) if error.kind() == ErrorKind::Busy => {}
                 other => return other.map(|_| ()),
             }
         }
         sleep(LOOK);
+    }
+}
+
+/// Takes the guard's lock: where it is held, the guard of an earlier shield has yet to end.
+fn stand(state: &StateDir) -> Result<File> {
+    let failed = |why: String| Error::new(ErrorKind::State, why);
+    let lock = state
+        .open_file(FILE, OFlags::RDWR | OFlags::CREATE)
+        .map_err(|e| failed(format!("cannot open {FILE}: {}", plain(&e))))?;
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match rustix::fs::fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(lock),
+            Err(Errno::AGAIN | Errno::ACCESS) if Instant::now() < until => {
+                sleep(Duration::from_millis(10));
+            }
+            Err(e) => return Err(failed(format!("another guard stands: {}", plain(&e.into())))),
+        }
     }
 }
 

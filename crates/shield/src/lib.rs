@@ -176,7 +176,16 @@ fn raise(
 /// When the state directory or the journal cannot be used. Steps that the kernel refuses are no
 /// error: they are named in [`Reverted::items`], and the journal is kept.
 pub fn revert(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
-    take_down(kernel, state, None)
+    take_down(kernel, state, None, None)
+}
+
+/// As [`revert`], where the shield is the one whose journal is `journal` and no later one.
+pub(crate) fn revert_same(
+    kernel: &dyn Kernel,
+    state: &Path,
+    journal: &[u8],
+) -> Result<Option<Reverted>> {
+    take_down(kernel, state, None, Some(journal))
 }
 
 /// As [`revert`], where user `uid` has put the shield up and nobody else.
@@ -184,12 +193,22 @@ pub fn revert(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
 /// # Errors
 /// As [`revert`]; and where it is another's.
 pub fn revert_own(kernel: &dyn Kernel, state: &Path, uid: u32) -> Result<Option<Reverted>> {
-    take_down(kernel, state, Some(uid))
+    take_down(kernel, state, Some(uid), None)
 }
 
-fn take_down(kernel: &dyn Kernel, state: &Path, uid: Option<u32>) -> Result<Option<Reverted>> {
+fn take_down(
+    kernel: &dyn Kernel,
+    state: &Path,
+    uid: Option<u32>,
+    same: Option<&[u8]>,
+) -> Result<Option<Reverted>> {
     let Some(state) = StateDir::open(state)? else { return Ok(None) };
     let _lock = state.lock_patiently(kernel.lock_file().as_deref())?;
+    if let Some(same) = same
+        && journal::identity(&state).is_ok_and(|now| now != same)
+    {
+        return Ok(None);
+    }
     let Some(past) = journal::read(&state)? else { return Ok(None) };
     whose::refuse_anothers(&past, uid)?;
     if past.boot_id.as_ref().is_some_and(|boot| *boot != boot_id(kernel)) {

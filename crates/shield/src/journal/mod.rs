@@ -65,6 +65,9 @@ pub(crate) enum Record {
         /// The user who asked for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         uid: Option<u32>,
+        /// When, in nanoseconds since the boot: no two journals have it in common.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since_boot: Option<u64>,
     },
     /// Before a change: what was.
     Note { seq: u64, change: Change },
@@ -126,6 +129,7 @@ impl Journal {
             links: links.to_vec(),
             owner: by.process.clone(),
             uid: by.uid,
+            since_boot: Some(since_boot()),
         };
         let written = journal.append(&begin).and_then(|()| journal.sync());
         if let Err(error) = written.and_then(|()| state.sync()) {
@@ -307,6 +311,11 @@ pub(crate) fn identity(state: &StateDir) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     BufReader::new(file.take(LONGEST)).read_until(b'\n', &mut line)?;
     Ok(line)
+}
+
+fn since_boot() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn unwritten(path: &str, error: &io::Error) -> Error {
