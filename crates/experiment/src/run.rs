@@ -3,7 +3,9 @@
 use crate::{Because, ErrorKind, Result, is_root};
 use quiet_linux::{Root, System};
 use quiet_probe::Seen;
-use quiet_types::{CpuSet, Finding, Run, Severity, explain::Explained, shield::Entry};
+use quiet_types::{
+    CpuSet, Finding, Run, Severity, explain::Explained, loan::LoanEnd, shield::Entry,
+};
 use std::path::Path;
 
 /// The door into the shield that is up around these CPUs; a shield around others does not matter.
@@ -14,6 +16,8 @@ pub fn door(cpus: &CpuSet, state: &Path) -> Result<Option<Entry>> {
     if !is_root() {
         return Ok(None);
     }
+    // What is measured in a shield is to be the shield.
+    quiet_shield::take_back(&System, state, LoanEnd::Sound, None)?;
     let shield = quiet_shield::current(&System, state)?;
     Ok(shield.filter(|shield| cpus.is_subset(&shield.cpus)).and_then(|shield| shield.entry))
 }

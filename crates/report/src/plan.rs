@@ -236,6 +236,9 @@ pub fn status_text(status: &Status) -> String {
         ),
         None => {}
     }
+    if let Some(loan) = &status.loan {
+        line(&mut out, &crate::loan::loan_text(loan));
+    }
     if !status.drift.is_empty() {
         line(&mut out, "Changed since:");
         for drift in status.drift.iter().take(TOLD) {

@@ -2,10 +2,11 @@
 
 use crate::{Error, approved::Approved};
 use quiet_linux::{CommandLines, Kernel, Options, Root, System, glance, snapshot};
-use quiet_shield::{ApplyOptions, Entrant, ErrorKind, Tether};
+use quiet_shield::{ApplyOptions, Entrant, ErrorKind, LoanOptions, Tether};
 use quiet_types::{
     Chain, CpuSet, Finding, Machine, Plan,
     chain::Link,
+    loan::{Lent, LoanEnd, LoanTerms, TakenBack},
     machine::Scheduling,
     plan::{
         Admitted, Applied, PutBack, REVERTED_SCHEMA, Released, Return, Reverted, ShieldStanding,
@@ -43,6 +44,15 @@ pub enum Whose {
     Anybodys,
     /// That user's own; another's is refused.
     Of(u32),
+}
+
+impl Whose {
+    fn uid(self) -> Option<u32> {
+        match self {
+            Whose::Anybodys => None,
+            Whose::Of(uid) => Some(uid),
+        }
+    }
 }
 
 /// The machine that is acted on, and where its journal lies.
@@ -255,6 +265,8 @@ impl Acts {
         asks: &dyn Fn() -> bool,
     ) -> Result<Admitted, Error> {
         let shield = quiet_shield::current(&System, &self.state).map_err(of_shield)?;
+        // Who plays is not to share.
+        quiet_shield::take_back(&System, &self.state, LoanEnd::Sound, None).map_err(of_shield)?;
         let groups = machine()?.cgroups;
         let mount = shield.and_then(|shield| match shield.mechanism {
             Mechanism::PartitionV2 => groups.v2,
@@ -278,6 +290,28 @@ impl Acts {
     /// As [`quiet_shield::release`].
     pub fn release(&self, uid: u32, tid: u32) -> Result<Released, Error> {
         quiet_shield::release(&System, &self.state, tid, uid).map_err(of_shield)
+    }
+
+    /// Lends the CPUs of the shield that is up.
+    ///
+    /// # Errors
+    /// As [`quiet_shield::lend`].
+    pub fn lend(&self, whose: Whose, terms: &LoanTerms) -> Result<Lent, Error> {
+        let options = LoanOptions { guard: Some(&self.program), uid: whose.uid() };
+        quiet_shield::lend(&System, &self.state, terms, options).map_err(of_shield)
+    }
+
+    /// Takes lent CPUs back; `None` where none are lent.
+    ///
+    /// # Errors
+    /// As [`quiet_shield::take_back`].
+    pub fn take_back(&self, whose: Whose) -> Result<Option<TakenBack>, Error> {
+        quiet_shield::take_back(&System, &self.state, LoanEnd::Hand, whose.uid()).map_err(of_shield)
+    }
+
+    /// Whether CPUs are lent.
+    pub fn is_lent(&self) -> bool {
+        quiet_shield::is_lent(&self.state).unwrap_or_default()
     }
 
     /// The threads that the shield which is up made real-time.

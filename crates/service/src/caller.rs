@@ -84,6 +84,18 @@ impl Callers {
         Ok(number.map_or(CallerProcess::Unknown, CallerProcess::Number))
     }
 
+    /// As [`Callers::process`], as who it is now.
+    ///
+    /// # Errors
+    /// As [`Callers::who`]; and when it has ended, or the bus does not say which one it is.
+    pub async fn thread(&self, header: &Header<'_>) -> Result<Thread, Error> {
+        let told = self.told(header.sender().ok_or_else(unknown)?).await?;
+        let thread = told.process_id().and_then(|pid| quiet_shield::thread(&System, pid, pid));
+        let handle = told.into_process_fd().map(|handle| CallerProcess::Handle(handle.into()));
+        // The number is that of the process as long as that has not ended.
+        thread.filter(|_| handle.is_none_or(|handle| handle.is_there())).ok_or_else(unknown)
+    }
+
     async fn told(&self, sender: &UniqueName<'_>) -> Result<ConnectionCredentials, Error> {
         let bus = DBusProxy::new(&self.bus).await?;
         bus.get_connection_credentials(BusName::from(sender)).await.map_err(|_| unknown())

@@ -10,6 +10,7 @@ use crate::{
 };
 use quiet_types::{
     CpuSet,
+    loan::LoanTerms,
     machine::{Policy, Scheduling},
 };
 use serde::Serialize;
@@ -17,7 +18,7 @@ use std::{
     process::Child,
     sync::{Arc, PoisonError},
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use zbus::{
     OwnedFd, interface,
     message::{Flags, Header},
@@ -38,6 +39,8 @@ pub(crate) struct Shield {
     pub watched: Watched,
     /// Places for them.
     pub watches: Arc<Semaphore>,
+    /// Says that CPUs were lent.
+    pub loans: Arc<Notify>,
 }
 
 impl Shield {
@@ -349,6 +352,37 @@ impl Shield {
         json(&released)
     }
 
+    /// Lends the CPUs of the shield to everybody: for `seconds` at most, until the first sound, the end of a unit of systemd, or that of
+    /// the caller.
+    async fn lend(
+        &self,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
+        seconds: u32,
+        until_sound: bool,
+        unit: &str,
+        while_caller: bool,
+    ) -> Result<String, Error> {
+        let process = match while_caller {
+            true => Some(self.callers.thread(&header).await?),
+            false => None,
+        };
+        let unit = (!unit.is_empty()).then(|| unit.to_owned());
+        let terms = LoanTerms { seconds: seconds.into(), until_sound, unit, process };
+        let act = move |acts: &Acts, whose| acts.lend(whose, &terms);
+        let (lent, caller) = self.act_on_shield(&header, Permission::Apply, act).await?;
+        emitter.changed("lent", &lent.cpus.to_string(), caller.uid).await?;
+        self.loans.notify_one();
+        json(&lent)
+    }
+
+    /// Takes lent CPUs back; `null` where none are lent.
+    async fn take_back(&self, #[zbus(header)] header: Header<'_>) -> Result<String, Error> {
+        let act = |acts: &Acts, whose| acts.take_back(whose);
+        let (back, _) = self.act_on_shield(&header, Permission::Apply, act).await?;
+        json(&back)
+    }
+
     /// Puts the machine back; `null` where nothing was to be done.
     async fn revert(
         &self,
@@ -368,8 +402,8 @@ impl Shield {
         json(&self.act(&header, Permission::Look, Acts::status).await?.0)
     }
 
-    /// Something was done, for which user: `applied` (a chain), `confirmed`, `reverted`, `admitted` and `released` (a thread), or `demoted` by the
-    /// canary (a thread and its name).
+    /// Something was done, for which user: `applied` (a chain), `confirmed`, `reverted`, `admitted` and `released` (a thread), `lent` (CPUs),
+    /// `taken-back` by whatever, or `demoted` by the canary (a thread and its name).
     #[zbus(signal)]
     pub(crate) async fn changed(
         emitter: &SignalEmitter<'_>,

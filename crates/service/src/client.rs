@@ -3,6 +3,7 @@
 use crate::{NAME, PATH};
 use quiet_types::{
     CpuSet, Plan,
+    loan::{Lent, TakenBack},
     machine::{Policy, Scheduling},
     plan::{Admitted, Applied, Released, Reverted, Status},
 };
@@ -73,6 +74,16 @@ trait Shield {
     #[zbus(allow_interactive_auth)]
     fn admit(&self, thread: u32, cpus: &str, policy: &str, priority: u8) -> zbus::Result<String>;
     fn release(&self, thread: u32) -> zbus::Result<String>;
+    #[zbus(allow_interactive_auth)]
+    fn lend(
+        &self,
+        seconds: u32,
+        until_sound: bool,
+        unit: &str,
+        while_caller: bool,
+    ) -> zbus::Result<String>;
+    #[zbus(allow_interactive_auth)]
+    fn take_back(&self) -> zbus::Result<String>;
 }
 
 /// Why the service did not do it.
@@ -261,6 +272,30 @@ impl ServiceClient {
     /// As the service says.
     pub fn release(&self, thread: u32) -> Result<Released, Refusal> {
         read(&self.answer(true, || self.shield.release(thread))?)
+    }
+
+    /// Has the CPUs of the shield lent to everybody: for so many seconds at most, until the first sound, the end of a unit of systemd, or,
+    /// with `while_caller`, that of this process.
+    ///
+    /// # Errors
+    /// As the service says.
+    pub fn lend(
+        &self,
+        seconds: u32,
+        until_sound: bool,
+        unit: Option<&str>,
+        while_caller: bool,
+    ) -> Result<Lent, Refusal> {
+        let unit = unit.unwrap_or_default();
+        read(&self.answer(true, || self.shield.lend(seconds, until_sound, unit, while_caller))?)
+    }
+
+    /// Has lent CPUs taken back; `None` where none are lent.
+    ///
+    /// # Errors
+    /// As the service says.
+    pub fn take_back(&self) -> Result<Option<TakenBack>, Refusal> {
+        read(&self.answer(true, || self.shield.take_back())?)
     }
 
     /// The shield as it is.

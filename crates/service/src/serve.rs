@@ -11,11 +11,14 @@ use crate::{
     queue::Queue,
 };
 use quiet_types::{machine::Scheduling, plan::Thread};
-use std::{io::Write, time::Duration};
+use std::{io::Write, sync::Arc, time::Duration};
+use tokio::sync::Notify;
 use zbus::{Connection, connection::Builder, object_server::SignalEmitter};
 
 /// How often it looks who was made real-time by others: by root's own `apply`, or a watch.
 const LOOK: Duration = Duration::from_secs(5);
+/// How often it looks whether CPUs that are lent are taken back.
+const LOAN_LOOK: Duration = Duration::from_millis(500);
 
 /// Serves on the bus at `address` (none: the system's) until this process is told to end. Nobody is given a priority above
 /// `most_priority`.
@@ -33,7 +36,9 @@ pub async fn serve(
     let (told, mut demoted) = tokio::sync::mpsc::unbounded_channel();
     canary::start(watched.clone(), told)
         .map_err(|e| Error::Failed(format!("cannot start the canary: {e}")))?;
+    let loans = Arc::new(Notify::new());
     let shield = Shield {
+        loans: loans.clone(),
         acts: acts.clone(),
         most_priority,
         watched: watched.clone(),
@@ -44,6 +49,10 @@ pub async fn serve(
     };
     let bus = builder(address).serve_at(PATH, shield).name(NAME).build().await?;
     notify::say("READY=1\nSTATUS=Waits for calls");
+    if acts.is_lent() {
+        loans.notify_one();
+    }
+    tokio::spawn(taken_back(bus.clone(), acts.clone(), loans));
     let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
         .map_err(|e| Error::Failed(format!("cannot listen to SIGTERM: {e}")))?;
     let mut alive = notify::watchdog().map(tokio::time::interval);
@@ -81,6 +90,24 @@ fn builder(address: Option<&str>) -> Builder<'_> {
 
 async fn connected(address: Option<&str>) -> Result<Connection, Error> {
     Ok(builder(address).build().await?)
+}
+
+/// Tells everybody who listens when CPUs that were lent are taken back, by whomever.
+async fn taken_back(bus: Connection, acts: Acts, loans: Arc<Notify>) {
+    loop {
+        loans.notified().await;
+        loop {
+            tokio::time::sleep(LOAN_LOOK).await;
+            let acts = acts.clone();
+            let lent = tokio::task::spawn_blocking(move || acts.is_lent()).await;
+            if !lent.unwrap_or_default() {
+                break;
+            }
+        }
+        if let Ok(emitter) = SignalEmitter::new(&bus, PATH) {
+            let _ = Shield::changed(&emitter, "taken-back", "", 0).await;
+        }
+    }
 }
 
 /// Notes who was demoted, and tells everybody who listens.

@@ -10,8 +10,9 @@ use crate::{
         schedule_reason, task_reason, write_reason,
     },
     hold, irqbalance,
-    journal::{Journal, Record},
-    residents, tasks,
+    journal::{Journal, Key, Record, key},
+    residents,
+    tasks::{self, Identity},
 };
 use quiet_linux::files::StateDir;
 use quiet_linux::{Kernel, fault};
@@ -23,7 +24,7 @@ use quiet_types::{
     shield::Shield,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     io,
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
@@ -490,10 +491,33 @@ impl Hand<'_> {
         to: &CpuSet,
         spare: &[String],
     ) -> Result<Outcome> {
+        self.confine_those(off, to, &|found| {
+            let ours = found.movable && (found.kernel || who == Who::Everybody);
+            // The kernel's alone are spared: any program may give a thread such a name.
+            let is_spared =
+                found.kernel && spare.iter().any(|begin| found.thread.comm.starts_with(begin));
+            ours && !is_spared
+        })
+    }
+
+    /// Takes the threads of programs off the shield, but for those of `ours`.
+    pub fn confine_all_but(&mut self, ours: &HashSet<Key>) -> Result<Outcome> {
+        let shield = self.shield;
+        self.confine_those(&shield.cpus, &shield.housekeeping, &|found| {
+            found.movable && !found.kernel && !ours.contains(&key(&found.thread))
+        })
+    }
+
+    fn confine_those(
+        &mut self,
+        off: &CpuSet,
+        to: &CpuSet,
+        is_meant: &dyn Fn(&Identity) -> bool,
+    ) -> Result<Outcome> {
         let mut refused = BTreeMap::new();
         let mut confined = 0;
         for _ in 0..PASSES {
-            let batch = match self.to_confine(who, off, to, spare, &refused) {
+            let batch = match self.to_confine(off, to, is_meant, &refused) {
                 Ok(batch) => batch,
                 Err(error) => return Ok(Outcome::Refused { reason: plain(&error) }),
             };
@@ -523,10 +547,9 @@ impl Hand<'_> {
 
     fn to_confine(
         &self,
-        who: Who,
         off: &CpuSet,
         to: &CpuSet,
-        spare: &[String],
+        is_meant: &dyn Fn(&Identity) -> bool,
         refused: &BTreeMap<u32, String>,
     ) -> io::Result<Vec<Confined>> {
         let may_run = |tid| {
@@ -535,11 +558,7 @@ impl Hand<'_> {
         };
         let mut batch = Vec::new();
         tasks::each(self.kernel, may_run, |_, found| {
-            let ours = found.movable && (found.kernel || who == Who::Everybody);
-            // The kernel's alone are spared: any program may give a thread such a name.
-            let is_spared =
-                found.kernel && spare.iter().any(|begin| found.thread.comm.starts_with(begin));
-            if !ours || is_spared {
+            if !is_meant(&found) {
                 return;
             }
             let Ok(old) = self.kernel.affinity(found.thread.tid) else { return };

@@ -10,18 +10,14 @@ use crate::{
     error::{Error, ErrorKind, plain},
     hold,
     journal::{self, Past, Reader, Record},
+    loan,
     session::leave_session,
     standing::{LockedShield, standing},
     whose,
 };
 use quiet_linux::files::{StateDir, stamp};
 use quiet_types::plan::{Awaited, Reverted, ShieldStanding};
-use rustix::{
-    fs::{FlockOperation, OFlags},
-    io::Errno,
-};
 use std::{
-    fs::File,
     path::Path,
     thread::sleep,
     time::{Duration, Instant},
@@ -30,14 +26,12 @@ use std::{
 const FILE: &str = "guard";
 /// How often the guard looks.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long the guard of an earlier shield may take to see that its work is over.
-const PATIENCE: Duration = Duration::from_secs(4);
 /// No longer than a day: what nobody confirms by then is forgotten.
 pub const LONGEST: u64 = 86_400;
 
 /// Starts the guard and waits until it stands.
 pub(crate) fn start(program: &Path, state: &StateDir) -> Result<u32> {
-    hold::spawn(program, "guard", state, FILE)
+    hold::spawn(program, &["guard"], state, FILE)
         .map_err(|why| Error::new(ErrorKind::State, format!("no guard could be started: {why}")))
 }
 
@@ -53,7 +47,7 @@ pub fn guard(kernel: &dyn Kernel, state: &Path) -> Result<()> {
         .ok_or_else(|| failed(format!("there is no shield in {}", state.display())))?;
     let own = journal::identity(&opened)
         .map_err(|e| failed(format!("there is no journal to guard: {}", plain(&e))))?;
-    let _lock = stand(&opened)?;
+    let _lock = hold::stand(&opened, FILE)?;
     leave_session();
     let mut since = None;
     let mut reader = Reader::default();
@@ -78,24 +72,6 @@ pub fn guard(kernel: &dyn Kernel, state: &Path) -> Result<()> {
             }
         }
         sleep(LOOK);
-    }
-}
-
-/// Takes the guard's lock: where it is held, the guard of an earlier shield has yet to end.
-fn stand(state: &StateDir) -> Result<File> {
-    let failed = |why: String| Error::new(ErrorKind::State, why);
-    let lock = state
-        .open_file(FILE, OFlags::RDWR | OFlags::CREATE)
-        .map_err(|e| failed(format!("cannot open {FILE}: {}", plain(&e))))?;
-    let until = Instant::now() + PATIENCE;
-    loop {
-        match rustix::fs::fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(lock),
-            Err(Errno::AGAIN | Errno::ACCESS) if Instant::now() < until => {
-                sleep(Duration::from_millis(10));
-            }
-            Err(e) => return Err(failed(format!("another guard stands: {}", plain(&e.into())))),
-        }
     }
 }
 
@@ -136,7 +112,7 @@ pub(crate) fn awaited(state: &StateDir, past: &Past) -> Option<Awaited> {
 }
 
 /// Puts the machine back where a shield waited for a confirmation, or was to end with whoever asked for it, and its guard was
-/// killed: nobody else would.
+/// killed: nobody else would. Likewise CPUs that are lent are taken back.
 ///
 /// # Errors
 /// As [`crate::revert`].
@@ -144,6 +120,7 @@ pub fn overdue(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
     let Some(opened) = StateDir::open(state)? else { return Ok(None) };
     let Some(past) = journal::read(&opened)? else { return Ok(None) };
     let earlier = standing(&past, &boot_id(kernel)) == ShieldStanding::Rebooted;
+    loan::overdue(kernel, &opened, &past)?;
     match awaited(&opened, &past) {
         _ if bond::is_orphan(kernel, &past) && opened.lock().is_ok() => {
             crate::revert(kernel, state)

@@ -29,26 +29,31 @@ const FILE: &str = "hold";
 /// Longer than any machine needs to start a program.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long the guard of an earlier shield or loan may take to see that its work is over.
+const EARLIER: Duration = Duration::from_secs(4);
+
 /// Starts the holder and waits until it holds.
 pub(crate) fn start(program: &Path, state: &StateDir) -> Result<u32, String> {
     if !Path::new(DEVICE).exists() {
         return Err(format!("this kernel has no {DEVICE} (no CPU idle states to forbid)"));
     }
-    spawn(program, "hold", state, FILE).map_err(|why| match why.strip_prefix("it ended at once") {
-        Some(status) => format!("the holder could not take {DEVICE}{status}"),
-        None => format!("the holder: {why}"),
+    spawn(program, &["hold"], state, FILE).map_err(|why| {
+        match why.strip_prefix("it ended at once") {
+            Some(status) => format!("the holder could not take {DEVICE}{status}"),
+            None => format!("the holder: {why}"),
+        }
     })
 }
 
-/// Starts `PROGRAM VERB --state DIR` and waits until it has taken its lock.
+/// Starts `PROGRAM WORDS --state DIR` and waits until it has taken its lock.
 pub(crate) fn spawn(
     program: &Path,
-    verb: &str,
+    words: &[&str],
     state: &StateDir,
     file: &str,
 ) -> Result<u32, String> {
     let mut child = Command::new(program)
-        .arg(verb)
+        .args(words)
         .arg("--state")
         .arg(state.path())
         .current_dir("/")
@@ -71,6 +76,24 @@ pub(crate) fn spawn(
     let _ = child.kill();
     let _ = child.wait();
     Err(format!("it did not begin within {} s", PATIENCE.as_secs()))
+}
+
+/// Takes the guard's lock: where it is held, the guard of an earlier shield has yet to end.
+pub(crate) fn stand(state: &StateDir, file: &str) -> crate::Result<File> {
+    let failed = |why: String| crate::Error::new(crate::ErrorKind::State, why);
+    let lock = state
+        .open_file(file, OFlags::RDWR | OFlags::CREATE)
+        .map_err(|e| failed(format!("cannot open {file}: {}", plain(&e))))?;
+    let until = Instant::now() + EARLIER;
+    loop {
+        match rustix::fs::fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(lock),
+            Err(Errno::AGAIN | Errno::ACCESS) if Instant::now() < until => {
+                sleep(Duration::from_millis(10));
+            }
+            Err(e) => return Err(failed(format!("another guard stands: {}", plain(&e.into())))),
+        }
+    }
 }
 
 /// The process that holds the lock now.

@@ -19,6 +19,7 @@ mod hold;
 mod irqbalance;
 mod journal;
 mod lives;
+mod loan;
 #[cfg(test)]
 mod nobody;
 mod residents;
@@ -36,6 +37,7 @@ pub use bond::{Bond, Tether, guard_owner};
 pub use confirm::{LONGEST as LONGEST_WAIT, confirm, confirm_own, guard, overdue};
 pub use error::{Error, ErrorKind, Result};
 pub use hold::hold;
+pub use loan::{LONGEST as LONGEST_LOAN, LoanOptions, guard_loan, is_lent, lend, take_back};
 pub use quiet_linux::files::DEFAULT_STATE;
 pub use status::{current, status};
 pub use watch::{Planned, Watch, watch};

@@ -86,7 +86,7 @@ pub(crate) fn put_back(kernel: &dyn Kernel, state: &StateDir, past: &Past) -> Re
         }
         done.items.extend(items);
     }
-    done.items.extend(hand.newborn());
+    done.items.extend(hand.newborn(&|_| true));
     // Those forked meanwhile.
     done.items.extend(heirs.and(hand.heirs()).items());
     done.items.extend(hand.waited());
@@ -111,6 +111,16 @@ pub(crate) fn let_out(
     let changes = stay.scheduling.iter().chain(&stay.entered);
     let mut items: Vec<PutBack> = changes.flat_map(|change| hand.undo(change)).collect();
     items.extend(stay.cpus.iter().flat_map(|one| hand.opened(one)));
+    items
+}
+
+/// Gives everybody the CPUs of a shield that is up and stays, by the threads' own affinity; not to who was put onto it, nor to threads of
+/// the kernel.
+pub(crate) fn open_threads(kernel: &dyn Kernel, state: &StateDir, past: &Past) -> Vec<PutBack> {
+    let Some(shield) = &past.shield else { return Vec::new() };
+    let hand = Hand::new(kernel, state, shield, past);
+    let mut items = hand.opened_wide();
+    items.extend(hand.newborn(&|now| !now.intersects(&shield.cpus)));
     items
 }
 

@@ -6,6 +6,7 @@ use crate::{
     confirm, evl, hold, irqbalance,
     journal::{self, Past},
     lives::{self, Life},
+    loan::{self, Fence},
     residents::{residents, serves_another},
     standing::standing,
     tasks,
@@ -48,6 +49,7 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
         holder: None,
         refused: Vec::new(),
         confirm: None,
+        loan: None,
         boot: Vec::new(),
         links: Vec::new(),
         chain: Vec::new(),
@@ -81,6 +83,12 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
     }
     if status.state == ShieldStanding::Up {
         status.drift = drift(kernel, &past, status.holder);
+        status.loan = loan::standing_loan(&state, &past);
+        if status.loan.is_some() {
+            // What is open is meant to be.
+            let fence = Fence::of(&past);
+            status.drift.retain(|drift| !fence.has(&drift.what));
+        }
     }
     Ok(status)
 }

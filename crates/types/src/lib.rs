@@ -52,6 +52,8 @@ pub mod history;
 #[cfg(feature = "std")]
 mod host;
 #[cfg(feature = "std")]
+pub mod loan;
+#[cfg(feature = "std")]
 pub mod lot;
 #[cfg(feature = "std")]
 pub mod machine;

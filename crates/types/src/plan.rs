@@ -1,7 +1,8 @@
 //! A plan: ordered, reversible steps from a machine to a shield; and what became of them.
 
 use crate::{
-    CpuId, CpuSet, Finding, GroupPath, boot::Mode, chain::Link, machine::Scheduling, shield::Shield,
+    CpuId, CpuSet, Finding, GroupPath, boot::Mode, chain::Link, loan::Loan, machine::Scheduling,
+    shield::Shield,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -484,6 +485,9 @@ pub struct Status {
     /// What waits for `confirm`; `None` where nothing does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<Awaited>,
+    /// Its CPUs are everybody's for a while; `None` where they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loan: Option<Loan>,
     /// Where this boot is not what `persist` asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub boot: Vec<Finding>,

@@ -54,6 +54,8 @@ fn the_committed_applied_schema_is_that_of_the_type() {
     check::<quiet_types::plan::Applied>("applied");
     check::<quiet_types::plan::Admitted>("admitted");
     check::<quiet_types::plan::Released>("released");
+    check::<quiet_types::loan::Lent>("lent");
+    check::<quiet_types::loan::TakenBack>("taken-back");
 }
 
 #[test]

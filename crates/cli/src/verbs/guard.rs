@@ -13,6 +13,9 @@ pub struct Args {
     /// The shield ends with the process that is named on standard input
     #[arg(long)]
     bound: bool,
+    /// Take lent CPUs back
+    #[arg(long, conflicts_with = "bound")]
+    loan: bool,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -20,6 +23,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         quiet_shield::guard_owner(&System, &args.state, &mut |word| {
             let _ = face::print(word);
         })?;
+    } else if args.loan {
+        quiet_shield::guard_loan(&System, &args.state)?;
     } else {
         quiet_shield::guard(&System, &args.state)?;
     }

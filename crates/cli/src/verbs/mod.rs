@@ -17,6 +17,7 @@ pub mod hold;
 pub mod import;
 pub mod inspect;
 pub mod keeper;
+pub mod lend;
 pub mod measure;
 pub mod persist;
 pub mod plan;

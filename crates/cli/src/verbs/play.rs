@@ -20,6 +20,7 @@ use quiet_linux::{
 };
 use quiet_types::{
     CpuId, Frames, Nanos, SampleRate,
+    loan::LoanEnd,
     play::{Admission, PlayStatus, Played, SCHEMA, TIGHT},
 };
 use std::{
@@ -217,7 +218,11 @@ impl On {
             }),
         };
         let (shield, lender) = match face::is_root() {
-            true => (quiet_shield::current(&System, &self.state)?, None),
+            true => {
+                // Who plays is not to share.
+                quiet_shield::take_back(&System, &self.state, LoanEnd::Sound, None)?;
+                (quiet_shield::current(&System, &self.state)?, None)
+            }
             false => asked::shield(&self.state),
         };
         Ok(Setup {

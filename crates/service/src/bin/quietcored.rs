@@ -58,6 +58,9 @@ enum Verb {
         /// Wait for the end of the line on standard input, as ordered there
         #[arg(long)]
         bound: bool,
+        /// Take lent CPUs back
+        #[arg(long, conflicts_with = "bound")]
+        loan: bool,
     },
     /// Watch CPUs by the kernel's trace until standard input ends (started by the service)
     #[command(hide = true)]
@@ -89,7 +92,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<(), String> {
     match cli.verb {
         Some(Verb::Hold) => quiet_shield::hold(&cli.state).map_err(|e| e.to_string()),
-        Some(Verb::Guard { bound: true }) => {
+        Some(Verb::Guard { bound: true, .. }) => {
             let mut say = |text: &str| {
                 let mut out = io::stdout().lock();
                 let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -100,7 +103,10 @@ fn run(cli: Cli) -> Result<(), String> {
         Some(Verb::Watch { name, report_only }) => {
             watch(&cli.state, &cli.chains, &name, report_only).map_err(|error| error.sentence())
         }
-        Some(Verb::Guard { bound: false }) => {
+        Some(Verb::Guard { loan: true, .. }) => {
+            quiet_shield::guard_loan(&System, &cli.state).map_err(|e| e.to_string())
+        }
+        Some(Verb::Guard { .. }) => {
             quiet_shield::guard(&System, &cli.state).map_err(|e| e.to_string())
         }
         Some(Verb::Revert) => match quiet_shield::revert(&System, &cli.state) {

@@ -201,6 +201,7 @@ fn records(kernel: &dyn Kernel, past: &Past) -> Vec<Record> {
     }
     records.extend(past.up.iter().map(|at| Record::Up { at: at.clone(), irqs: past.irqs.clone() }));
     records.extend(past.confirmed.iter().map(|at| Record::Confirmed { at: at.clone() }));
+    records.extend(past.loan.iter().cloned().map(Record::Lent));
     if !past.off_line.is_empty() {
         records.push(Record::OffLine { cpus: past.off_line.clone() });
     }

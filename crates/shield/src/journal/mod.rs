@@ -23,6 +23,7 @@ use quiet_linux::files::{StateDir, stamp};
 use quiet_types::{
     CpuSet, GroupPath,
     chain::Link,
+    loan::{LoanEnd, LoanTerms},
     plan::{AppliedBy, Outcome, Return, Step, Thread},
     shield::Shield,
 };
@@ -44,6 +45,17 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const LONGEST: u64 = 64 << 20;
 /// Threads of one note at most: some 6 MiB of a line.
 const THREADS: usize = 1 << 16;
+
+/// A loan, as the journal tells it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LoanNote {
+    /// No two loans of a boot have it in common; new terms keep it.
+    pub id: u64,
+    pub at: String,
+    /// When its time is over, in nanoseconds since the boot.
+    pub until: u64,
+    pub terms: LoanTerms,
+}
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,6 +99,10 @@ pub(crate) enum Record {
     Admitted { thread: Thread, entered: Thread, uid: u32 },
     /// That thread was let out again, and what was noted about its stay is void.
     Released { thread: Thread },
+    /// The CPUs are everybody's for a while.
+    Lent(LoanNote),
+    /// Those of that loan are not any more.
+    TakenBack { id: u64, cause: LoanEnd, at: String },
 }
 
 /// A journal that is written.
@@ -313,7 +329,8 @@ pub(crate) fn identity(state: &StateDir) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-fn since_boot() -> u64 {
+/// Nanoseconds since the boot, time that the machine slept included.
+pub(crate) fn since_boot() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -1,6 +1,6 @@
 //! A journal that is read, and what it knows of each thing.
 
-use super::{Guests, Key, LONGEST, Record, SCHEMA, VERSION, key, unreadable};
+use super::{Guests, Key, LONGEST, LoanNote, Record, SCHEMA, VERSION, key, unreadable};
 use crate::{
     change::{Change, same},
     error::{Result, plain},
@@ -46,6 +46,8 @@ pub(crate) struct Past {
     pub awaits: Option<u64>,
     /// When it was confirmed.
     pub confirmed: Option<String>,
+    /// For how long its CPUs are everybody's.
+    pub loan: Option<LoanNote>,
     /// Threads that were let in for users.
     pub guests: Guests,
     /// Lines that make no sense: `line 7: ...`.
@@ -143,6 +145,10 @@ impl Past {
             Record::OffLine { cpus } => self.off_line = self.off_line.union(&cpus),
             Record::Await { seconds } => self.awaits = Some(seconds),
             Record::Confirmed { at } => self.confirmed = Some(at),
+            Record::Lent(loan) => self.loan = Some(loan),
+            Record::TakenBack { id, .. } => {
+                self.loan.take_if(|loan| loan.id == id);
+            }
         }
     }
 

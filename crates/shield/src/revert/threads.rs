@@ -115,6 +115,30 @@ impl<'a> Hand<'a> {
         tally.items()
     }
 
+    /// Gives the threads of programs that were taken off the shield, and have what they were given then, what they had before.
+    pub(super) fn opened_wide(&self) -> Vec<PutBack> {
+        let mut tally = Tally::new("CPUs of threads");
+        let mut done = HashSet::new();
+        let noted = self.past.changes.iter().filter_map(|(_, change)| match change {
+            Change::Affinity { threads } => Some(threads),
+            _ => None,
+        });
+        for one in noted.flatten().filter(|one| done.insert(key(&one.thread))) {
+            let (tid, life) = (one.thread.tid, self.lives.get(&key(&one.thread)));
+            let last = life.and_then(|life| life.given.last().copied());
+            let is_off = last.is_some_and(|last| !last.intersects(&self.shield.cpus));
+            let is_ours = || {
+                tasks::identity(self.kernel, tid).is_ok_and(|now| {
+                    now.thread.start == one.thread.start && !now.dead && !now.kernel
+                })
+            };
+            if is_off && self.allowed(tid).is_ok_and(|now| Some(&now) == last) && is_ours() {
+                tally.add(&one.thread, self.set_affinity(tid, &one.old));
+            }
+        }
+        tally.items()
+    }
+
     /// What was refused while the shield stood, of threads that were not there before it and still have what we gave them.
     pub(super) fn waited(&self) -> Vec<PutBack> {
         let mut tally = Tally::new("CPUs that were refused within the shield");
@@ -267,8 +291,8 @@ impl Hand<'_> {
     }
 
     /// Threads born since inherited the CPUs that we gave to their parents, or were placed by a
-    /// watch: they get those that the parent had before all.
-    pub(super) fn newborn(&self) -> Vec<PutBack> {
+    /// watch: they get those that the parent had before all, where `is_meant` says so of those that they have now.
+    pub(super) fn newborn(&self, is_meant: &dyn Fn(&CpuSet) -> bool) -> Vec<PutBack> {
         if self.then.is_empty() {
             return Vec::new();
         }
@@ -285,6 +309,9 @@ impl Hand<'_> {
                 continue;
             }
             let Ok(now) = self.allowed(tid) else { continue };
+            if !is_meant(&now) {
+                continue;
+            }
             let parents = family.parents(member);
             let is_old = |tid: &u32| {
                 self.then.get(tid).is_some_and(|(start, _)| family.may_be(*tid, *start))

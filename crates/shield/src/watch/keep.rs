@@ -6,6 +6,7 @@ use crate::{
     apply::Hand,
     boot_id, hold,
     journal::{Journal, Reader, Record},
+    loan::Fence,
     standing::standing,
 };
 use quiet_linux::files::StateDir;
@@ -72,10 +73,12 @@ impl Look<'_> {
     ) -> Result<Vec<(Step, Outcome)>> {
         let interrupt = AtomicBool::new(false);
         let mut found = Vec::new();
+        let lent = journal.past().filter(|past| past.loan.is_some()).map(Fence::of);
         for step in &plan.steps {
             let last = journal.past().and_then(|past| past.end(&step.action)).cloned();
             let last = last.as_ref();
-            if (self.paused)(step) || is_settled(step, last) {
+            let is_lent = lent.as_ref().is_some_and(|fence| fence.is_closed_by(&step.action));
+            if is_lent || (self.paused)(step) || is_settled(step, last) {
                 continue;
             }
             let waits = last.is_some_and(|(old, was)| {
