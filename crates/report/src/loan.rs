@@ -1,7 +1,6 @@
 //! CPUs that are lent, and taken back.
 
 use quiet_types::{
-    Nanos,
     loan::{FenceChange, Lent, Loan, LoanTerms, TakenBack},
     printable,
 };
@@ -34,7 +33,7 @@ pub fn taken_back_text(back: &TakenBack) -> String {
 
 /// A loan as `status` has it, as one line.
 pub(crate) fn loan_text(loan: &Loan) -> String {
-    let left = Nanos(loan.left.saturating_mul(1_000_000_000));
+    let left = length(loan.left);
     let who = match loan.guard {
         Some(pid) => format!("process {pid} takes them back"),
         None => "nobody takes them back: run `quietcores lend --return`".to_owned(),
@@ -42,8 +41,17 @@ pub(crate) fn loan_text(loan: &Loan) -> String {
     format!("Its CPUs are everybody's {}: {left} are left, and {who}.", until(&loan.terms))
 }
 
+/// A time in the words of a clock; minutes are rounded up.
+fn length(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        _ if seconds.is_multiple_of(3600) => format!("{} h", seconds / 3600),
+        _ => format!("{} min", seconds.div_ceil(60)),
+    }
+}
+
 fn until(terms: &LoanTerms) -> String {
-    let mut ends = vec![format!("for {}", Nanos(terms.seconds.saturating_mul(1_000_000_000)))];
+    let mut ends = vec![format!("for {}", length(terms.seconds))];
     if terms.until_sound {
         ends.push("until the first sound".to_owned());
     }
@@ -79,7 +87,10 @@ fn refused(out: &mut String, changes: &[FenceChange]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quiet_types::loan::{LENT_SCHEMA, LoanEnd, TAKEN_BACK_SCHEMA};
+    use quiet_types::{
+        Nanos,
+        loan::{LENT_SCHEMA, LoanEnd, TAKEN_BACK_SCHEMA},
+    };
 
     fn terms(until_sound: bool) -> LoanTerms {
         LoanTerms { seconds: 600, until_sound, unit: None, process: None }
@@ -104,7 +115,7 @@ mod tests {
             "{text}"
         );
         let loan = Loan { since: "now".into(), terms: terms(false), left: 60, guard: None };
-        assert!(loan_text(&loan).contains("1 min are left, and nobody takes them back"));
+        assert!(loan_text(&loan).contains("60 s are left, and nobody takes them back"));
     }
 
     #[test]

@@ -460,3 +460,63 @@ fn nonsense_and_floods_leave_the_service_standing() {
     assert!(files() <= files_before + 4, "{} files, {files_before} before", files());
     assert_eq!(root.status().unwrap().state, ShieldStanding::None);
 }
+
+#[test]
+fn a_member_lends_the_cpus_of_his_own_shield_and_everybody_hears_of_it() {
+    let Some(world) = World::new() else { return };
+    world.approve("room");
+    let games = group(GROUP);
+    let root = ServiceClient::connect(world.address()).unwrap();
+    let heard = tempfile::NamedTempFile::new().unwrap();
+    let mut monitor = Command::new("dbus-monitor")
+        .args(["--address", world.address().unwrap()])
+        .arg("type='signal',interface='org.quietcores1.Shield'")
+        .stdout(heard.reopen().unwrap())
+        .spawn()
+        .unwrap();
+    let call =
+        |uid: &str, method: &str, words: &[&str]| text(&world.bus.call(uid, &games, method, words));
+    let hour = ["uint32:3600", "boolean:false", "string:", "boolean:false"];
+    assert!(call(STRANGER, "Lend", &hour).contains("no shield is up"));
+    assert!(call(STRANGER, "Apply", &["string:room", "uint32:0"]).contains("applied/"));
+    for (words, says) in [
+        (["uint32:0", "boolean:false", "string:", "boolean:false"], "1 s to 86400 s"),
+        (["uint32:9", "boolean:false", "string:../../x.service", "boolean:false"], "no name of"),
+        (["uint32:9", "boolean:false", "string:none.service", "boolean:false"], "does not run"),
+    ] {
+        let said = call(STRANGER, "Lend", &words);
+        assert!(said.contains(says) && root.status().unwrap().loan.is_none(), "{said}");
+    }
+    // Nobody else's, and nobody's outside of the group.
+    let said = call(ANOTHER, "Lend", &hour);
+    assert!(said.contains("Error.NotAllowed"), "{said}");
+    let said = text(&world.bus.call(STRANGER, "", "Lend", &hour));
+    assert!(said.contains("usermod -aG"), "{said}");
+
+    let said = call(STRANGER, "Lend", &hour);
+    assert!(said.contains("quietcores.lent/"), "{said}");
+    assert!(root.status().unwrap().loan.unwrap().guard.is_some());
+    assert!(call(ANOTHER, "TakeBack", &[]).contains("Error.NotAllowed"));
+    let said = call(STRANGER, "TakeBack", &[]);
+    assert!(said.contains("quietcores.taken-back/"), "{said}");
+    assert!(call(STRANGER, "TakeBack", &[]).contains("\"null\""));
+    assert!(root.status().unwrap().loan.is_none());
+
+    // With the caller: he has ended before this is looked at.
+    let gone = ["uint32:3600", "boolean:false", "string:", "boolean:true"];
+    let said = call(STRANGER, "Lend", &gone);
+    assert!(said.contains("quietcores.lent/") || said.contains("NotAllowed"), "{said}");
+    let until = Instant::now() + Duration::from_secs(60);
+    while root.status().unwrap().loan.is_some() {
+        assert!(Instant::now() < until, "still lent");
+        thread::sleep(Duration::from_millis(50));
+    }
+    let text_of = || std::fs::read_to_string(heard.path()).unwrap();
+    while !(text_of().contains("string \"lent\"") && text_of().contains("string \"taken-back\"")) {
+        assert!(Instant::now() < until, "{}", text_of());
+        thread::sleep(Duration::from_millis(50));
+    }
+    monitor.kill().unwrap();
+    monitor.wait().unwrap();
+    assert!(root.revert().unwrap().unwrap().is_complete());
+}

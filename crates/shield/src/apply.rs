@@ -11,7 +11,7 @@ use crate::{
     },
     hold, irqbalance,
     journal::{Journal, Key, Record, key},
-    residents,
+    lives, residents,
     tasks::{self, Identity},
 };
 use quiet_linux::files::StateDir;
@@ -491,8 +491,10 @@ impl Hand<'_> {
         to: &CpuSet,
         spare: &[String],
     ) -> Result<Outcome> {
+        let placed = self.placed();
         self.confine_those(off, to, &|found| {
-            let ours = found.movable && (found.kernel || who == Who::Everybody);
+            let ours = found.movable
+                && (found.kernel || who == Who::Everybody && !placed.contains(&key(&found.thread)));
             // The kernel's alone are spared: any program may give a thread such a name.
             let is_spared =
                 found.kernel && spare.iter().any(|begin| found.thread.comm.starts_with(begin));
@@ -500,12 +502,18 @@ impl Hand<'_> {
         })
     }
 
-    /// Takes the threads of programs off the shield, but for those of `ours`.
-    pub fn confine_all_but(&mut self, ours: &HashSet<Key>) -> Result<Outcome> {
-        let shield = self.shield;
+    /// Takes the threads of programs off the shield, but for those that were put onto it.
+    pub fn confine_programs(&mut self) -> Result<Outcome> {
+        let (shield, placed) = (self.shield, self.placed());
         self.confine_those(&shield.cpus, &shield.housekeeping, &|found| {
-            found.movable && !found.kernel && !ours.contains(&key(&found.thread))
+            found.movable && !found.kernel && !placed.contains(&key(&found.thread))
         })
+    }
+
+    /// Who was put onto the shield: a link of the chain, or a guest.
+    fn placed(&self) -> HashSet<Key> {
+        let past = self.journal.past();
+        past.map(|past| lives::placed(past, self.shield)).unwrap_or_default()
     }
 
     fn confine_those(

@@ -1,8 +1,11 @@
 //! What became of each thread under a shield, as the journal tells it.
 
-use crate::{change::Change, journal::Past};
-use quiet_types::{CpuSet, GroupPath};
-use std::collections::HashMap;
+use crate::{
+    change::Change,
+    journal::{Key, Past},
+};
+use quiet_types::{CpuSet, GroupPath, shield::Shield};
+use std::collections::{HashMap, HashSet};
 
 /// What the journal knows of one thread: a revert may be the second one, and meet what the first
 /// one has put back already.
@@ -44,4 +47,13 @@ pub(crate) fn of(past: &Past) -> HashMap<(u32, u64), Life<'_>> {
         }
     }
     lives
+}
+
+/// Threads that were put onto the shield, by the last word about each.
+pub(crate) fn placed(past: &Past, shield: &Shield) -> HashSet<Key> {
+    let lives = of(past);
+    let onto = lives
+        .iter()
+        .filter(|(_, life)| life.given.last().is_some_and(|cpus| cpus.intersects(&shield.cpus)));
+    onto.map(|((tid, start), _)| (*tid, *start)).collect()
 }

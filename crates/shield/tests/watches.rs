@@ -1,7 +1,7 @@
 //! What a watch makes of settings that are no kernel files: irqbalance's bans, threads of interrupts.
 #![allow(clippy::unwrap_used)] // a test may
 
-use quiet_shield::{ApplyOptions, Planned, Watch, revert, status, up, watch};
+use quiet_shield::{ApplyOptions, Entrant, Planned, Watch, admit, revert, status, up, watch};
 use quiet_testing::fake::{Fake, Hierarchy, MOUNT, Temper, World, at, world};
 use quiet_types::{
     CpuSet, Plan,
@@ -309,4 +309,32 @@ fn a_deadline_thread_keeps_its_budget_whatever_a_plan_says() {
     assert_eq!(kernel.world.borrow().tasks[&100].scheduling, deadline);
     revert(&kernel, &state).unwrap().unwrap();
     assert_eq!(kernel.world.borrow().tasks[&100].scheduling, deadline);
+}
+
+#[test]
+fn who_was_let_into_a_shield_of_plain_affinity_stays_there_and_others_do_not() {
+    let mut before = world(Hierarchy::None, 2, &[], &[3, 3, 3]);
+    for tid in 100..103 {
+        before.tasks.get_mut(&tid).unwrap().uid = 1000;
+    }
+    let kernel = Fake::new(before.clone());
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let set = |text: &str| -> CpuSet { text.parse().unwrap() };
+    let confining = |world: &World| {
+        let (who, off, to) = (quiet_types::plan::Who::Everybody, set("1"), set("0"));
+        let confine = Action::Confine { who, off, to, spare: Vec::new() };
+        plan(world, Mechanism::Affinity, vec![confine])
+    };
+    raise(&kernel, &confining(&before), &state);
+    let entrant =
+        Entrant { tid: 100, uid: 1000, cpus: None, scheduling: None, mount: None, most: 2 };
+    admit(&kernel, &state, &entrant, &|| true).unwrap();
+    // Another one goes there by itself.
+    kernel.world.borrow_mut().tasks.get_mut(&101).unwrap().asked = set("1");
+    keep(&kernel, &state, 3, false, &confining);
+    assert_eq!(kernel.world.borrow().allowed(100), set("1"));
+    assert_eq!(kernel.world.borrow().allowed(101), set("0"));
+    assert!(revert(&kernel, &state).unwrap().unwrap().is_complete());
+    assert_eq!(kernel.world.borrow().allowed(100), before.allowed(100));
 }

@@ -11,8 +11,8 @@ use crate::{
     apply::Hand,
     change::{Change, read_back, same},
     error::{file_reason, is_gone, partition_reason, write_reason},
-    journal::{Journal, Key, Past},
-    lives, revert,
+    journal::{Journal, Past},
+    revert,
 };
 use quiet_linux::{fault, files::StateDir};
 use quiet_types::{
@@ -22,7 +22,7 @@ use quiet_types::{
     printable,
     shield::{Mechanism, Shield},
 };
-use std::{collections::HashSet, sync::atomic::AtomicBool};
+use std::sync::atomic::AtomicBool;
 
 /// A group that takes part in no partition of its own.
 const MEMBER: &str = "member";
@@ -222,7 +222,6 @@ fn confine(
     journal: &mut Journal,
     shield: &Shield,
 ) -> FenceChange {
-    let ours: HashSet<Key> = journal.past().map(|past| placed(past, shield)).unwrap_or_default();
     let mut hand = Hand {
         kernel,
         journal,
@@ -232,7 +231,7 @@ fn confine(
         interrupt: &AtomicBool::new(false),
         strangers: false,
     };
-    let done = hand.confine_all_but(&ours);
+    let done = hand.confine_programs();
     let (now, refused) = match done {
         Ok(Outcome::Done { seen } | Outcome::Pending { seen }) => (seen, None),
         Ok(Outcome::Already) => ("nobody to confine".to_owned(), None),
@@ -247,15 +246,6 @@ fn confine(
 }
 
 const THREADS: &str = "CPUs of threads";
-
-/// Threads that were put onto the shield, by the last word about each.
-fn placed(past: &Past, shield: &Shield) -> HashSet<Key> {
-    let lives = lives::of(past);
-    let onto = lives
-        .iter()
-        .filter(|(_, life)| life.given.last().is_some_and(|cpus| cpus.intersects(&shield.cpus)));
-    onto.map(|((tid, start), _)| (*tid, *start)).collect()
-}
 
 /// What became of threads, as one line.
 fn threads(items: &[PutBack]) -> FenceChange {
