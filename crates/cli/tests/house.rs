@@ -339,8 +339,8 @@ const DIRECT: &[(&str, &[&str])] = &[
     (
         "quiet_shield",
         &[
-            "apply", "confirm", "explain", "guard", "hold", "measure", "persist", "play", "prove",
-            "campaign", "revert", "status", "watch",
+            "apply", "confirm", "explain", "guard", "hold", "lend", "measure", "persist", "play",
+            "prove", "campaign", "revert", "status", "watch",
         ],
     ),
     ("quiet_probe", &["evl", "explain", "keeper", "measure", "reach", "stress", "worker"]),

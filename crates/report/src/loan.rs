@@ -1,7 +1,7 @@
 //! CPUs that are lent, and taken back.
 
 use quiet_types::{
-    loan::{FenceChange, Lent, Loan, LoanTerms, TakenBack},
+    loan::{FenceChange, Lent, Loan, LoanTerms, Reclaimed},
     printable,
 };
 
@@ -16,7 +16,7 @@ pub fn lent_text(lent: &Lent) -> String {
 }
 
 /// What was taken back, as text.
-pub fn taken_back_text(back: &TakenBack) -> String {
+pub fn reclaimed_text(back: &Reclaimed) -> String {
     let mut out = String::new();
     if back.is_complete() {
         let took = back.took;
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use quiet_types::{
         Nanos,
-        loan::{LENT_SCHEMA, LoanEnd, TAKEN_BACK_SCHEMA},
+        loan::{LENT_SCHEMA, LoanEnd, RECLAIMED_SCHEMA},
     };
 
     fn terms(until_sound: bool) -> LoanTerms {
@@ -120,8 +120,8 @@ mod tests {
 
     #[test]
     fn what_is_not_closed_is_named_with_its_reason() {
-        let back = TakenBack {
-            schema: TAKEN_BACK_SCHEMA.into(),
+        let back = Reclaimed {
+            schema: RECLAIMED_SCHEMA.into(),
             cpus: "1".parse().unwrap(),
             cause: LoanEnd::Hand,
             took: Nanos(2_000_000),
@@ -131,7 +131,7 @@ mod tests {
                 refused: Some("device or resource busy".into()),
             }],
         };
-        let text = taken_back_text(&back);
+        let text = reclaimed_text(&back);
         assert!(text.contains("not the chain's alone yet"), "{text}");
         assert!(text.contains("cpuset.cpus.partition: device or resource busy"), "{text}");
     }

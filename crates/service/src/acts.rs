@@ -6,7 +6,7 @@ use quiet_shield::{ApplyOptions, Entrant, ErrorKind, LoanOptions, Tether};
 use quiet_types::{
     Chain, CpuSet, Finding, Machine, Plan,
     chain::Link,
-    loan::{Lent, LoanEnd, LoanTerms, TakenBack},
+    loan::{Lent, LoanEnd, LoanTerms, Reclaimed},
     machine::Scheduling,
     plan::{
         Admitted, Applied, PutBack, REVERTED_SCHEMA, Released, Return, Reverted, ShieldStanding,
@@ -305,7 +305,7 @@ impl Acts {
     ///
     /// # Errors
     /// As [`quiet_shield::take_back`].
-    pub fn take_back(&self, whose: Whose) -> Result<Option<TakenBack>, Error> {
+    pub fn take_back(&self, whose: Whose) -> Result<Option<Reclaimed>, Error> {
         quiet_shield::take_back(&System, &self.state, LoanEnd::Hand, whose.uid()).map_err(of_shield)
     }
 

@@ -3,7 +3,7 @@
 use crate::{NAME, PATH};
 use quiet_types::{
     CpuSet, Plan,
-    loan::{Lent, TakenBack},
+    loan::{Lent, Reclaimed},
     machine::{Policy, Scheduling},
     plan::{Admitted, Applied, Released, Reverted, Status},
 };
@@ -294,7 +294,7 @@ impl ServiceClient {
     ///
     /// # Errors
     /// As the service says.
-    pub fn take_back(&self) -> Result<Option<TakenBack>, Refusal> {
+    pub fn take_back(&self) -> Result<Option<Reclaimed>, Refusal> {
         read(&self.answer(true, || self.shield.take_back())?)
     }
 

@@ -8,7 +8,7 @@ use quiet_shield::{
 };
 use quiet_testing::fake::{EBUSY, Fake, Hierarchy, at, until_stopped};
 use quiet_types::{
-    loan::{Lent, LoanEnd, LoanTerms, TakenBack},
+    loan::{Lent, LoanEnd, LoanTerms, Reclaimed},
     plan::ShieldStanding,
 };
 use shielded::{ALL, ANNA, is_as_before, set, shielded};
@@ -24,7 +24,7 @@ fn lend_out(kernel: &Fake, state: &Path) -> Lent {
     lend(kernel, state, &terms(60), FREELY).unwrap()
 }
 
-fn take(kernel: &Fake, state: &Path) -> Option<TakenBack> {
+fn take(kernel: &Fake, state: &Path) -> Option<Reclaimed> {
     take_back(kernel, state, LoanEnd::Hand, None).unwrap()
 }
 

@@ -80,6 +80,8 @@ pub mod surroundings;
 #[cfg(feature = "std")]
 mod text;
 #[cfg(feature = "std")]
+mod thread;
+#[cfg(feature = "std")]
 pub mod trace;
 #[cfg(feature = "std")]
 pub mod trip;

@@ -1,14 +1,14 @@
 //! A shield whose CPUs are everybody's for a while.
 
-use crate::{CpuSet, Nanos, plan::Thread};
+use crate::{CpuSet, Nanos, thread::Thread};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Version of [`Lent`].
 pub const LENT_SCHEMA: &str = "quietcores.lent/1";
-/// Version of [`TakenBack`].
-pub const TAKEN_BACK_SCHEMA: &str = "quietcores.taken-back/1";
+/// Version of [`Reclaimed`].
+pub const RECLAIMED_SCHEMA: &str = "quietcores.reclaimed/1";
 
 /// For how long CPUs are lent: until the first of these.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -68,8 +68,8 @@ pub struct Lent {
 
 /// CPUs were taken back: the shield stands as before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct TakenBack {
-    /// [`TAKEN_BACK_SCHEMA`].
+pub struct Reclaimed {
+    /// [`RECLAIMED_SCHEMA`].
     pub schema: String,
     /// The CPUs.
     pub cpus: CpuSet,
@@ -81,7 +81,7 @@ pub struct TakenBack {
     pub changes: Vec<FenceChange>,
 }
 
-impl TakenBack {
+impl Reclaimed {
     /// Whether all is closed again.
     pub fn is_complete(&self) -> bool {
         self.changes.iter().all(|change| change.refused.is_none())

@@ -1,5 +1,6 @@
 //! A plan: ordered, reversible steps from a machine to a shield; and what became of them.
 
+pub use crate::thread::Thread;
 use crate::{
     CpuId, CpuSet, Finding, GroupPath, boot::Mode, chain::Link, loan::Loan, machine::Scheduling,
     shield::Shield,
@@ -229,24 +230,6 @@ pub enum Who {
     KernelThreads,
     /// Every thread that may be moved.
     Everybody,
-}
-
-/// One thread, for ever: a number that was given anew has another start time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Thread {
-    /// Its number.
-    pub tid: u32,
-    /// Start time in clock ticks since boot.
-    pub start: u64,
-    /// Its name.
-    pub comm: String,
-}
-
-impl Thread {
-    /// Whether both are the same thread, whatever it is called by now.
-    pub fn is(&self, other: &Thread) -> bool {
-        (self.tid, self.start) == (other.tid, other.start)
-    }
 }
 
 /// Who asked for a shield.
@@ -640,12 +623,6 @@ impl Action {
             Action::Schedule { .. } => "policy and priority read back",
             Action::HoldLatency => "the holder reads the value in force from the device",
         }
-    }
-}
-
-impl std::fmt::Display for Thread {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "thread {} ({})", self.tid, crate::printable(&self.comm, 32))
     }
 }
 

@@ -55,7 +55,7 @@ fn the_committed_applied_schema_is_that_of_the_type() {
     check::<quiet_types::plan::Admitted>("admitted");
     check::<quiet_types::plan::Released>("released");
     check::<quiet_types::loan::Lent>("lent");
-    check::<quiet_types::loan::TakenBack>("taken-back");
+    check::<quiet_types::loan::Reclaimed>("reclaimed");
 }
 
 #[test]

@@ -5,12 +5,12 @@ use crate::{asked, face};
 use anyhow::{Context, bail};
 use quiet_experiment::put_back_overdue;
 use quiet_linux::System;
-use quiet_report::loan::{lent_text, taken_back_text};
+use quiet_report::loan::{lent_text, reclaimed_text};
 use quiet_service::client::ServiceClient;
 use quiet_shield::{DEFAULT_STATE, LONGEST_LOAN, LoanOptions};
 use quiet_types::{
     Nanos,
-    loan::{Lent, LoanEnd, LoanTerms, TakenBack},
+    loan::{Lent, LoanEnd, LoanTerms, Reclaimed},
 };
 use std::{
     ffi::OsString,
@@ -76,7 +76,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let back = take_back(&args);
     let ended = ended.with_context(|| format!("cannot run {}", program.to_string_lossy()))?;
     if let Some(back) = back?.filter(|back| !back.is_complete()) {
-        face::say(&taken_back_text(&back));
+        face::say(&reclaimed_text(&back));
     }
     // As a shell has it.
     let code = ended.code().or_else(|| {
@@ -113,7 +113,7 @@ fn lend(args: &Args, seconds: u64) -> anyhow::Result<Lent> {
     Ok(quiet_shield::lend(&System, &args.state, &terms, options)?)
 }
 
-fn take_back(args: &Args) -> anyhow::Result<Option<TakenBack>> {
+fn take_back(args: &Args) -> anyhow::Result<Option<Reclaimed>> {
     if asked::is_for_service(&args.state) {
         let refused = |why| asked::refused(why, "take CPUs back", "lend --return");
         return asked::service().and_then(|service| service.take_back()).map_err(refused);
@@ -129,10 +129,10 @@ fn only_root(what: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn show_back(args: &Args, back: Option<TakenBack>) -> anyhow::Result<ExitCode> {
+fn show_back(args: &Args, back: Option<Reclaimed>) -> anyhow::Result<ExitCode> {
     match &back {
         _ if args.json => face::print_json(&back)?,
-        Some(back) => face::print(&taken_back_text(back))?,
+        Some(back) => face::print(&reclaimed_text(back))?,
         None => {
             face::print("No CPU is lent: the shield, where one is up, is the chain's alone.\n")?
         }

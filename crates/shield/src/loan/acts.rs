@@ -12,7 +12,7 @@ use crate::{
 use quiet_linux::files::{StateDir, stamp};
 use quiet_types::{
     Nanos,
-    loan::{LENT_SCHEMA, Lent, Loan, LoanEnd, LoanTerms, TAKEN_BACK_SCHEMA, TakenBack},
+    loan::{LENT_SCHEMA, Lent, Loan, LoanEnd, LoanTerms, RECLAIMED_SCHEMA, Reclaimed},
     plan::ShieldStanding,
 };
 use std::{path::Path, time::Instant};
@@ -96,13 +96,13 @@ pub fn lend(
 ///
 /// # Errors
 /// When the state directory or the journal cannot be used, or the shield is another's. What cannot be closed is no error: it is named
-/// in [`TakenBack::changes`], and the guard tries again.
+/// in [`Reclaimed::changes`], and the guard tries again.
 pub fn take_back(
     kernel: &dyn Kernel,
     state: &Path,
     cause: LoanEnd,
     uid: Option<u32>,
-) -> Result<Option<TakenBack>> {
+) -> Result<Option<Reclaimed>> {
     take_back_same(kernel, state, cause, uid, None)
 }
 
@@ -113,7 +113,7 @@ pub(super) fn take_back_same(
     cause: LoanEnd,
     uid: Option<u32>,
     only: Option<u64>,
-) -> Result<Option<TakenBack>> {
+) -> Result<Option<Reclaimed>> {
     let begun = Instant::now();
     let Some(state) = StateDir::open(state)? else { return Ok(None) };
     // Who plays asks at every start: where nothing is lent it costs one read.
@@ -137,7 +137,7 @@ pub(super) fn take_back_same(
     // The note comes after the deed: as long as it is not there, the next one to look closes what is closed once more.
     let changes = fence.close(kernel, &state, &mut journal);
     let took = Nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
-    let back = TakenBack { schema: TAKEN_BACK_SCHEMA.to_owned(), cpus, cause, took, changes };
+    let back = Reclaimed { schema: RECLAIMED_SCHEMA.to_owned(), cpus, cause, took, changes };
     if back.is_complete() {
         journal.seal(Record::TakenBack { id: loan.id, cause, at: stamp() })?;
     }
