@@ -22,9 +22,11 @@ mod owner;
 mod place;
 mod power;
 mod priorities;
+pub mod propose;
 pub mod recipe;
 mod sources;
 mod steps;
+mod written;
 
 use lookup::Lookup;
 use quiet_types::{
@@ -38,6 +40,7 @@ use std::fmt;
 
 pub use owner::{WantedProcess, wanted};
 pub use place::astray;
+pub use written::chain_text;
 pub use quiet_types::boot::Mode;
 
 /// Why no plan can be made, with what to do.

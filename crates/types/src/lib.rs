@@ -72,6 +72,8 @@ pub mod run;
 #[cfg(feature = "std")]
 pub mod said;
 #[cfg(feature = "std")]
+pub mod setup;
+#[cfg(feature = "std")]
 pub mod shield;
 #[cfg(feature = "std")]
 pub mod surroundings;
