@@ -6,6 +6,7 @@ mod face;
 mod keep;
 mod probing;
 mod progress;
+mod talk;
 mod user;
 mod verbs;
 
@@ -22,6 +23,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    Setup(verbs::setup::Args),
     Inspect(verbs::inspect::Args),
     Check(verbs::check::Args),
     Plan(verbs::plan::Args),
@@ -64,6 +66,7 @@ enum Verb {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.verb {
+        Verb::Setup(args) => verbs::setup::run(args),
         Verb::Inspect(args) => verbs::inspect::run(args),
         Verb::Check(args) => verbs::check::run(args),
         Verb::Plan(args) => verbs::plan::run(args),

@@ -40,8 +40,8 @@ use std::fmt;
 
 pub use owner::{WantedProcess, wanted};
 pub use place::astray;
-pub use written::chain_text;
 pub use quiet_types::boot::Mode;
+pub use written::chain_text;
 
 /// Why no plan can be made, with what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]

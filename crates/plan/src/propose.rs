@@ -1,12 +1,6 @@
 //! What is right on a machine where nobody says otherwise: who plays, through which card, on how many cores.
 
-use crate::{
-    choose::taken,
-    links::seats,
-    lookup::Lookup,
-    names::says,
-    owner,
-};
+use crate::{choose::taken, links::seats, lookup::Lookup, names::says, owner};
 use quiet_types::{
     Chain, CpuSet, Machine,
     chain::{Choice, IrqSource, Link, Owner, PipeWire, Target, User},
@@ -49,9 +43,7 @@ pub fn propose(machine: &Machine, me: Option<u32>) -> SetupProposal {
         PlayerKind::Mpd | PlayerKind::CamillaDsp | PlayerKind::Jack => runs(kind),
         // Every desktop runs it: it is meant where nothing else is.
         PlayerKind::PipeWire => runs(kind) && !dedicated && !runs(PlayerKind::Jack),
-        PlayerKind::Engine => {
-            !dedicated && !runs(PlayerKind::Jack) && !runs(PlayerKind::PipeWire)
-        }
+        PlayerKind::Engine => !dedicated && !runs(PlayerKind::Jack) && !runs(PlayerKind::PipeWire),
     };
     let players = PlayerKind::ALL.map(|(kind, _)| PlayerFound {
         kind,
@@ -157,6 +149,9 @@ fn link(on: &Lookup<'_>, kind: PlayerKind, me: Option<u32>) -> Option<Link> {
     let firsts = running(on, kind, me);
     let comm = firsts.first().map(|task| task.comm.as_str()).or(habit.comms.first().copied())?;
     let name = |uid: u32| {
+        if uid == 0 {
+            return User::Name("root".into());
+        }
         let known = on.machine.users.iter().find(|(_, known)| **known == uid);
         known.map_or(User::Uid(uid), |(name, _)| User::Name(name.clone()))
     };
@@ -279,7 +274,12 @@ mod tests {
         };
         machine.sound_cards = vec![
             card("card0", "HDMI: HDA HDMI", "/sys/devices/pci0/0000:01:00.1/sound/card0", &[41]),
-            card("card1", "PCH: HDA Intel PCH", "/sys/devices/pci0/0000:00:1f.3/sound/card1", &[42]),
+            card(
+                "card1",
+                "PCH: HDA Intel PCH",
+                "/sys/devices/pci0/0000:00:1f.3/sound/card1",
+                &[42],
+            ),
             card("card2", "USB: Solo USB", "/sys/devices/pci0/usb1/1-1/1-1:1.0/sound/card2", &[43]),
             card("card3", "Duo: Duo USB", "/sys/devices/pci0/usb1/1-2/1-2:1.0/sound/card3", &[43]),
         ];

@@ -139,7 +139,8 @@ mod tests {
         let threads = prop::collection::vec(name(), 0..3);
         let process =
             (name(), threads, owner(), 0..3).prop_map(|(comm, mut threads, owner, kind)| {
-                let pipewire = [None, Some(PipeWire::Server), Some(PipeWire::Client)][kind as usize];
+                let pipewire =
+                    [None, Some(PipeWire::Server), Some(PipeWire::Client)][kind as usize];
                 if pipewire.is_some() && threads.is_empty() {
                     threads.push(PipeWire::LOOPS.into());
                 }

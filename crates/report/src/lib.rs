@@ -33,4 +33,5 @@ pub use trip::{trip_line, trip_page, trip_text};
 
 pub mod machine;
 pub mod plan;
+pub mod setup;
 pub mod watch;

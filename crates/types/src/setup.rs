@@ -149,10 +149,6 @@ pub struct ProofTold {
 
 impl From<&Proof> for ProofTold {
     fn from(proof: &Proof) -> ProofTold {
-        ProofTold {
-            id: proof.id.clone(),
-            verdict: proof.verdict,
-            sentence: proof.sentence.clone(),
-        }
+        ProofTold { id: proof.id.clone(), verdict: proof.verdict, sentence: proof.sentence.clone() }
     }
 }

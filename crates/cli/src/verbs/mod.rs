@@ -29,6 +29,7 @@ pub mod report;
 pub mod revert;
 pub mod roundtrip;
 pub mod runs;
+pub mod setup;
 pub mod status;
 pub mod stress;
 pub mod strip;

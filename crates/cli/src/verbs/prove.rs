@@ -4,8 +4,12 @@ use super::plan::Wished;
 use crate::{asked, face, keep, progress::Progress};
 use anyhow::bail;
 use quiet_experiment::{Proving, ShieldLender};
-use quiet_types::{Nanos, proof::Verdict};
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use quiet_types::{Nanos, Proof, proof::Verdict};
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -71,10 +75,45 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let stop = face::interrupt()?;
+    let json = args.json;
+    let Made { proof, kept, shown, losses } = made(args, &stop)?;
+    if json {
+        face::print_json(&proof)?;
+    } else {
+        face::print(&quiet_report::proof_text(&proof, face::width()))?;
+    }
+    if let Some(dir) = kept {
+        face::say(&format!("proof: {}", dir.join("proof.json").display()));
+    }
+    if let Some(page) = shown {
+        face::say(&format!("report: {}", page.display()));
+    }
+    if let Some(differences) = not_restored(&proof) {
+        losses.end(ExitCode::SUCCESS);
+        bail!("{differences}");
+    }
+    let better = proof.verdict == Verdict::Better;
+    Ok(losses.end(if better { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) }))
+}
+
+/// A proof that was made.
+pub struct Made {
+    /// The proof.
+    pub proof: Proof,
+    /// The directory that it is kept in.
+    pub kept: Option<PathBuf>,
+    /// Its page.
+    pub shown: Option<PathBuf>,
+    /// What could not be kept.
+    pub losses: keep::Losses,
+}
+
+/// Measures, judges and keeps.
+pub fn made(args: Args, stop: &AtomicBool) -> anyhow::Result<Made> {
     // What may fail for outside reasons fails before the first minute is spent.
     let store = keep::ready(args.store.as_deref(), "proofs")?;
     let html = args.html.as_deref().map(keep::Target::page).transpose()?;
-    let stop = face::interrupt()?;
     let lender = asked::approved(&args.wish, &args.state)?
         .map(|name| {
             asked::LentShield::of(name).map_err(|why| asked::refused(why, "prove", "prove"))
@@ -96,7 +135,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         explain: args.explain,
         state: args.state,
     };
-    let proof = quiet_experiment::prove(&proving, &stop, &Progress::new())?;
+    let proof = quiet_experiment::prove(&proving, stop, &Progress::new())?;
 
     let page = quiet_report::proof_page(&proof);
     let mut losses = keep::Losses::default();
@@ -107,26 +146,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     {
         shown = Some(target.path().to_owned());
     }
-    if args.json {
-        face::print_json(&proof)?;
-    } else {
-        face::print(&quiet_report::proof_text(&proof, face::width()))?;
-    }
-    if let Some(dir) = kept {
-        face::say(&format!("proof: {}", dir.join("proof.json").display()));
-    }
-    if let Some(page) = shown {
-        face::say(&format!("report: {}", page.display()));
-    }
-    if let Some(restored) = &proof.restored
-        && !restored.exact
-    {
-        losses.end(ExitCode::SUCCESS);
-        bail!(
-            "the machine is not as it was before: {}; `quietcores status` tells whether something of a shield is left",
-            restored.differences.join("; ")
-        );
-    }
-    let better = proof.verdict == Verdict::Better;
-    Ok(losses.end(if better { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) }))
+    Ok(Made { proof, kept, shown, losses })
+}
+
+/// What is to be said where the machine is not as it was.
+pub fn not_restored(proof: &Proof) -> Option<String> {
+    let restored = proof.restored.as_ref().filter(|restored| !restored.exact)?;
+    Some(format!(
+        "the machine is not as it was before: {}; `quietcores status` tells whether something of a shield is left",
+        restored.differences.join("; ")
+    ))
 }
