@@ -8,7 +8,8 @@ use quiet_experiment::{machine, put_back_overdue};
 use quiet_linux::{Root, System};
 use quiet_report::plan::{applied_text, plan_text};
 use quiet_service::acts;
-use quiet_shield::{ApplyOptions, DEFAULT_STATE, LONGEST_WAIT};
+pub use quiet_shield::LONGEST_WAIT;
+use quiet_shield::{ApplyOptions, DEFAULT_STATE};
 use quiet_types::{Plan, plan::Applied};
 use std::{
     io::{BufRead, IsTerminal, stdin},

@@ -2,19 +2,22 @@
 
 mod hands;
 
-use super::{apply, import::write_chain, prove};
+use super::{
+    apply::{self, LONGEST_WAIT},
+    import::write_chain,
+    prove,
+};
 use crate::{asked, face, talk::Talk, user};
 use anyhow::{Context, bail};
 use hands::Hands;
 use quiet_experiment::machine;
-use quiet_linux::Root;
+use quiet_linux::{Root, files::DEFAULT_STATE};
 use quiet_plan::{chain_text, propose};
 use quiet_report::{
     plan::{applied_text, plan_text},
     setup::{found_text, setup_text},
 };
 use quiet_service::approved::is_name;
-use quiet_shield::{DEFAULT_STATE, LONGEST_WAIT};
 use quiet_types::{
     CpuSet, Finding, Machine, Plan, Severity,
     proof::Verdict,
