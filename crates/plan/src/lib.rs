@@ -17,6 +17,7 @@ mod irq;
 mod irqbalance;
 mod links;
 mod lookup;
+pub mod mend;
 mod names;
 mod owner;
 mod place;

@@ -31,6 +31,7 @@ pub use text::{
 pub use trend::history_text;
 pub use trip::{trip_line, trip_page, trip_text};
 
+pub mod doctor;
 pub mod machine;
 pub mod plan;
 pub mod setup;

@@ -34,6 +34,8 @@ pub mod counters;
 #[cfg(feature = "std")]
 mod cpu_set;
 #[cfg(feature = "std")]
+pub mod doctor;
+#[cfg(feature = "std")]
 pub mod explain;
 #[cfg(feature = "std")]
 mod figure;

@@ -133,6 +133,11 @@ fn the_committed_buffers_schema_is_that_of_the_type() {
 }
 
 #[test]
+fn the_committed_doctor_schema_is_that_of_the_type() {
+    check::<quiet_types::doctor::Doctored>("doctor");
+}
+
+#[test]
 fn the_committed_setup_schema_is_that_of_the_type() {
     check::<quiet_types::setup::SetUp>("setup");
 }
