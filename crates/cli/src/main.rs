@@ -6,6 +6,7 @@ mod face;
 mod keep;
 mod probing;
 mod progress;
+mod talk;
 mod user;
 mod verbs;
 
@@ -22,8 +23,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    Setup(verbs::setup::Args),
     Inspect(verbs::inspect::Args),
     Check(verbs::check::Args),
+    Doctor(verbs::doctor::Args),
     Plan(verbs::plan::Args),
     Apply(verbs::apply::Args),
     Approve(verbs::approve::Args),
@@ -65,8 +68,10 @@ enum Verb {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.verb {
+        Verb::Setup(args) => verbs::setup::run(args),
         Verb::Inspect(args) => verbs::inspect::run(args),
         Verb::Check(args) => verbs::check::run(args),
+        Verb::Doctor(args) => verbs::doctor::run(args),
         Verb::Plan(args) => verbs::plan::run(args),
         Verb::Apply(args) => verbs::apply::run(args),
         Verb::Approve(args) => verbs::approve::run(args),

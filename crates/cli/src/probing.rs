@@ -156,6 +156,7 @@ pub fn request(probe: Probe, common: &Common) -> anyhow::Result<RunRequest> {
         stress: common.stress.clone(),
         stress_cpus: common.stress_cpus.clone().unwrap_or_default(),
         strictness: if common.strict { Strictness::Strict } else { Strictness::GoOn },
+        slice: None,
         explain: common.explain,
     })
 }

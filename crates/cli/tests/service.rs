@@ -131,6 +131,42 @@ fn a_user_of_the_group_has_a_shield_without_root_and_another_a_sentence() {
 }
 
 #[test]
+fn setup_without_root_takes_an_approved_chain_and_leaves_a_new_one_to_root() {
+    let Some(world) = World::new() else { return };
+    let chain = world.machine.dir().join("room.toml");
+    fs::write(&chain, format!("[chain]\nname = \"room\"\ncpus = \"{}\"\n", world.machine.cpu))
+        .unwrap();
+    let chains = world.machine.dir().join("chains");
+    let approve =
+        Command::new(PROGRAM).arg("approve").arg(&chain).arg("--chains").arg(&chains).output();
+    assert!(approve.unwrap().status.success());
+    let games = group(GROUP);
+    world.comes_up("room");
+    let before = Capture::take();
+
+    let done = world.run(&games, &["setup", "--yes", "--json", "--no-proof"]);
+    assert!(matches!(done.status.code(), Some(0 | 1)), "{}", text(&done));
+    let json: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!((&json["chain"], &json["up"]), (&"room".into(), &true.into()), "{}", text(&done));
+    assert!(world.up());
+    let reverted = world.run(&games, &["revert"]);
+    assert_eq!(reverted.status.code(), Some(0), "{}", text(&reverted));
+    assert_eq!(before.differences(&Capture::take()), Vec::<String>::new());
+
+    // Described by arguments it is a new one: written, and root's to approve.
+    let open = world.machine.dir().join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
+    let out = open.join("mine.toml");
+    let new =
+        ["setup", "--yes", "--player", "engine", "--card", "none", "--out", out.to_str().unwrap()];
+    let new = world.run(&games, &new);
+    assert_eq!(new.status.code(), Some(1), "{}", text(&new));
+    assert!(text(&new).contains("sudo quietcores approve"), "{}", text(&new));
+    assert!(out.is_file() && !world.up());
+}
+
+#[test]
 fn without_the_service_a_user_reads_what_to_do() {
     let Some(mut world) = World::new() else { return };
     world.service.kill().unwrap();

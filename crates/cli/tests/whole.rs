@@ -97,6 +97,9 @@ impl Case {
             put(&format!("{dir}/online"), "1");
             put(&format!("{dir}/power/pm_qos_resume_latency_us"), pick(10, "0", "n/a"));
             put(&format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime"), "50000000");
+            if self.has(13) {
+                put(&format!("/sys/kernel/debug/sched/ext_server/cpu{cpu}/runtime"), "50000000");
+            }
             if self.has(11) && (!self.has(1) || cpu.0 % 2 == 0) {
                 let dir = format!("{dir}/cpufreq");
                 put(&format!("{dir}/scaling_governor"), pick(12, "powersave", "performance"));

@@ -28,6 +28,8 @@ pub(crate) struct Turns<'a> {
     pub housekeeping: CpuSet,
     /// What is compared with shared.
     pub other: Setting,
+    /// What is asked for where that is [`Setting::Sliced`].
+    pub slice: Option<Nanos>,
     /// The order of each pair, and how many there are.
     pub lot: Lot,
     /// Who watches and seats where the shield is lent.
@@ -106,6 +108,7 @@ impl Turns<'_> {
             label: setting.to_string(),
             entry,
             lent: self.lent.clone().filter(|_| setting == Setting::Shielded),
+            slice: self.slice.filter(|_| setting == Setting::Sliced),
             explain: self.explain,
             ..RunRequest::new(self.spec.clone())
         };

@@ -3,6 +3,7 @@
 //! | experiment | what it answers |
 //! | --- | --- |
 //! | [`prove()`] | is a shielded CPU quieter than a shared one, pair by pair, by lot? |
+//! | [`prove_slice`] | is an ordinary thread with a short slice woken sooner beside a hog? |
 //! | [`campaign()`] | a declared matrix of runs, measured until all of it is there |
 //! | [`buffers()`] | which buffers hold, under which stress |
 //! | [`least_buffer`] | the least buffer that plays now |
@@ -20,6 +21,7 @@ mod find_buffer;
 mod observer;
 mod prove;
 mod run;
+mod slices;
 mod ward;
 mod wish;
 
@@ -31,6 +33,7 @@ pub use find_buffer::least_buffer;
 pub use observer::{Notice, Observer, Silent};
 pub use prove::{Proving, prove, refuse_over_a_shield};
 pub use run::{door, explained, judged, last_online, online};
+pub use slices::{Slicing, prove_slice};
 pub use ward::{ShieldLender, Ward, put_back_overdue};
 pub use wish::{ShieldWish, machine, plan, read_chain};
 

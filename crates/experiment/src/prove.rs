@@ -102,6 +102,7 @@ fn measure(
         online: before.online.clone(),
         housekeeping: before.online.difference(&plan.shield.cpus),
         other: if shields { Setting::Shielded } else { Setting::Confined },
+        slice: None,
         lot: Lot { seed: args.seed.map_or_else(begun::seed, Ok)?, pairs: args.pairs },
         explain: args.explain,
         lent: args.traces.clone().filter(|_| lender.is_some()),

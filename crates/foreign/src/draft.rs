@@ -82,6 +82,7 @@ pub(super) fn thread(
         cpu: CpuId(cpu),
         scheduling: named.map(|(policy, priority)| Scheduling { policy, priority, nice: 0 }),
         allowed: None,
+        slice: None,
         memory_locked: None,
         expected: None,
         obtained: readings.count,

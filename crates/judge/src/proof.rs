@@ -117,6 +117,7 @@ fn figure(one: figures::Judged, threshold: Nanos) -> Figure {
 fn sentence(proof: &Proof, figures: &[Figure], verdict: Verdict, pairs: usize) -> String {
     let doing = match proof.other() {
         Setting::Confined => "keeping the stress off",
+        Setting::Sliced => "asking for a short slice on",
         _ => "shielding",
     };
     let cpus = match proof.spec.cpus.len() {

@@ -50,7 +50,9 @@ pub fn read(root: &Root, cpus: &CpuSet) -> State {
         for idle in root.list(&format!("/{dir}/cpuidle")).unwrap_or_default() {
             note(&format!("{dir}/cpuidle/{idle}/disable"), &mut state.files);
         }
-        note(&format!("sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime"), &mut state.files);
+        for server in ["fair_server", "ext_server"] {
+            note(&format!("sys/kernel/debug/sched/{server}/cpu{cpu}/runtime"), &mut state.files);
+        }
     }
     cpusets(root, &mut state.files);
     state.counters = counters(root, cpus);

@@ -59,6 +59,13 @@ impl List<'_> {
                 Form::Text,
                 "ordinary threads of this CPU get no time of their own (Linux 6.12 and newer)",
             );
+            // Only where the kernel has it: a step for what is not there would be told of on every older one.
+            let path = format!("sys/kernel/debug/sched/ext_server/cpu{cpu}/runtime");
+            if self.machine.text(&path).is_some() {
+                let why =
+                    "threads of a scheduler of sched_ext get no time of their own on this CPU";
+                self.set(&path, "0", Form::Text, why);
+            }
         }
     }
 }
@@ -70,5 +77,34 @@ fn since(release: &str, major: u32, minor: u32) -> bool {
     match (parts.next().flatten(), parts.next().flatten()) {
         (Some(a), Some(b)) => (a, b) >= (major, minor),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::tests::good;
+    use quiet_types::{Chain, boot::Mode, chain::Choice};
+
+    #[test]
+    fn both_deadline_servers_go_for_a_loop_that_never_sleeps_where_both_are_there() {
+        let mut machine = good::machine();
+        let chain = Chain {
+            cpus: Choice::These("2".parse().unwrap()),
+            mode: Mode::NeverSleepingCore,
+            ..Chain::default()
+        };
+        let servers = |machine: &quiet_types::Machine| -> Vec<String> {
+            let plan = crate::plan(machine, &chain).unwrap();
+            let all = plan.steps.iter().map(|step| step.action.what());
+            all.filter(|what| what.contains("/debug/sched/")).collect()
+        };
+        let path = |server: &str| format!("sys/kernel/debug/sched/{server}/cpu2/runtime");
+        machine.settings.insert(path("fair_server"), "50000000".into());
+        assert_eq!(servers(&machine), [format!("/{}", path("fair_server"))]);
+        machine.settings.insert(path("ext_server"), "50000000".into());
+        assert_eq!(servers(&machine).len(), 2);
+        machine.settings.insert(path("ext_server"), "0".into());
+        assert_eq!(servers(&machine).len(), 1);
     }
 }

@@ -17,14 +17,17 @@ mod irq;
 mod irqbalance;
 mod links;
 mod lookup;
+pub mod mend;
 mod names;
 mod owner;
 mod place;
 mod power;
 mod priorities;
+pub mod propose;
 pub mod recipe;
 mod sources;
 mod steps;
+mod written;
 
 use lookup::Lookup;
 use quiet_types::{
@@ -39,6 +42,7 @@ use std::fmt;
 pub use owner::{WantedProcess, wanted};
 pub use place::astray;
 pub use quiet_types::boot::Mode;
+pub use written::chain_text;
 
 /// Why no plan can be made, with what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]

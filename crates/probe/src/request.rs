@@ -31,6 +31,8 @@ pub struct RunRequest {
     pub stress_cpus: CpuSet,
     /// What to do when the kernel refuses a setting.
     pub strictness: Strictness,
+    /// A slice that the measuring threads ask for, under an ordinary policy (EEVDF, Linux 6.12 and newer).
+    pub slice: Option<Nanos>,
     /// Whether to watch the measured CPUs, so that each reading beyond the threshold can be
     /// explained.
     pub explain: bool,
@@ -58,6 +60,7 @@ impl RunRequest {
             stress: Vec::new(),
             stress_cpus: CpuSet::new(),
             strictness: Strictness::GoOn,
+            slice: None,
             explain: false,
         }
     }

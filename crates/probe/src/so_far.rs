@@ -88,6 +88,7 @@ pub(crate) fn threads(words: &[AtomicU64], spec: &Spec) -> Option<Vec<MeasuringT
                 cpu,
                 scheduling: sched::scheduling(id).ok().map(|got| got.0),
                 allowed: sched::affinity(id).ok(),
+                slice: sched::slice_in_force(id).ok().flatten(),
                 memory_locked: None,
                 expected: Some(obtained + missed),
                 obtained,

@@ -4,6 +4,7 @@
 //! down directory entries, page faults, fork), not busy CPUs; see `benches/` for figures.
 
 mod draw;
+mod hog;
 mod suite;
 pub(crate) mod temp;
 mod veth;
@@ -13,6 +14,7 @@ pub use suite::{StressSuite, suites};
 
 use crate::{Error, ErrorKind, Result, request};
 use draw::Draw;
+use hog::Hog;
 use quiet_linux::{
     Root,
     sys::{process, sched},
@@ -47,6 +49,7 @@ pub struct RunningStress {
     walks: Vec<Walk>,
     floods: Vec<Flood>,
     draws: Vec<Draw>,
+    hogs: Vec<Hog>,
     names: Vec<String>,
     command: Vec<String>,
     cpus: CpuSet,
@@ -70,7 +73,7 @@ impl RunningStress {
     /// A sentence, as [`RunningStress::start`] gives it.
     pub fn check(names: &[String]) -> Result<()> {
         let online = request::online(&Root::system()?)?;
-        possible(&suite::orders(names, online.len(), &known_stressors()?)?)
+        possible(&suite::orders(names, online.len(), &known(names)?)?)
     }
 
     /// As [`RunningStress::start`], with its files below `dir`: a disk that is to be stressed.
@@ -84,7 +87,7 @@ impl RunningStress {
     ) -> Result<RunningStress> {
         let root = Root::system()?;
         let online = request::online(&root)?;
-        let known = known_stressors()?;
+        let known = known(names)?;
         let orders = suite::orders(names, online.len(), &known)?;
         possible(&orders)?;
         temp::clean(dir);
@@ -102,6 +105,7 @@ impl RunningStress {
             walks: Vec::new(),
             floods: Vec::new(),
             draws: Vec::new(),
+            hogs: Vec::new(),
             names: names.to_vec(),
             command: Vec::new(),
             cpus,
@@ -127,6 +131,13 @@ impl RunningStress {
             stress.floods.push(flood);
         }
         stress.start_drawing(orders.draws, &before)?;
+        let on: Vec<_> = stress.cpus.iter().collect();
+        for cpu in on.into_iter().cycle().take(orders.hogs) {
+            let hog = Hog::start(cpu).map_err(|e| {
+                Error::of(ErrorKind::Stress, format!("cannot spin on CPU {cpu}: {e}")).because(e)
+            })?;
+            stress.hogs.push(hog);
+        }
         stress.settle()?;
         Ok(stress)
     }
@@ -247,6 +258,7 @@ impl RunningStress {
         let mut own: Vec<run::Throughput> = self.walks.drain(..).map(|w| w.throughput()).collect();
         own.extend(self.floods.drain(..).map(|flood| flood.throughput()));
         own.extend(self.draws.drain(..).map(|draw| draw.throughput()));
+        own.extend(self.hogs.drain(..).map(|hog| hog.throughput()));
         self.end()?;
         let mut text = String::new();
         if let Ok(file) = File::open(yaml(&self.dir)) {
@@ -262,6 +274,7 @@ impl RunningStress {
 
     fn end(&mut self) -> Result<()> {
         self.walks.clear();
+        self.hogs.clear();
         let Some(child) = self.child.as_mut() else { return Ok(()) };
         let pid = rustix::process::Pid::from_child(child);
         let failed = |e: std::io::Error| {
@@ -319,6 +332,11 @@ pub(crate) fn temp_dir() -> std::io::Result<TempDir> {
 
 fn yaml(dir: &TempDir) -> PathBuf {
     dir.path().join("metrics.yaml")
+}
+
+/// The stressors that there are beside our own; none is asked for where ours are all that is wanted.
+fn known(names: &[String]) -> Result<Vec<String>> {
+    if suite::all_own(names) { Ok(Vec::new()) } else { known_stressors() }
 }
 
 /// The stressors that the installed stress-ng has.

@@ -48,6 +48,8 @@ pub(crate) struct Job<'a> {
     pub(crate) entry: Option<&'a Entry>,
     /// Who seats it, where this process has no right to.
     pub(crate) lender: Option<&'a dyn SeatLender>,
+    /// What it asks for in place of the kernel's slice.
+    pub(crate) slice: Option<Nanos>,
     pub(crate) source: Source,
     pub(crate) live: Live<'a>,
     pub(crate) gate: &'a Gate,
@@ -83,6 +85,7 @@ pub(crate) fn run(job: Job<'_>) -> Option<Found> {
             .effect("Others may share its CPU, and go first.")
             .remedy("See `quietcores status`, or run as root.")
     }));
+    refused.extend(job.slice.and_then(|slice| ask_slice(slice, job.cpu)));
     job.gate.refused.lock().unwrap_or_else(PoisonError::into_inner).extend(refused);
     let mut memory = Memory::new(job.area, job.keep);
     let mut clock = job.source.describe();
@@ -106,6 +109,32 @@ pub(crate) fn run(job: Job<'_>) -> Option<Found> {
     let ended = clock::monotonic();
     thread.counters = marks.since();
     Some(Found { thread, clock, ended, cut_short, late })
+}
+
+/// Asks for a slice for the calling thread, which needs no right; what to know where the kernel has not taken it.
+///
+/// # Source
+/// sched_setattr(2), `sched_runtime` of fair policies; kernel/sched/fair.c, EEVDF.
+fn ask_slice(slice: Nanos, cpu: CpuId) -> Option<Finding> {
+    let as_it_is = Holds::now().scheduling?;
+    let asked = sched::set_scheduling_with(0, as_it_is, Some(slice));
+    let now = sched::slice_in_force(0).ok().flatten();
+    if asked.is_ok() && now == Some(slice) {
+        return None;
+    }
+    let says = match (asked, now) {
+        (Err(error), _) => error.to_string(),
+        (Ok(()), Some(now)) => format!("asked for {slice}, the kernel says {now}"),
+        (Ok(()), None) => "the kernel tells no slice".to_owned(),
+    };
+    let title =
+        format!("The kernel does not give the thread on CPU {cpu} the slice that it asks for");
+    Some(
+        Finding::new(Severity::Warning, "run.slice", title)
+            .evidence(says)
+            .effect("The figures are those of a thread with another slice.")
+            .remedy("Ordinary threads have slices of their own since Linux 6.12."),
+    )
 }
 
 /// Has the calling thread seated by who has the rights.
@@ -313,6 +342,7 @@ fn measure<T: Timer, C: Clock>(
         cpu: job.cpu,
         scheduling,
         allowed,
+        slice: sched::slice_in_force(0).ok().flatten(),
         memory_locked: Some(job.gate.locked.load(Acquire)),
         expected: Some(periods.expected),
         obtained: periods.obtained,

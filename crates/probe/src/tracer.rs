@@ -227,6 +227,7 @@ fn told(
         scheduling: Some(scheduling),
         allowed: Some(CpuSet::from_iter([cpu])),
         // The kernel's own threads have no memory that could be paged.
+        slice: None,
         memory_locked: (!user).then_some(true),
         expected: Some(expected.max(obtained)),
         obtained,

@@ -42,6 +42,8 @@ pub(crate) struct Order {
     #[serde(default)]
     pub(crate) lent: bool,
     pub(crate) strictness: Strictness,
+    #[serde(default)]
+    pub(crate) slice: Option<Nanos>,
     /// How many readings beyond the threshold each thread keeps.
     #[serde(default)]
     pub(crate) keep: usize,
@@ -54,6 +56,7 @@ impl Order {
             entry: request.entry.clone(),
             lent: request.lent.is_some(),
             strictness: request.strictness,
+            slice: request.slice,
             keep: if request.explain { keep(request.spec.length) } else { 0 },
         }
     }
@@ -169,6 +172,7 @@ fn measure(order: &Order, lender: Option<&dyn SeatLender>, words: &[AtomicU64]) 
                     spec: &order.spec,
                     entry: order.entry.as_ref(),
                     lender,
+                    slice: order.slice,
                     source,
                     live: crate::shared::live(words, index),
                     gate: &gate,

@@ -31,7 +31,9 @@ pub use text::{
 pub use trend::history_text;
 pub use trip::{trip_line, trip_page, trip_text};
 
+pub mod doctor;
 pub mod loan;
 pub mod machine;
 pub mod plan;
+pub mod setup;
 pub mod watch;

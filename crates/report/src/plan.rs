@@ -310,6 +310,9 @@ fn head(up: &Shield, chain: Option<&str>) -> String {
 }
 
 fn shield(shield: &Shield) -> String {
+    if shield.cpus.is_empty() {
+        return "A set of single settings (no CPU is shielded)".into();
+    }
     let by = match shield.mechanism {
         Mechanism::PartitionV2 => "an isolated partition of cgroup v2",
         Mechanism::SetsV1 => "cpusets of cgroup v1",

@@ -23,14 +23,15 @@ use std::{
     path::Path,
 };
 
-/// The shield that is up, and nothing else; `None` where there is none, or only leftovers.
+/// The shield that is up, and nothing else; `None` where there is none, or only leftovers, or only settings without a CPU of their own.
 ///
 /// # Errors
 /// When the state directory or the journal cannot be read.
 pub fn current(kernel: &dyn Kernel, state: &Path) -> Result<Option<Shield>> {
     let Some(state) = StateDir::open(state)? else { return Ok(None) };
     let Some(past) = journal::read(&state)? else { return Ok(None) };
-    Ok((standing(&past, &boot_id(kernel)) == ShieldStanding::Up).then_some(past.shield).flatten())
+    let is_up = standing(&past, &boot_id(kernel)) == ShieldStanding::Up;
+    Ok(past.shield.filter(|shield| is_up && !shield.cpus.is_empty()))
 }
 
 /// Compares the machine with what the journal tells.

@@ -34,6 +34,8 @@ pub mod counters;
 #[cfg(feature = "std")]
 mod cpu_set;
 #[cfg(feature = "std")]
+pub mod doctor;
+#[cfg(feature = "std")]
 pub mod explain;
 #[cfg(feature = "std")]
 mod figure;
@@ -73,6 +75,8 @@ pub mod render;
 pub mod run;
 #[cfg(feature = "std")]
 pub mod said;
+#[cfg(feature = "std")]
+pub mod setup;
 #[cfg(feature = "std")]
 pub mod shield;
 #[cfg(feature = "std")]

@@ -91,6 +91,8 @@ pub enum Setting {
     Shielded,
     /// Only the stress is kept off the measured CPUs; the rest of the machine is as found.
     Confined,
+    /// As shared, and the measuring thread has asked for a short slice.
+    Sliced,
 }
 
 impl fmt::Display for Setting {
@@ -99,6 +101,7 @@ impl fmt::Display for Setting {
             Setting::Shared => "shared",
             Setting::Shielded => "shielded",
             Setting::Confined => "confined",
+            Setting::Sliced => "sliced",
         })
     }
 }
@@ -183,14 +186,11 @@ impl Proof {
         self
     }
 
-    /// The setting that is compared with [`Setting::Shared`]: shielded, or confined where no arm
-    /// was shielded.
+    /// The setting that is compared with [`Setting::Shared`]: shielded or sliced, or confined where no arm
+    /// was either.
     pub fn other(&self) -> Setting {
-        if self.arms.iter().any(|arm| arm.setting == Setting::Shielded) {
-            Setting::Shielded
-        } else {
-            Setting::Confined
-        }
+        let has = |setting: &Setting| self.arms.iter().any(|arm| arm.setting == *setting);
+        [Setting::Shielded, Setting::Sliced].into_iter().find(has).unwrap_or(Setting::Confined)
     }
 
     /// The arms of one setting, in the order measured.

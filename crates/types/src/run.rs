@@ -246,6 +246,9 @@ pub struct MeasuringThread {
     pub scheduling: Option<Scheduling>,
     /// Where it might run, read back from the kernel.
     pub allowed: Option<CpuSet>,
+    /// The slice of an ordinary thread, its own or the kernel's, read back; `None` under other policies and before Linux 6.12.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Nanos>,
     /// Whether all its memory was locked.
     pub memory_locked: Option<bool>,
     /// Periods that were due (wakeup), or clock reads made (gap).

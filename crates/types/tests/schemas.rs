@@ -135,6 +135,16 @@ fn the_committed_buffers_schema_is_that_of_the_type() {
 }
 
 #[test]
+fn the_committed_doctor_schema_is_that_of_the_type() {
+    check::<quiet_types::doctor::Doctored>("doctor");
+}
+
+#[test]
+fn the_committed_setup_schema_is_that_of_the_type() {
+    check::<quiet_types::setup::SetUp>("setup");
+}
+
+#[test]
 fn the_committed_schemas_of_what_verbs_say_are_those_of_the_types() {
     use quiet_types::said;
     check::<said::Exported>("export");

@@ -8,12 +8,14 @@ use quiet_experiment::{machine, put_back_overdue};
 use quiet_linux::{Root, System};
 use quiet_report::plan::{applied_text, plan_text};
 use quiet_service::acts;
-use quiet_shield::{ApplyOptions, DEFAULT_STATE, LONGEST_WAIT};
+pub use quiet_shield::LONGEST_WAIT;
+use quiet_shield::{ApplyOptions, DEFAULT_STATE};
 use quiet_types::{Plan, plan::Applied};
 use std::{
     io::{BufRead, IsTerminal, stdin},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
+    sync::atomic::AtomicBool,
 };
 
 /// Journal, apply and verify a shield
@@ -58,21 +60,26 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     agree(&args, &plan)?;
     let interrupt = face::interrupt()?;
+    show(&args, &put_up(&plan, &args.state, args.confirm, &interrupt)?)
+}
+
+/// Takes the steps of a plan as root, and looks where the chain is; a shield that was to be confirmed and was not is put back before.
+pub fn put_up(
+    plan: &Plan,
+    state: &Path,
+    confirm: Option<u64>,
+    interrupt: &AtomicBool,
+) -> anyhow::Result<Applied> {
     let program = std::env::current_exe().context("cannot find the program itself")?;
-    let setup = ApplyOptions {
-        state: &args.state,
-        holder: Some(&program),
-        interrupt: &interrupt,
-        confirm: args.confirm,
-    };
-    put_back_overdue(&args.state, &Progress::new())?;
-    let mut applied = quiet_shield::up(&System, &plan, &setup)?;
+    let setup = ApplyOptions { state, holder: Some(&program), interrupt, confirm };
+    put_back_overdue(state, &Progress::new())?;
+    let mut applied = quiet_shield::up(&System, plan, &setup)?;
     // The shield is up whatever this says.
     applied.chain = match plan.links.is_empty() {
         true => Vec::new(),
         false => acts::astray(&plan.links, &plan.shield).map_err(|e| anyhow!(e.sentence()))?,
     };
-    show(&args, &applied)
+    Ok(applied)
 }
 
 /// Asks, unless `--yes` has answered.
@@ -103,17 +110,30 @@ fn show(args: &Args, applied: &Applied) -> anyhow::Result<ExitCode> {
             "In {seconds} s the machine is put back by itself, unless you run: quietcores confirm"
         ));
     }
-    let whole = applied.chain.is_empty() && applied.steps.iter().all(|taken| taken.outcome.holds());
-    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) })
+    Ok(if is_whole(applied) { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) })
+}
+
+/// Whether every step holds, and the chain is where it should be.
+pub fn is_whole(applied: &Applied) -> bool {
+    applied.chain.is_empty() && applied.steps.iter().all(|taken| taken.outcome.holds())
 }
 
 fn by_service(args: &Args, name: &str) -> anyhow::Result<ExitCode> {
-    let what = format!("apply the chain `{name}`");
-    let refused = |why| asked::refused(why, &what, "apply");
-    let service = asked::service().map_err(refused)?;
     if !args.yes {
-        agree(args, &service.plan(name).map_err(refused)?)?;
+        agree(args, &plan_by_service(name)?)?;
     }
-    let confirm = args.confirm.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
-    show(args, &service.apply(name, confirm).map_err(refused)?)
+    show(args, &put_up_by_service(name, args.confirm)?)
+}
+
+/// The plan of an approved chain, as the service has it.
+pub fn plan_by_service(name: &str) -> anyhow::Result<Plan> {
+    let refused = |why| asked::refused(why, &format!("plan the chain `{name}`"), "apply");
+    asked::service().and_then(|service| service.plan(name)).map_err(refused)
+}
+
+/// Has the shield of an approved chain put up by the service.
+pub fn put_up_by_service(name: &str, confirm: Option<u64>) -> anyhow::Result<Applied> {
+    let refused = |why| asked::refused(why, &format!("apply the chain `{name}`"), "apply");
+    let confirm = confirm.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
+    asked::service().and_then(|service| service.apply(name, confirm)).map_err(refused)
 }

@@ -7,7 +7,10 @@ use quiet_experiment::put_back_overdue;
 use quiet_linux::System;
 use quiet_shield::DEFAULT_STATE;
 use quiet_types::said::{CONFIRMED, Confirmed};
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 /// Keep a shield that `apply --confirm` put up
 #[derive(clap::Args)]
@@ -26,16 +29,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let waited = if asked::is_for_service(&args.state) {
-        let refused = |why| asked::refused(why, "confirm a shield", "confirm");
-        asked::service().and_then(|service| service.confirm()).map_err(refused)?
-    } else {
-        if !face::is_root() {
-            bail!("cannot confirm a shield without root: sudo quietcores confirm");
-        }
-        put_back_overdue(&args.state, &Progress::new())?;
-        quiet_shield::confirm(&System, &args.state)?
-    };
+    let waited = confirmed(&args.state)?;
     if args.json {
         face::print_json(&Confirmed { schema: CONFIRMED.to_owned(), waited })?;
         return Ok(ExitCode::SUCCESS);
@@ -45,4 +39,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         false => "The shield that is up does not wait for a confirmation: it stays.\n",
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Confirms the shield that is up; whether it waited for that.
+pub fn confirmed(state: &Path) -> anyhow::Result<bool> {
+    if asked::is_for_service(state) {
+        let refused = |why| asked::refused(why, "confirm a shield", "confirm");
+        return asked::service().and_then(|service| service.confirm()).map_err(refused);
+    }
+    if !face::is_root() {
+        bail!("cannot confirm a shield without root: sudo quietcores confirm");
+    }
+    put_back_overdue(state, &Progress::new())?;
+    Ok(quiet_shield::confirm(&System, state)?)
 }

@@ -291,3 +291,25 @@ pub fn write_new(path: &Path, text: &str) -> anyhow::Result<String> {
     })?;
     Ok(quiet_types::printable(&path.display().to_string(), 300))
 }
+
+/// Writes the file of a chain, whole or not at all, and gives its name as it may be shown. One that is there is replaced only where that
+/// is asked for, or where it says the same.
+pub fn write_chain(path: &Path, text: &str, force: bool) -> anyhow::Result<String> {
+    let shown = quiet_types::printable(&path.display().to_string(), 300);
+    let same = || files::read(path, LARGEST_RECIPE).is_ok_and(|there| there == text.as_bytes());
+    if !force {
+        if same() {
+            return Ok(shown);
+        }
+        if path.symlink_metadata().is_ok() {
+            anyhow::bail!(
+                "cannot write the chain to {shown}: a file is there; name another with --out, or replace it with --force"
+            );
+        }
+        return write_new(path, text);
+    }
+    let write = || files::write_whole(path, text.as_bytes(), Replace::Always);
+    keep::as_owner(crate::user::owner(path), write)?
+        .map_err(|error| quiet_linux::Error::io("write", path.display().to_string(), error))?;
+    Ok(shown)
+}

@@ -146,24 +146,46 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.bless {
         return bless(&args, &site);
     }
+    let (proposal, findings) = proposed(&args, &site)?;
+    finish(&args, &site, &proposal, &findings)
+}
+
+/// What would be written, and what to know of it.
+fn proposed(args: &Args, site: &Site) -> anyhow::Result<(Proposal, Vec<Finding>)> {
     if !args.dry_run || rustix::process::geteuid().is_root() {
         quiet_boot::vacant(&site.state)?;
     }
     let machine = machine(&site.root)?;
-    let (asked, mut findings) = asked(&args, &machine)?;
+    let (asked, mut findings) = asked(args, &machine)?;
     let loader = the_loader(&site.place, args.loader, &asked)?;
     let (asked, more) = reconciled(&site.place, &loader, &asked, &machine)?;
     findings.extend(more);
     if findings.iter().any(|finding| finding.severity == Severity::Problem) {
         bail!("nothing is changed:\n{}", findings_text(&findings).trim_end());
     }
-    let service = if args.no_unit { None } else { service(&args, &site, &asked, &mut findings)? };
+    let service = if args.no_unit { None } else { service(args, site, &asked, &mut findings)? };
     let term = if args.trial { Term::OneBoot } else { Term::Lasting };
     let request =
         PersistRequest { asked: &asked, loader: &loader, service: service.as_ref(), term };
     let proposal = quiet_boot::propose(&site.place, &request)?;
     findings.extend(proposal.findings.iter().cloned());
-    finish(&args, &site, &proposal, &findings)
+    Ok((proposal, findings))
+}
+
+/// Writes what the next boots are asked for, once `agree` has read it and agrees; `None` where it does not.
+pub fn persisted(
+    args: &Args,
+    agree: impl FnOnce(&str) -> anyhow::Result<bool>,
+) -> anyhow::Result<Option<Persisted>> {
+    let site = Site::of(args.root.as_deref(), args.state.as_deref())?;
+    need_root(&site, "")?;
+    let (proposal, findings) = proposed(args, &site)?;
+    if !agree(&proposal_text(&proposal, &findings))? {
+        return Ok(None);
+    }
+    site.make_state_parent()?;
+    let written = quiet_boot::write(&site.place, &site.state, &proposal, site.runner())?;
+    Ok(Some(as_json(&proposal, &findings, Some(&written.to_run))))
 }
 
 fn finish(

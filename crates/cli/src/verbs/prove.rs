@@ -3,9 +3,13 @@
 use super::plan::Wished;
 use crate::{asked, face, keep, progress::Progress};
 use anyhow::bail;
-use quiet_experiment::{Proving, ShieldLender};
-use quiet_types::{Nanos, proof::Verdict};
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use quiet_experiment::{Proving, ShieldLender, Slicing};
+use quiet_types::{Nanos, Proof, proof::Verdict};
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -15,6 +19,7 @@ Examples:
   quietcores prove living-room.toml --json
   quietcores prove room                       without root: a chain that root has approved, by its name
   quietcores prove --cpus 3 --explain         and who took time, shared and shielded
+  quietcores prove --slice                    without any right: a slice of 100 us against none, beside a hog
 
 Exit status: 0 better, 1 worse or not shown, 2 an error.";
 
@@ -56,6 +61,11 @@ pub struct Args {
     /// Tell the causes of late readings in both settings; costs both the same
     #[arg(long)]
     explain: bool,
+    /// Compare an ordinary thread that asks for a slice of this length with one that does not, beside a hog on its CPU; needs no right, puts
+    /// up no shield
+    #[arg(long, value_name = "LENGTH", num_args = 0..=1, require_equals = true, default_missing_value = "100us",
+        conflicts_with_all = ["chain", "never_sleep", "smt_off", "gap", "priority", "stress", "explain"])]
+    slice: Option<Nanos>,
     /// Write the page here too
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -71,10 +81,74 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let stop = face::interrupt()?;
+    let json = args.json;
+    let Made { proof, kept, shown, losses } = made(args, &stop)?;
+    if json {
+        face::print_json(&proof)?;
+    } else {
+        face::print(&quiet_report::proof_text(&proof, face::width()))?;
+    }
+    if let Some(dir) = kept {
+        face::say(&format!("proof: {}", dir.join("proof.json").display()));
+    }
+    if let Some(page) = shown {
+        face::say(&format!("report: {}", page.display()));
+    }
+    if let Some(differences) = not_restored(&proof) {
+        losses.end(ExitCode::SUCCESS);
+        bail!("{differences}");
+    }
+    let better = proof.verdict == Verdict::Better;
+    Ok(losses.end(if better { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) }))
+}
+
+/// A proof that was made.
+pub struct Made {
+    /// The proof.
+    pub proof: Proof,
+    /// The directory that it is kept in.
+    pub kept: Option<PathBuf>,
+    /// Its page.
+    pub shown: Option<PathBuf>,
+    /// What could not be kept.
+    pub losses: keep::Losses,
+}
+
+/// Measures, judges and keeps.
+pub fn made(args: Args, stop: &AtomicBool) -> anyhow::Result<Made> {
     // What may fail for outside reasons fails before the first minute is spent.
     let store = keep::ready(args.store.as_deref(), "proofs")?;
     let html = args.html.as_deref().map(keep::Target::page).transpose()?;
-    let stop = face::interrupt()?;
+    let proof = match args.slice {
+        Some(slice) => {
+            let slicing = Slicing {
+                cpus: args.wish.cpus,
+                slice,
+                pairs: args.pairs,
+                seed: args.seed,
+                length: args.length,
+                interval: args.interval,
+                threshold: args.threshold,
+            };
+            quiet_experiment::prove_slice(&slicing, stop, &Progress::new())?
+        }
+        None => proved(args, stop)?,
+    };
+    let page = quiet_report::proof_page(&proof);
+    let mut losses = keep::Losses::default();
+    let kept = losses.of("the proof", store.save_proof(&proof, &page));
+    let mut shown = kept.as_ref().map(|dir| dir.join("report.html"));
+    if let Some(target) = &html
+        && losses.of("the page", target.write(&page)).is_some()
+    {
+        shown = Some(target.path().to_owned());
+    }
+    Ok(Made { proof, kept, shown, losses })
+}
+
+/// Shared against shielded.
+fn proved(args: Args, stop: &AtomicBool) -> anyhow::Result<Proof> {
     let lender = asked::approved(&args.wish, &args.state)?
         .map(|name| {
             asked::LentShield::of(name).map_err(|why| asked::refused(why, "prove", "prove"))
@@ -96,37 +170,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         explain: args.explain,
         state: args.state,
     };
-    let proof = quiet_experiment::prove(&proving, &stop, &Progress::new())?;
+    Ok(quiet_experiment::prove(&proving, stop, &Progress::new())?)
+}
 
-    let page = quiet_report::proof_page(&proof);
-    let mut losses = keep::Losses::default();
-    let kept = losses.of("the proof", store.save_proof(&proof, &page));
-    let mut shown = kept.as_ref().map(|dir| dir.join("report.html"));
-    if let Some(target) = &html
-        && losses.of("the page", target.write(&page)).is_some()
-    {
-        shown = Some(target.path().to_owned());
-    }
-    if args.json {
-        face::print_json(&proof)?;
-    } else {
-        face::print(&quiet_report::proof_text(&proof, face::width()))?;
-    }
-    if let Some(dir) = kept {
-        face::say(&format!("proof: {}", dir.join("proof.json").display()));
-    }
-    if let Some(page) = shown {
-        face::say(&format!("report: {}", page.display()));
-    }
-    if let Some(restored) = &proof.restored
-        && !restored.exact
-    {
-        losses.end(ExitCode::SUCCESS);
-        bail!(
-            "the machine is not as it was before: {}; `quietcores status` tells whether something of a shield is left",
-            restored.differences.join("; ")
-        );
-    }
-    let better = proof.verdict == Verdict::Better;
-    Ok(losses.end(if better { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) }))
+/// What is to be said where the machine is not as it was.
+pub fn not_restored(proof: &Proof) -> Option<String> {
+    let restored = proof.restored.as_ref().filter(|restored| !restored.exact)?;
+    Some(format!(
+        "the machine is not as it was before: {}; `quietcores status` tells whether something of a shield is left",
+        restored.differences.join("; ")
+    ))
 }

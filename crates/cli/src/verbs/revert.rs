@@ -9,7 +9,10 @@ use quiet_service::{
 };
 use quiet_shield::DEFAULT_STATE;
 use quiet_types::plan::{REVERTED_SCHEMA, Reverted};
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 /// Put the machine back
 #[derive(clap::Args)]
@@ -30,7 +33,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Stopped half-way it would have to be run again: it takes milliseconds, and ends first.
     let _interrupt = face::interrupt()?;
-    let done = put_back(&args)?;
+    let done = put_back(&args.state)?;
     let Some(done) = done else {
         if args.json {
             face::print_json(&serde_json::json!({
@@ -61,14 +64,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn put_back(args: &Args) -> anyhow::Result<Option<Reverted>> {
+/// Puts the machine back; `None` where nothing was to be done.
+pub fn put_back(state: &Path) -> anyhow::Result<Option<Reverted>> {
     let own = || {
-        let own = Acts::at(&args.state).revert(Whose::Anybodys);
+        let own = Acts::at(state).revert(Whose::Anybodys);
         own.map_err(|error| {
             face::only_root(anyhow!(error.sentence()), "put the machine back", "revert")
         })
     };
-    if !asked::is_for_service(&args.state) {
+    if !asked::is_for_service(state) {
         return own();
     }
     match asked::service().and_then(|service| service.revert()) {

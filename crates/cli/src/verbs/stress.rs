@@ -97,6 +97,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     }
     text.push_str(
         "veth     datagrams there and back through a pair of virtual network cards (root)\n\
+         hog      an ordinary thread that never sleeps, on each CPU\n\
          x11      x11perf on the X server that DISPLAY names; it measures the server for 20 s before it draws\n\
          Any other stressor of stress-ng goes by its own name: `stress-ng --stressors`.\n",
     );

@@ -135,7 +135,9 @@ impl Capture {
             keep(name.into());
         }
         for cpu in 0..8 {
-            keep(format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime"));
+            for server in ["fair_server", "ext_server"] {
+                keep(format!("/sys/kernel/debug/sched/{server}/cpu{cpu}/runtime"));
+            }
         }
         let mounts = read("/proc/self/mountinfo");
         for mount in mounts.lines().filter(|line| line.contains(" - cgroup")) {

@@ -4,7 +4,7 @@ use super::Reader;
 use quiet_types::Machine;
 
 /// Files with one value, below `/`.
-const FILES: [&str; 34] = [
+const FILES: [&str; 36] = [
     "proc/sys/kernel/nmi_watchdog",
     "proc/sys/kernel/numa_balancing",
     "proc/sys/kernel/perf_event_paranoid",
@@ -34,6 +34,9 @@ const FILES: [&str; 34] = [
     "sys/kernel/mm/transparent_hugepage/enabled",
     "sys/kernel/rcu_expedited",
     "sys/kernel/rcu_normal",
+    // A scheduler that a BPF program brings: `enabled` and its name, where the kernel can have one.
+    "sys/kernel/sched_ext/root/ops",
+    "sys/kernel/sched_ext/state",
     "sys/module/haltpoll/parameters/force",
     "sys/module/pcie_aspm/parameters/policy",
     "sys/module/rcutree/parameters/kthread_prio",
@@ -50,15 +53,17 @@ pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine) {
     for path in FILES {
         keep(path, reader.text(&format!("/{path}")));
     }
-    // Of the fair server, kernel 6.12 and newer; debugfs is root's alone.
-    let servers = "sys/kernel/debug/sched/fair_server";
-    if !reader.exists(&format!("/{servers}")) {
-        return;
-    }
-    for cpu in machine.online.iter() {
-        for name in ["period", "runtime"] {
-            let path = format!("{servers}/cpu{cpu}/{name}");
-            keep(&path, reader.text_if_allowed(&format!("/{path}")));
+    // Of the deadline servers: the fair one, kernel 6.12 and newer, and that of sched_ext beside it; debugfs is root's alone.
+    for server in ["fair_server", "ext_server"] {
+        let servers = format!("sys/kernel/debug/sched/{server}");
+        if !reader.exists(&format!("/{servers}")) {
+            continue;
+        }
+        for cpu in machine.online.iter() {
+            for name in ["period", "runtime"] {
+                let path = format!("{servers}/cpu{cpu}/{name}");
+                keep(&path, reader.text_if_allowed(&format!("/{path}")));
+            }
         }
     }
 }

@@ -112,6 +112,19 @@ pub fn slice(tid: u32) -> io::Result<Option<Nanos>> {
     Ok(own.filter(|own| Some(*own) != kernels).map(Nanos))
 }
 
+/// The slice that a thread of a fair policy has, its own or the kernel's; `None` under other policies, and where the kernel tells none
+/// (before Linux 6.12).
+///
+/// # Errors
+/// `ESRCH` when the thread is gone.
+///
+/// # Source
+/// `get_params` of kernel/sched/syscalls.c.
+pub fn slice_in_force(tid: u32) -> io::Result<Option<Nanos>> {
+    let attr = get(tid)?;
+    Ok((matches!(attr.policy, 0 | 3) && attr.runtime > 0).then_some(Nanos(attr.runtime)))
+}
+
 /// As [`set_scheduling`], with a slice of its own for a fair policy.
 ///
 /// # Errors
@@ -246,10 +259,12 @@ mod tests {
                 return skip(Why::Machine("this kernel has no slices (before 6.12)".into()));
             }
             assert_eq!(slice(0).unwrap(), own);
+            assert_eq!(slice_in_force(0).unwrap(), own);
             assert_eq!(scheduling(0).unwrap().0, batch);
             // As another policy does to it.
             set_scheduling(0, batch).unwrap();
             assert_eq!(slice(0).unwrap(), None);
+            assert!(slice_in_force(0).unwrap() != own);
             set_scheduling_with(0, batch, own).unwrap();
             assert_eq!(slice(0).unwrap(), own);
         })

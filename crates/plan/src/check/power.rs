@@ -288,6 +288,7 @@ pub(super) fn daemons(f: &Facts) -> Verdict {
         "cpufreqd",
         "laptop_mode",
         "system76-power",
+        "intel_lpmd",
     ]);
     if running.is_empty() {
         return fine("no daemon that steers power is running");

@@ -21,38 +21,79 @@ pub(super) fn fair_server(f: &Facts) -> Verdict {
     if f.quiet.is_empty() {
         return moot(NO_QUIET);
     }
-    let server = |cpu: CpuId, name: &str| {
-        let path = format!("sys/kernel/debug/sched/fair_server/cpu{cpu}/{name}");
-        f.number(&path)
+    let server = |server: &str, cpu: CpuId, name: &str| {
+        f.number(&format!("sys/kernel/debug/sched/{server}/cpu{cpu}/{name}"))
     };
-    let told: Vec<(CpuId, i64)> =
-        f.quiet.iter().filter_map(|cpu| Some((cpu, server(cpu, "runtime")?))).collect();
+    let told: Vec<(&str, CpuId, i64)> = ["fair_server", "ext_server"]
+        .into_iter()
+        .flat_map(|which| f.quiet.iter().map(move |cpu| (which, cpu)))
+        .filter_map(|(which, cpu)| Some((which, cpu, server(which, cpu, "runtime")?)))
+        .collect();
     if told.is_empty() {
         return unknown(
             "/sys/kernel/debug/sched/fair_server cannot be read: it needs root and debugfs",
         );
     }
-    let on: Vec<&(CpuId, i64)> = told.iter().filter(|(_, runtime)| *runtime > 0).collect();
-    let Some((cpu, runtime)) = on.first() else {
-        return fine("the fair server is off on the audio CPUs");
-    };
-    let period = server(*cpu, "period").unwrap_or(1_000_000_000);
-    note(format!(
-        "the fair server may take {} ms in every {} ms from the chain",
-        runtime / 1_000_000,
-        period / 1_000_000
-    ))
-    .evidence(format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime is {runtime} ns"))
-    .effect(
-        "only when an ordinary task starves there, a kernel worker is enough; \
+    let on = |which: &str| told.iter().find(|(of, _, runtime)| *of == which && *runtime > 0);
+    let both: Vec<&(&str, CpuId, i64)> =
+        ["fair_server", "ext_server"].into_iter().filter_map(on).collect();
+    if both.is_empty() {
+        return fine("the deadline servers are off on the audio CPUs");
+    }
+    let takes: Vec<String> = both
+        .iter()
+        .map(|(which, cpu, runtime)| {
+            let period = server(which, *cpu, "period").unwrap_or(1_000_000_000);
+            let name = if *which == "fair_server" { "fair server" } else { "server of sched_ext" };
+            format!(
+                "the {name} may take {} ms in every {} ms",
+                runtime / 1_000_000,
+                period / 1_000_000
+            )
+        })
+        .collect();
+    let read: Vec<String> = both
+        .iter()
+        .map(|(which, cpu, runtime)| {
+            format!("/sys/kernel/debug/sched/{which}/cpu{cpu}/runtime is {runtime} ns")
+        })
+        .collect();
+    note(format!("{} from the chain", takes.join(", ")))
+        .evidence(read.join("; "))
+        .effect(
+            "only when an ordinary task starves there, a kernel worker is enough; \
             a chain that sleeps between periods does not feel it",
-    )
-    .remedy(
-        "for a loop that never sleeps write 0 there, with a guard: per-CPU \
+        )
+        .remedy(
+            "for a loop that never sleeps write 0 there, with a guard: per-CPU \
             kernel threads then starve for ever",
-    )
-    .when(When::RunTime)
-    .into()
+        )
+        .when(When::RunTime)
+        .into()
+}
+
+/// A scheduler that a BPF program brings decides about ordinary threads in place of the kernel's.
+pub(super) fn extended(f: &Facts) -> Verdict {
+    let Some(state) = f.setting("sys/kernel/sched_ext/state") else {
+        return moot("this kernel has no sched_ext, or does not tell");
+    };
+    if state == "disabled" {
+        return fine("no scheduler of sched_ext is loaded");
+    }
+    let name = f.setting("sys/kernel/sched_ext/root/ops").unwrap_or("one without a name");
+    warning(format!("ordinary threads are scheduled by {} of sched_ext", printable(name, 60)))
+        .evidence(format!(
+            "/sys/kernel/sched_ext/state is {}, root/ops is {}",
+            printable(state, 40),
+            printable(name, 60)
+        ))
+        .effect(
+            "audio threads without real time, and what feeds them, wait as it decides, slices are not heeded; sound that \
+            crackles under such schedulers is known",
+        )
+        .remedy("stop it while you play: end its program, or `systemctl stop scx`; real-time threads stay before it")
+        .when(When::RunTime)
+        .into()
 }
 
 pub(super) fn throttle(f: &Facts) -> Verdict {

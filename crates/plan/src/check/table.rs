@@ -129,6 +129,7 @@ pub const CHECKS: &[Check] = &[
         real_time::fair_server,
     ),
     look("sched.throttle", "throttling of real time", real_time::throttle),
+    look("sched.extended", "a scheduler of sched_ext", real_time::extended),
     look("sched.rtkit", "priorities given by rtkit", real_time::rtkit),
     look("sched.crowded", "two audio programs on one CPU beside a free one", scheduling::crowded),
     look("limits.rttime", "the user's limit of uninterrupted real time", limits::rttime),

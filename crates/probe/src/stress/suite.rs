@@ -1,6 +1,6 @@
 //! The named suites, and what a user may name besides.
 
-use super::{draw, veth, walk};
+use super::{draw, hog, veth, walk};
 use crate::{Error, Result};
 use quiet_types::printable;
 
@@ -127,6 +127,8 @@ pub(crate) struct Orders {
     pub floods: usize,
     /// How many clients that draw on an X server.
     pub draws: usize,
+    /// How many threads that spin, one a CPU.
+    pub hogs: usize,
 }
 
 /// Turns names into orders.
@@ -134,13 +136,14 @@ pub(crate) fn orders(names: &[String], cpus: usize, known: &[String]) -> Result<
     if names.is_empty() {
         return Err(Error::new(format!("no stress is named; the suites are {}", suite_names())));
     }
-    let Orders { mut arguments, mut walkers, mut floods, mut draws } = Orders::default();
+    let Orders { mut arguments, mut walkers, mut floods, mut draws, mut hogs } = Orders::default();
     let mut chosen: Vec<String> = Vec::new();
     let mut add = |name: &str, workers: usize| -> Result<()> {
         let own = match name {
             walk::NAME => Some(&mut walkers),
             veth::NAME => Some(&mut floods),
             draw::NAME => Some(&mut draws),
+            hog::NAME => Some(&mut hogs),
             _ => None,
         };
         if let Some(own) = own {
@@ -198,7 +201,13 @@ pub(crate) fn orders(names: &[String], cpus: usize, known: &[String]) -> Result<
         add(name, workers)?;
     }
     arguments.extend(options.iter().map(|o| (*o).to_owned()));
-    Ok(Orders { arguments, walkers, floods, draws })
+    Ok(Orders { arguments, walkers, floods, draws, hogs })
+}
+
+/// Whether all of these are stressors of our own, which need no stress-ng.
+pub(crate) fn all_own(names: &[String]) -> bool {
+    const OWN: [&str; 4] = [walk::NAME, veth::NAME, draw::NAME, hog::NAME];
+    names.iter().all(|name| OWN.contains(&name.split('=').next().unwrap_or_default()))
 }
 
 fn suite_names() -> String {
@@ -227,10 +236,11 @@ mod tests {
 
     #[test]
     fn our_own_stressors_are_no_words_for_stress_ng() {
-        let names = ["proc-walk=2", "fork=1", "veth", "x11=3"].map(str::to_owned);
+        let names = ["proc-walk=2", "fork=1", "veth", "x11=3", "hog=2"].map(str::to_owned);
         let all = orders(&names, 4, &known()).unwrap();
         assert_eq!(all.arguments, ["--fork", "1"]);
-        assert_eq!((all.walkers, all.floods, all.draws), (2, 1, 3));
+        assert_eq!((all.walkers, all.floods, all.draws, all.hogs), (2, 1, 3, 2));
+        assert!(!all_own(&names) && all_own(&["hog".into(), "proc-walk=2".into()]));
     }
 
     #[test]

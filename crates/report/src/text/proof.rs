@@ -64,6 +64,7 @@ pub(crate) fn lot(proof: &Proof) -> String {
 fn figures(proof: &Proof) -> Table {
     let other = match proof.other() {
         Setting::Confined => "confined",
+        Setting::Sliced => "sliced",
         _ => "shielded",
     };
     let mut table = Table::new([
@@ -123,6 +124,7 @@ fn causes(proof: &Proof, width: usize) -> String {
     }
     let other = match proof.other() {
         Setting::Confined => "confined",
+        Setting::Sliced => "sliced",
         _ => "shielded",
     };
     let mut table = Table::new([

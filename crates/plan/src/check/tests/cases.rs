@@ -391,6 +391,13 @@ pub const CASES: &[Case] = &[
     case("sched.fair_server", Note, "50 ms in every 1000 ms", |m, _| {
         put(m, "sys/kernel/debug/sched/fair_server/cpu1/runtime", "50000000");
     }),
+    case("sched.fair_server", Note, "the server of sched_ext may take 40 ms", |m, _| {
+        put(m, "sys/kernel/debug/sched/ext_server/cpu2/runtime", "40000000");
+    }),
+    case("sched.extended", Warning, "by rusty_1.0 of sched_ext", |m, _| {
+        put(m, "sys/kernel/sched_ext/state", "enabled");
+        put(m, "sys/kernel/sched_ext/root/ops", "rusty_1.0");
+    }),
     case("sched.throttle", Note, "50 ms of every 1000 ms", |m, _| {
         m.kernel.release = "5.10.0-rt".into();
     }),
@@ -432,6 +439,9 @@ pub const CASES: &[Case] = &[
     }),
     case("power.daemons", Note, "power-profiles", |m, _| {
         m.tasks.push(task(302, "power-profiles-", "0", Policy::Other, 0));
+    }),
+    case("power.daemons", Note, "intel_lpmd", |m, _| {
+        m.tasks.push(task(303, "intel_lpmd", "0", Policy::Other, 0));
     }),
     case("power.latency_denied", Note, "may not write", |m, _| {
         around(m).dma_latency_writable = Some(false);
