@@ -9,7 +9,7 @@ use crate::{
         Error, ErrorKind, Result, errno, file_reason, irq_reason, is_gone, partition_reason, plain,
         schedule_reason, task_reason, write_reason,
     },
-    hold, irqbalance,
+    drop_in, hold, irqbalance,
     journal::{Journal, Record},
     residents, tasks,
 };
@@ -84,6 +84,9 @@ impl Hand<'_> {
             Action::Pin { thread, cpus } => self.pin(thread, cpus),
             Action::Schedule { thread, to } => self.schedule(thread, *to),
             Action::HoldLatency => self.hold(),
+            Action::DropIn { path, text, restart } => {
+                drop_in::make(self.kernel, self.journal, path, text, restart)
+            }
         }
     }
 
