@@ -76,7 +76,8 @@ pub fn chain_text(path: &Path) -> Result<String> {
         None => (asked, who_asks()),
     };
     ready::text(name, uid).ok_or_else(|| {
-        let all: Vec<String> = ready::names().map(|name| format!("{}{name}", ready::PREFIX)).collect();
+        let all: Vec<String> =
+            ready::names().map(|name| format!("{}{name}", ready::PREFIX)).collect();
         Error::asked(format!("there is no ready-made chain {shown}; there are {}", all.join(", ")))
     })
 }
@@ -116,4 +117,27 @@ pub fn read_chain(path: &Path, known: &CpuSet) -> Result<Chain> {
         )));
     }
     Ok(quiet_plan::chain::parse(&text, &shown, Some(known))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ready_made_chain_is_named_and_is_for_a_user() {
+        let text = |name: &str| chain_text(Path::new(name));
+        assert!(text("ready:mpd@4711").unwrap().contains("\"root\", 4711]"));
+        assert!(text("ready:pipewire@root").unwrap().contains("user = 0\n"));
+        let known: CpuSet = "0-3".parse().unwrap();
+        for name in ready::names() {
+            read_chain(Path::new(&format!("ready:{name}")), &known).unwrap();
+        }
+        let wrong = text("ready:mpv").unwrap_err().to_string();
+        assert!(wrong.contains("ready:mpv") && wrong.contains("ready:ardour, "), "{wrong}");
+        let wrong = text("ready:mpd@nobody of that name").unwrap_err().to_string();
+        assert!(wrong.contains("no user"), "{wrong}");
+        text("ready:mpd@").unwrap_err();
+        // A file is a file, whatever it is called.
+        text("./ready:mpd").unwrap_err();
+    }
 }

@@ -241,7 +241,9 @@ impl Kernel for System {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         match within(&mut child, ANSWER)? {
             Some(status) if status.success() => Ok(()),
-            Some(status) => Err(io::Error::other(format!("`systemctl --user` ended with {status}"))),
+            Some(status) => {
+                Err(io::Error::other(format!("`systemctl --user` ended with {status}")))
+            }
             None => Err(io::Error::other("`systemctl --user` does not come to its end")),
         }
     }

@@ -1,11 +1,7 @@
 //! Files that set PipeWire's data loops up, from 1.2 on. Threads of loops that run are placed one by one on every version; the files are
 //! for those that are started later.
 
-use crate::{
-    links::Found,
-    note, owner, say,
-    steps::List,
-};
+use crate::{links::Found, note, owner, say, steps::List};
 use quiet_types::{
     Finding,
     chain::{PipeWire, Target},
@@ -69,7 +65,10 @@ impl List<'_> {
                 if *part == PipeWire::Server || is_pulse {
                     let content = files.entry(paths[0]).or_default();
                     if owner::user_unit(first) == Some(unit.as_str()) {
-                        content.restart.push(UserUnit { uid: first.uid, unit });
+                        let unit = UserUnit { uid: first.uid, unit };
+                        if !content.restart.contains(&unit) {
+                            content.restart.push(unit);
+                        }
                     } else if !first.cgroup.as_ref().is_some_and(crate::is_ours) {
                         self.findings.push(by_hand(link, first));
                     }
@@ -147,7 +146,10 @@ fn by_hand(link: &Found<'_>, first: &Task) -> Finding {
         format!("link `{}` is started anew by its owner, not by systemd", printable(link.name, 60)),
     )
     .evidence(format!("process {} is no service of its user's manager", first.pid))
-    .effect(format!("its data loop is on {} now; what the file says counts from its next start", say(&link.cpus)))
+    .effect(format!(
+        "its data loop is on {} now; what the file says counts from its next start",
+        say(&link.cpus)
+    ))
     .remedy("none is needed; `quietcores watch` places what is started anew")
 }
 
@@ -179,7 +181,8 @@ mod tests {
         machine::{PipeWireProcess, Policy},
     };
 
-    const GROUP: &str = "/user.slice/user-1000.slice/user@1000.service/session.slice/pipewire.service";
+    const GROUP: &str =
+        "/user.slice/user-1000.slice/user@1000.service/session.slice/pipewire.service";
 
     fn link(name: &str, comm: &str, part: PipeWire, cpus: &str, priority: Option<u8>) -> Link {
         Link {
@@ -205,7 +208,8 @@ mod tests {
         };
         machine.tasks.push(Task { exe: Some(exe.into()), ..task(pid, comm) });
         machine.tasks.push(task(pid + 1, "data-loop.0"));
-        let version = PipeWireVersion { major: number / 1000, minor: number / 100 % 10, micro: number % 100 };
+        let version =
+            PipeWireVersion { major: number / 1000, minor: number / 100 % 10, micro: number % 100 };
         machine.pipewire.push(PipeWireProcess { pid, version });
     }
 
@@ -243,7 +247,8 @@ mod tests {
     fn from_1_2_on_the_server_gets_a_file_and_its_thread_a_place_at_once() {
         let mut machine = machine();
         process(&mut machine, 500, "pipewire", "/usr/bin/pipewire", GROUP, 1402);
-        let plan = made(&machine, vec![link("server", "pipewire", PipeWire::Server, "2", Some(80))]);
+        let plan =
+            made(&machine, vec![link("server", "pipewire", PipeWire::Server, "2", Some(80))]);
         let unit = UserUnit { uid: 1000, unit: "pipewire.service".into() };
         let wanted = "\
 # Written by `quietcores apply`, taken away by `quietcores revert`.
@@ -269,7 +274,8 @@ context.properties.rules = [
             if number == 0 {
                 machine.pipewire.clear();
             }
-            let plan = made(&machine, vec![link("server", "pipewire", PipeWire::Server, "2", Some(80))]);
+            let plan =
+                made(&machine, vec![link("server", "pipewire", PipeWire::Server, "2", Some(80))]);
             assert_eq!((files(&plan).len(), pins(&plan)), (0, vec![501]));
             let told = plan.findings.iter().find(|f| f.id == "plan.pipewire-by-thread").unwrap();
             assert_eq!(told.title.contains("0.3.65"), number == 365, "{told:?}");
@@ -279,7 +285,14 @@ context.properties.rules = [
     #[test]
     fn a_program_gets_rules_of_its_own_and_nobody_is_started_anew() {
         let mut machine = machine();
-        process(&mut machine, 500, "pipewire", "/usr/bin/pipewire", "/user.slice/user-1000.slice/session-2.scope", 1200);
+        process(
+            &mut machine,
+            500,
+            "pipewire",
+            "/usr/bin/pipewire",
+            "/user.slice/user-1000.slice/session-2.scope",
+            1200,
+        );
         process(&mut machine, 520, "pw-play", "/usr/bin/pw-cat (deleted)", "/x.service", 1200);
         process(&mut machine, 540, "odd", "/usr/bin/~od\"d", "/x.service", 1200);
         let links = vec![
@@ -293,8 +306,14 @@ context.properties.rules = [
         assert_eq!(paths, [CLIENTS[0], CLIENTS[1], SERVER]);
         assert_eq!(files[0].1, files[1].1);
         let rule = "application.process.user = \"ann\" application.process.binary = \"pw-cat\" } ]";
-        assert!(files[0].1.contains(rule) && !files[0].1.contains("od"), "{}", files[0].1.replace("loop", ""));
-        assert!(files[0].1.contains("[ data.rt audio.rt ] thread.name = data-loop.0 thread.affinity = [ 1 3 ] }"));
+        assert!(
+            files[0].1.contains(rule) && !files[0].1.contains("od"),
+            "{}",
+            files[0].1.replace("loop", "")
+        );
+        assert!(files[0].1.contains(
+            "[ data.rt audio.rt ] thread.name = data-loop.0 thread.affinity = [ 1 3 ] }"
+        ));
         assert!(files.iter().all(|file| file.2.is_empty()));
         let by_hand = plan.findings.iter().filter(|f| f.id == "plan.pipewire-restart").count();
         assert_eq!(by_hand, 1);

@@ -111,7 +111,11 @@ fn pipewire(page: &mut Page, machine: &Machine) {
     }
     page.section("PipeWire");
     for one in &machine.pipewire {
-        let comm = machine.tasks.iter().find(|task| task.tid == one.pid).map_or("?", |task| task.comm.as_str());
+        let comm = machine
+            .tasks
+            .iter()
+            .find(|task| task.tid == one.pid)
+            .map_or("?", |task| task.comm.as_str());
         let line = format!("process {} ({}): {}", one.pid, printable(comm, 32), one.version);
         page.wrapped("  ", line.split(' '));
     }

@@ -8,8 +8,8 @@ use quiet_types::{
     chain::{Choice, Link},
     machine::Scheduling,
     plan::{
-        Action, Admitted, Applied, Outcome, PutBack, REVERTED_SCHEMA, Released, Return, Reverted, ShieldStanding,
-        Status, Taken, Thread,
+        Action, Admitted, Applied, Outcome, PutBack, REVERTED_SCHEMA, Released, Return, Reverted,
+        ShieldStanding, Status, Taken, Thread,
     },
     said::ApprovedChain,
     shield::{Mechanism, Shield},
@@ -350,7 +350,8 @@ pub fn settle(plan: &Plan, applied: &mut Applied, setup: &ApplyOptions<'_>) -> R
     let until = Instant::now() + STARTED;
     loop {
         let options = Options { command_lines: CommandLines::None };
-        let machine = glance(&root, options).map_err(|e| failed("read the machine", e.to_string()))?;
+        let machine =
+            glance(&root, options).map_err(|e| failed("read the machine", e.to_string()))?;
         let fresh = quiet_plan::plan(&machine, &chain);
         let fresh = fresh.map_err(|e| failed("place what was started anew", e.to_string()))?;
         let is_missing = |finding: &Finding| {

@@ -9,9 +9,31 @@ use quiet_linux::{Kernel, fault};
 use quiet_types::plan::{Outcome, PutBack, Return, UserUnit};
 use std::io;
 
-/// Makes the file, with a note before, reads it back, and has those started anew who read it. That nobody can be started anew is no
-/// refusal: it counts from their next start.
+/// As [`write`], and has those started anew who read it. That somebody cannot be started anew is no refusal: it counts from their next
+/// start.
 pub(crate) fn make(
+    kernel: &dyn Kernel,
+    journal: &mut Journal,
+    path: &str,
+    text: &str,
+    restart: &[UserUnit],
+) -> Result<Outcome> {
+    let written = write(kernel, journal, path, text, restart)?;
+    if !matches!(written, Outcome::Done { .. }) || restart.is_empty() {
+        return Ok(written);
+    }
+    let late = started_anew(kernel, restart);
+    if let Some((unit, why)) = late.first() {
+        let run = format!("systemctl --user restart {}", unit.unit);
+        let seen = format!("written; {unit} reads it when that user runs `{run}` ({why})");
+        return Ok(Outcome::Pending { seen });
+    }
+    let all: Vec<String> = restart.iter().map(UserUnit::to_string).collect();
+    Ok(Outcome::Done { seen: format!("written; {} started anew", all.join(", ")) })
+}
+
+/// Makes the file, with a note before, and reads it back.
+pub(crate) fn write(
     kernel: &dyn Kernel,
     journal: &mut Journal,
     path: &str,
@@ -42,23 +64,12 @@ pub(crate) fn make(
     if let Err(error) = made {
         return Ok(Outcome::Refused { reason: write_reason(&error) });
     }
-    match text_of(kernel, path) {
-        Ok(Some(now)) if now == text => {}
-        Ok(_) => return Ok(Outcome::Ignored { seen: "another text".into() }),
-        Err(error) => return Ok(Outcome::Refused { reason: write_reason(&error) }),
-    }
-    let late = started_anew(kernel, restart);
-    Ok(if let Some((unit, why)) = late.first() {
-        let seen = format!(
-            "written; {unit} reads it when that user runs `systemctl --user restart {}` ({why})",
-            unit.unit
-        );
-        Outcome::Pending { seen }
-    } else if restart.is_empty() {
-        Outcome::Done { seen: "written; it counts for who is started from now on".into() }
-    } else {
-        let all: Vec<String> = restart.iter().map(UserUnit::to_string).collect();
-        Outcome::Done { seen: format!("written; {} started anew", all.join(", ")) }
+    Ok(match text_of(kernel, path) {
+        Ok(Some(now)) if now == text => {
+            Outcome::Done { seen: "written; it counts for who is started from now on".into() }
+        }
+        Ok(_) => Outcome::Ignored { seen: "another text".into() },
+        Err(error) => Outcome::Refused { reason: write_reason(&error) },
     })
 }
 
@@ -86,9 +97,7 @@ pub(crate) fn back(
             fault::point();
             match done.and_then(|()| text_of(kernel, path)) {
                 Ok(now) if now.as_deref() == old => Return::Restored,
-                Ok(_) => {
-                    Return::Refused { reason: "it was put back, and has another text".into() }
-                }
+                Ok(_) => Return::Refused { reason: "it was put back, and has another text".into() },
                 Err(error) => Return::Refused { reason: write_reason(&error) },
             }
         }

@@ -151,6 +151,7 @@ fn raise(
         holder: setup.holder,
         interrupt: setup.interrupt,
         strangers: false,
+        calm: false,
     };
     // What comes and goes within minutes starts nobody anew, and leaves nothing behind that outlives it.
     let is_lasting = by.process.is_none();

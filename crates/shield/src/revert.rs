@@ -4,10 +4,11 @@ mod threads;
 
 use crate::{
     change::{Change, effective_file, irq_file, read_back, same, word_of},
+    drop_in,
     error::{
         file_reason, irq_reason, is_gone, plain, task_reason, withdrawal_reason, write_reason,
     },
-    drop_in, hold, irqbalance,
+    hold, irqbalance,
     journal::{self, Journal, Past, Record, Stay},
     lives::{self, Life},
     residents, tasks,

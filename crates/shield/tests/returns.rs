@@ -5,8 +5,7 @@ use proptest::prelude::*;
 use quiet_shield::{ApplyOptions, ErrorKind, revert, status, up};
 use quiet_testing::fake::{
     EBUSY, EINVAL, EIO, ENOSPC, EPERM, Fake, Group, Hierarchy, MOUNT, SETTINGS, Temper, World, at,
-    strays,
-    until_stopped, world,
+    strays, until_stopped, world,
 };
 use quiet_types::{
     CpuId, CpuSet, Plan,
@@ -851,7 +850,8 @@ fn a_file_of_settings_comes_and_goes_whole_with_its_directories_stopped_at_any_a
             let (mut before, shield) = small();
             if let Some(old) = &old {
                 before.texts.insert(SETTINGS.into(), old.clone());
-                before.dirs = ["/etc/pipewire", "/etc/pipewire/pipewire.conf.d"].map(str::to_owned).into();
+                before.dirs =
+                    ["/etc/pipewire", "/etc/pipewire/pipewire.conf.d"].map(str::to_owned).into();
             }
             let mut bench = Bench::new(&before, &shield);
             bench.plan.steps.push(drop_in());

@@ -128,9 +128,8 @@ update: id:0 key:'clock.force-rate' value:'0' type:''
 
     #[test]
     fn versions_are_in_order() {
-        let version = |number: u32| {
-            pipewire_version(&line(&format!("/{LIBRARY}{number}.0"))).unwrap()
-        };
+        let version =
+            |number: u32| pipewire_version(&line(&format!("/{LIBRARY}{number}.0"))).unwrap();
         let all = [365, 1000, 1005, 1200, 1204, 1402, 1600, 2000].map(version);
         assert!(all.is_sorted());
         let has_loops = all.map(|version| version >= PipeWireVersion::DATA_LOOPS);

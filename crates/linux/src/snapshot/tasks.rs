@@ -41,7 +41,8 @@ fn pipewire(reader: &Reader<'_>, machine: &mut Machine) {
     let begin = PipeWire::LOOPS.trim_end_matches('*');
     let loops = machine.tasks.iter().filter(|task| task.comm.starts_with(begin));
     let pids: BTreeSet<u32> = loops.map(|task| task.pid).collect();
-    let ours = |bytes: Vec<u8>| parse::pipewire_lines(&String::from_utf8_lossy(&bytes)).into_bytes();
+    let ours =
+        |bytes: Vec<u8>| parse::pipewire_lines(&String::from_utf8_lossy(&bytes)).into_bytes();
     for pid in pids {
         let bytes = reader.bytes_if_allowed(&format!("/proc/{pid}/maps"), ours);
         let version = bytes.and_then(|b| parse::pipewire_version(&String::from_utf8_lossy(&b)));

@@ -236,7 +236,9 @@ fn index(words: &mut HashMap<Thing, (usize, usize)>, at: usize, change: &Change)
     match change {
         Change::Remember { .. } => {}
         Change::Write { path, .. } => drop(word(Thing::Write(path.clone()), 0)),
-        Change::File { path, .. } | Change::DropIn { path, .. } => drop(word(Thing::File(path.clone()), 0)),
+        Change::File { path, .. } | Change::DropIn { path, .. } => {
+            drop(word(Thing::File(path.clone()), 0))
+        }
         Change::Make { path, .. } => drop(word(Thing::Make(path.clone()), 0)),
         Change::Ban { daemon, .. } => drop(word(Thing::Ban(key(daemon)), 0)),
         Change::Irq { number, .. } => drop(word(Thing::Irq(*number), 0)),
