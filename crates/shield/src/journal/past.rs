@@ -237,7 +237,7 @@ fn index(words: &mut HashMap<Thing, (usize, usize)>, at: usize, change: &Change)
         Change::Remember { .. } => {}
         Change::Write { path, .. } => drop(word(Thing::Write(path.clone()), 0)),
         Change::File { path, .. } | Change::DropIn { path, .. } => {
-            drop(word(Thing::File(path.clone()), 0))
+            word(Thing::File(path.clone()), 0);
         }
         Change::Make { path, .. } => drop(word(Thing::Make(path.clone()), 0)),
         Change::Ban { daemon, .. } => drop(word(Thing::Ban(key(daemon)), 0)),
