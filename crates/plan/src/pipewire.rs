@@ -179,6 +179,7 @@ mod tests {
         Chain, Machine, Plan,
         chain::{Choice, Link, Owner, User},
         machine::{PipeWireProcess, Policy},
+        plan::Step,
     };
 
     const GROUP: &str =
@@ -219,13 +220,13 @@ mod tests {
     }
 
     fn files(plan: &Plan) -> Vec<(&str, &str, &[UserUnit])> {
-        let drop_in = |step| match step {
-            &Action::DropIn { ref path, ref text, ref restart } => {
-                Some((path.as_str(), text.as_str(), restart.as_slice()))
+        fn drop_in(step: &Step) -> Option<(&str, &str, &[UserUnit])> {
+            match &step.action {
+                Action::DropIn { path, text, restart } => Some((path, text, restart)),
+                _ => None,
             }
-            _ => None,
-        };
-        plan.steps.iter().filter_map(|step| drop_in(&step.action)).collect()
+        }
+        plan.steps.iter().filter_map(drop_in).collect()
     }
 
     fn machine() -> Machine {
