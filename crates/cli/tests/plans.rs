@@ -9,7 +9,8 @@ use std::{
 };
 
 const MACHINES: [&str; 7] = ["corei7-64", "hybrid", "nuc", "numa2", "pi2", "ryzen1700", "vm2"];
-const CHAINS: [&str; 2] = ["affinity-tuning", "audiophile-cpusets"];
+const CHAINS: [&str; 7] =
+    ["affinity-tuning", "ardour", "audiophile-cpusets", "camilladsp", "jackd", "mpd", "pipewire"];
 
 fn home() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()

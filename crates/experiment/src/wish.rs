@@ -1,7 +1,8 @@
 //! What is to be shielded, and the plan of it.
 
 use crate::{Because, Error, ErrorKind, Result};
-use quiet_linux::{CommandLines, Options, Root, files, snapshot};
+use quiet_linux::{CommandLines, Options, Root, files, parse, snapshot};
+use quiet_plan::ready;
 use quiet_types::{Chain, CpuSet, Machine, Plan, boot::Mode, chain::Choice};
 use std::{
     fs::File,
@@ -58,15 +59,57 @@ pub fn plan(wish: &ShieldWish, machine: &Machine) -> Result<Plan> {
     })
 }
 
+/// The text of a chain file, or of a ready-made chain: `ready:mpd`, for the programs of who asks, who may have become root by sudo; or
+/// `ready:mpd@ann`.
+///
+/// # Errors
+/// When it cannot be read; when there is no ready-made chain of that name, or no such user.
+pub fn chain_text(path: &Path) -> Result<String> {
+    let shown = quiet_types::printable(&path.display().to_string(), 300);
+    let Some(asked) = path.to_str().and_then(|path| path.strip_prefix(ready::PREFIX)) else {
+        return File::open(path)
+            .and_then(|file| files::take_text(file, LARGEST))
+            .because(ErrorKind::Asked, || format!("cannot read the chain file {shown}"));
+    };
+    let (name, uid) = match asked.split_once('@') {
+        Some((name, user)) => (name, uid_of(user)?),
+        None => (asked, who_asks()),
+    };
+    ready::text(name, uid).ok_or_else(|| {
+        let all: Vec<String> =
+            ready::names().map(|name| format!("{}{name}", ready::PREFIX)).collect();
+        Error::asked(format!("there is no ready-made chain {shown}; there are {}", all.join(", ")))
+    })
+}
+
+/// The number of a user, given by it or by name.
+fn uid_of(user: &str) -> Result<u32> {
+    if let Ok(uid) = user.parse() {
+        return Ok(uid);
+    }
+    let users = Root::system().and_then(|root| root.read("/etc/passwd"));
+    let users = users.because(ErrorKind::Asked, || "cannot look for users".into())?;
+    parse::users(&users).get(user).copied().ok_or_else(|| {
+        let user = quiet_types::printable(user, 60);
+        Error::asked(format!(
+            "there is no user `{user}` in /etc/passwd; name another one, or a number: ready:mpd@1000"
+        ))
+    })
+}
+
+fn who_asks() -> u32 {
+    let own = rustix::process::getuid().as_raw();
+    let before = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
+    if own == 0 { before.unwrap_or(0) } else { own }
+}
+
 /// The chain in a file; `known` are the CPUs that it may name.
 ///
 /// # Errors
 /// When it cannot be read or says nothing; where it makes no sense, with line and column.
 pub fn read_chain(path: &Path, known: &CpuSet) -> Result<Chain> {
     let shown = quiet_types::printable(&path.display().to_string(), 300);
-    let text = File::open(path)
-        .and_then(|file| files::take_text(file, LARGEST))
-        .because(ErrorKind::Asked, || format!("cannot read the chain file {shown}"))?;
+    let text = chain_text(path)?;
     if text.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with('#')) {
         return Err(Error::asked(format!(
             "cannot use the chain file {shown}: nothing is in it; write a [chain] (see `quietcores plan --help`), or \
@@ -74,4 +117,27 @@ pub fn read_chain(path: &Path, known: &CpuSet) -> Result<Chain> {
         )));
     }
     Ok(quiet_plan::chain::parse(&text, &shown, Some(known))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ready_made_chain_is_named_and_is_for_a_user() {
+        let text = |name: &str| chain_text(Path::new(name));
+        assert!(text("ready:mpd@4711").unwrap().contains("\"root\", 4711]"));
+        assert!(text("ready:pipewire@root").unwrap().contains("user = 0\n"));
+        let known: CpuSet = "0-3".parse().unwrap();
+        for name in ready::names() {
+            read_chain(Path::new(&format!("ready:{name}")), &known).unwrap();
+        }
+        let wrong = text("ready:mpv").unwrap_err().to_string();
+        assert!(wrong.contains("ready:mpv") && wrong.contains("ready:ardour, "), "{wrong}");
+        let wrong = text("ready:mpd@nobody of that name").unwrap_err().to_string();
+        assert!(wrong.contains("no user"), "{wrong}");
+        text("ready:mpd@").unwrap_err();
+        // A file is a file, whatever it is called.
+        text("./ready:mpd").unwrap_err();
+    }
 }

@@ -4,8 +4,9 @@ use crate::{
     files::{self, FileOwner, Replacement},
     sys,
 };
-use quiet_types::{CpuSet, Nanos, machine::Scheduling};
+use quiet_types::{CpuSet, Nanos, machine::Scheduling, plan::UserUnit};
 use rustix::{
+    fs::AtFlags,
     io::Errno,
     net::{
         AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
@@ -19,12 +20,13 @@ use std::{
         fd::{AsFd, OwnedFd},
         linux::net::SocketAddrExt,
         unix::{
-            fs::{MetadataExt, OpenOptionsExt},
+            fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
             net::{SocketAddr, UnixStream},
+            process::CommandExt,
         },
     },
-    path::PathBuf,
-    process::{Command, Stdio},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -64,6 +66,13 @@ pub trait Kernel {
     /// there is the old text or the new one at any instant. Owner, mode and extended attributes
     /// stay. Never follows a link.
     fn replace(&self, path: &str, text: &str) -> io::Result<()>;
+    /// Makes an ordinary file whole that anybody may read, and the directories that are missing above it; one that is there is
+    /// replaced, as by [`Kernel::replace`].
+    fn make_file(&self, path: &str, text: &str) -> io::Result<()>;
+    /// Removes an ordinary file; its name is off the disk when this returns. Never follows a link.
+    fn remove_file(&self, path: &str) -> io::Result<()>;
+    /// Starts a service of a user's own manager anew, as that user, where it runs. `Ok` where it does not run.
+    fn restart(&self, unit: &UserUnit) -> io::Result<()>;
     /// Removes what a killed [`Kernel::replace`] has left beside the file.
     fn sweep(&self, path: &str);
     /// Says something to the Unix socket of a daemon of root's (`@name` for one without a file), and returns its answer: all that it
@@ -176,6 +185,69 @@ impl Kernel for System {
         Replacement::write(dir, name, text.as_bytes(), owner)?.rename()
     }
 
+    fn make_file(&self, path: &str, text: &str) -> io::Result<()> {
+        if fs::symlink_metadata(path).is_ok() {
+            return self.replace(path, text);
+        }
+        let above = Path::new(path).parent().unwrap_or(Path::new("/"));
+        let missing: Vec<&Path> = above.ancestors().take_while(|dir| !dir.exists()).collect();
+        for dir in missing.into_iter().rev() {
+            fs::create_dir(dir)?;
+            // Whatever the umask says: others read what is in it.
+            fs::set_permissions(dir, fs::Permissions::from_mode(0o755))?;
+            if let Some(parent) = dir.parent() {
+                files::sync(fs::File::open(parent)?.as_fd())?;
+            }
+        }
+        let (dir, name) = parted(path)?;
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        let owner = FileOwner { mode: 0o644, uid: uid.as_raw(), gid: gid.as_raw() };
+        Replacement::write(dir, name, text.as_bytes(), owner)?.rename()
+    }
+
+    fn remove_file(&self, path: &str) -> io::Result<()> {
+        if !fs::symlink_metadata(path)?.is_file() {
+            return Err(io::Error::other("it is a link or no ordinary file"));
+        }
+        let (dir, name) = parted(path)?;
+        rustix::fs::unlinkat(&dir, name, AtFlags::empty())?;
+        files::sync(dir.as_fd())
+    }
+
+    fn restart(&self, unit: &UserUnit) -> io::Result<()> {
+        let runtime = format!("/run/user/{}", unit.uid);
+        let meta = match fs::symlink_metadata(&runtime) {
+            // No manager of that user's runs, and so nothing of its; unless users are hidden from us (`ProtectHome=` of our service).
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return match fs::metadata("/run/user") {
+                    Ok(users) if users.mode() & 0o777 == 0 => {
+                        let why = "users' managers are out of reach of this service";
+                        Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+                    }
+                    _ => Ok(()),
+                };
+            }
+            other => other?,
+        };
+        if !meta.is_dir() || meta.uid() != unit.uid {
+            return Err(io::Error::other(format!("{runtime} is not that user's")));
+        }
+        let mut command = Command::new("systemctl");
+        // As that user, who then may do to it what he likes: nothing of root's goes with it.
+        command.uid(unit.uid).gid(meta.gid()).current_dir("/").env_clear();
+        command.env("PATH", "/usr/bin:/bin").env("XDG_RUNTIME_DIR", &runtime);
+        command.args(["--user", "--quiet", "--no-ask-password", "try-restart", "--", &unit.unit]);
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        match within(&mut child, ANSWER)? {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => {
+                Err(io::Error::other(format!("`systemctl --user` ended with {status}")))
+            }
+            None => Err(io::Error::other("`systemctl --user` does not come to its end")),
+        }
+    }
+
     fn sweep(&self, path: &str) {
         if let Ok((dir, name)) = parted(path) {
             let _ = files::sweep(dir.as_fd(), name);
@@ -277,18 +349,9 @@ fn systemctl(words: &[&str]) -> io::Result<()> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()?;
-    let until = Instant::now() + ANSWER;
-    let status = loop {
-        match child.try_wait()? {
-            Some(status) => break status,
-            None if Instant::now() < until => sleep(Duration::from_millis(5)),
-            None => {
-                let _ = child.kill();
-                let _ = child.wait();
-                let late = format!("`systemctl {}` does not come to its end", words.join(" "));
-                return Err(io::Error::other(late));
-            }
-        }
+    let Some(status) = within(&mut child, ANSWER)? else {
+        let late = format!("`systemctl {}` does not come to its end", words.join(" "));
+        return Err(io::Error::other(late));
     };
     if status.success() {
         return Ok(());
@@ -299,6 +362,22 @@ fn systemctl(words: &[&str]) -> io::Result<()> {
     }
     let said = said.lines().next().unwrap_or("no reason is told").to_owned();
     Err(io::Error::other(format!("`systemctl {}`: {said}", words.join(" "))))
+}
+
+/// How a child ended; `None` where it did not within `patience`, and was killed.
+pub(crate) fn within(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>> {
+    let until = Instant::now() + patience;
+    loop {
+        match child.try_wait()? {
+            Some(status) => return Ok(Some(status)),
+            None if Instant::now() < until => sleep(Duration::from_millis(5)),
+            None => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Ok(None);
+            }
+        }
+    }
 }
 
 /// The directory of a file, opened, and its name.
@@ -314,7 +393,7 @@ fn parted(path: &str) -> io::Result<(OwnedFd, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn a_file_is_replaced_whole_and_a_link_is_not_followed() {
@@ -332,6 +411,37 @@ mod tests {
         symlink(path, &link).unwrap();
         System.replace(link.to_str().unwrap(), "x").unwrap_err();
         assert_eq!(fs::read_to_string(path).unwrap(), "new\n");
+    }
+
+    #[test]
+    fn a_file_is_made_with_its_directories_whatever_the_umask_and_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pipewire/pipewire.conf.d/90.conf");
+        let path = file.to_str().unwrap();
+        let old = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+        System.make_file(path, "one\n").unwrap();
+        rustix::process::umask(old);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o644, 0o755));
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        System.make_file(path, "two\n").unwrap();
+        assert_eq!((fs::read_to_string(&file).unwrap().as_str(), mode(&file)), ("two\n", 0o600));
+        assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
+        System.remove_file(path).unwrap();
+        assert!(!file.exists());
+        assert_eq!(System.remove_file(path).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let target = dir.path().join("target");
+        fs::write(&target, "others'").unwrap();
+        symlink(&target, &file).unwrap();
+        System.make_file(path, "x").unwrap_err();
+        System.remove_file(path).unwrap_err();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "others'");
+    }
+
+    #[test]
+    fn a_user_without_a_manager_has_nothing_to_start_anew() {
+        let unit = UserUnit { uid: 4_000_000_000, unit: "pipewire.service".into() };
+        System.restart(&unit).unwrap();
     }
 
     #[test]

@@ -100,8 +100,11 @@ fn mends_it(step: &Step, id: &str, shielding: bool, own: &CpuSet) -> bool {
         Action::Irq { .. } => FOREIGN_IRQS.contains(&id),
         Action::Assign { .. } | Action::Ban { .. } => id == "irq.balance",
         Action::Pin { .. } => ["sched.unpinned", "sched.crowded"].contains(&id),
-        // A group is made with all that belongs to it, or not at all.
-        Action::Group { .. } | Action::MoveTasks { .. } | Action::Enter { .. } => false,
+        // A group is made with all that belongs to it, or not at all; who reads a file of settings is started anew with a shield alone.
+        Action::Group { .. }
+        | Action::MoveTasks { .. }
+        | Action::Enter { .. }
+        | Action::DropIn { .. } => false,
     }
 }
 

@@ -101,6 +101,12 @@ fn unit(path: &str) -> Option<(&str, &str)> {
     }
 }
 
+/// The unit of its user's own manager that a process belongs to.
+pub(crate) fn user_unit(first: &Task) -> Option<&str> {
+    let (manager, below) = unit(unit_group(first)?)?;
+    (manager == format!("user@{}.service", first.uid)).then(|| unit(below))?.map(|found| found.0)
+}
+
 /// Who a process is, for people: `process 812 of user mpd (107), /usr/bin/mpd, unit mpd.service`.
 pub(crate) fn who(machine: &Machine, first: &Task) -> String {
     let mut text = format!("process {} of user {}", first.pid, user_name(machine, first.uid));
@@ -120,7 +126,7 @@ fn user_name(machine: &Machine, uid: u32) -> String {
     }
 }
 
-fn name_of(machine: &Machine, uid: u32) -> Option<&str> {
+pub(crate) fn name_of(machine: &Machine, uid: u32) -> Option<&str> {
     machine.users.iter().find(|(_, known)| **known == uid).map(|(name, _)| name.as_str())
 }
 

@@ -53,6 +53,7 @@ pub(crate) fn steps(
         Mode::NeverSleepingCore => list.guards_go(),
     }
     list.latency();
+    list.pipewire(links);
     list.steps
 }
 

@@ -73,6 +73,7 @@ pub fn machine_text(machine: &Machine, style: MachineStyle) -> String {
     power(&mut page, machine);
     page.section("Sound cards");
     cards(&mut page, machine, &machine.sound_cards);
+    pipewire(&mut page, machine);
     page.section("Network cards");
     cards(&mut page, machine, &machine.network_cards);
     page.section("IRQs");
@@ -100,6 +101,34 @@ pub fn machine_text(machine: &Machine, style: MachineStyle) -> String {
         }
     }
     page.text
+}
+
+/// The PipeWire that runs, and what it goes by.
+fn pipewire(page: &mut Page, machine: &Machine) {
+    let settings = machine.surroundings.as_ref().and_then(|around| around.pipewire);
+    if machine.pipewire.is_empty() && settings.is_none() {
+        return;
+    }
+    page.section("PipeWire");
+    for one in &machine.pipewire {
+        let comm = machine
+            .tasks
+            .iter()
+            .find(|task| task.tid == one.pid)
+            .map_or("?", |task| task.comm.as_str());
+        let line = format!("process {} ({}): {}", one.pid, printable(comm, 32), one.version);
+        page.wrapped("  ", line.split(' '));
+    }
+    if let Some(set) = settings {
+        let ms = f64::from(set.quantum) * 1000.0 / f64::from(set.rate.max(1));
+        let mut line = format!("{} samples at {} Hz, {ms:.1} ms", set.quantum, set.rate);
+        if set.forced {
+            line += ", forced";
+        } else if let (Some(least), Some(most)) = (set.least_quantum, set.most_quantum) {
+            line += &format!("; programs may ask for {least} to {most}");
+        }
+        page.wrapped("  ", line.split(' '));
+    }
 }
 
 /// The text so far, and how it is laid out.

@@ -5,12 +5,12 @@ use quiet_linux::{CommandLines, Kernel, Options, Root, System, glance, snapshot}
 use quiet_shield::{ApplyOptions, Entrant, ErrorKind, LoanOptions, Tether};
 use quiet_types::{
     Chain, CpuSet, Finding, Machine, Plan,
-    chain::Link,
+    chain::{Choice, Link},
     loan::{Lent, LoanEnd, LoanTerms, Reclaimed},
     machine::Scheduling,
     plan::{
-        Admitted, Applied, PutBack, REVERTED_SCHEMA, Released, Return, Reverted, ShieldStanding,
-        Status, Thread,
+        Action, Admitted, Applied, Outcome, PutBack, REVERTED_SCHEMA, Released, Return, Reverted,
+        ShieldStanding, Status, Taken, Thread,
     },
     said::ApprovedChain,
     shield::{Mechanism, Shield},
@@ -21,10 +21,17 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::AtomicBool,
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 /// So many real-time threads of one user may be in the shield at a time.
 const MOST_THREADS: usize = 64;
+
+/// A program that was started anew has its threads by then.
+const STARTED: Duration = Duration::from_secs(5);
+/// Between two looks for it.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// What a user asks for a thread of his.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,6 +143,7 @@ impl Acts {
             confirm,
         };
         let mut applied = up(&plan, &setup).map_err(of_shield)?;
+        settle(&plan, &mut applied, &setup)?;
         if !plan.links.is_empty() {
             applied.chain = astray(&plan.links, &plan.shield)?;
         }
@@ -347,6 +355,50 @@ impl Acts {
             status.traces = quiet_linux::trace::leftovers().unwrap_or_default();
         }
         Ok(status)
+    }
+}
+
+/// Where a step of `applied` had others started anew: waits until they are there, and places them as the plan's links say. What that
+/// takes is added to `applied`.
+///
+/// # Errors
+/// When the machine or the journal cannot be read. The shield is up all the same.
+pub fn settle(plan: &Plan, applied: &mut Applied, setup: &ApplyOptions<'_>) -> Result<(), Error> {
+    let is_anew = |taken: &Taken| {
+        matches!(&taken.step.action, Action::DropIn { restart, .. } if !restart.is_empty())
+            && matches!(taken.outcome, Outcome::Done { .. })
+    };
+    if !applied.steps.iter().any(is_anew) {
+        return Ok(());
+    }
+    let failed = |what: &str, why: String| Error::Failed(format!("cannot {what}: {why}"));
+    let root = Root::system().map_err(|e| failed("read the machine", e.to_string()))?;
+    let chain = Chain {
+        name: plan.chain.clone(),
+        cpus: Choice::These(plan.shield.cpus.clone()),
+        mode: plan.mode,
+        links: plan.links.clone(),
+        ..Chain::default()
+    };
+    let known: Vec<&str> = plan.findings.iter().map(|finding| finding.title.as_str()).collect();
+    let until = Instant::now() + STARTED;
+    loop {
+        let options = Options { command_lines: CommandLines::None };
+        let machine =
+            glance(&root, options).map_err(|e| failed("read the machine", e.to_string()))?;
+        let fresh = quiet_plan::plan(&machine, &chain);
+        let fresh = fresh.map_err(|e| failed("place what was started anew", e.to_string()))?;
+        let is_missing = |finding: &Finding| {
+            matches!(finding.id.as_str(), "plan.link-absent" | "plan.thread-absent")
+                && !known.contains(&finding.title.as_str())
+        };
+        if Instant::now() < until && fresh.findings.iter().any(is_missing) {
+            sleep(PAUSE);
+            continue;
+        }
+        let taken = quiet_shield::look_again(&System, &fresh, setup).map_err(of_shield)?;
+        applied.steps.extend(taken);
+        return Ok(());
     }
 }
 

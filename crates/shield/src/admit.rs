@@ -116,6 +116,7 @@ fn take(
             holder: None,
             interrupt: &AtomicBool::new(false),
             strangers: true,
+            calm: true,
         };
         let outcome = hand.take(step)?;
         journal.tell(Record::Outcome { step: step.clone(), outcome: outcome.clone() })?;

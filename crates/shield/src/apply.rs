@@ -5,6 +5,7 @@ use crate::{
         Change, Confined, assigned, chosen, effective_file, irq_file, irq_of, outside, read_back,
         same,
     },
+    drop_in,
     error::{
         Error, ErrorKind, Result, errno, file_reason, irq_reason, is_gone, partition_reason, plain,
         schedule_reason, task_reason, write_reason,
@@ -46,6 +47,8 @@ pub(crate) struct Hand<'a> {
     pub interrupt: &'a AtomicBool,
     /// What is given a priority is nobody's that could be trusted: what it starts begins under the ordinary policy.
     pub strangers: bool,
+    /// Nobody is started anew: what a file of settings says counts from their next start.
+    pub calm: bool,
 }
 
 impl Hand<'_> {
@@ -85,6 +88,10 @@ impl Hand<'_> {
             Action::Pin { thread, cpus } => self.pin(thread, cpus),
             Action::Schedule { thread, to } => self.schedule(thread, *to),
             Action::HoldLatency => self.hold(),
+            Action::DropIn { path, text, restart } => {
+                let make = if self.calm { drop_in::write } else { drop_in::make };
+                make(self.kernel, self.journal, path, text, restart)
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use quiet_linux::Kernel;
 use quiet_types::{
     CpuSet, GroupPath, Nanos,
     machine::Scheduling,
-    plan::{Form, Thread},
+    plan::{Form, Thread, UserUnit},
 };
 use serde::{Deserialize, Serialize};
 use std::{io, thread::sleep, time::Duration};
@@ -63,6 +63,17 @@ pub(crate) enum Change {
     },
     /// A process is started that holds `/dev/cpu_dma_latency`.
     Hold,
+    /// A file of settings, whole, that others read when they start. It outlives a reboot.
+    DropIn {
+        path: String,
+        /// Directories that were not there, the innermost first.
+        made: Vec<String>,
+        /// `None` where there was no such file.
+        old: Option<String>,
+        new: String,
+        /// Who read it.
+        restart: Vec<UserUnit>,
+    },
 }
 
 /// A thread whose CPUs are changed.
@@ -80,7 +91,7 @@ impl Change {
             Change::Remember { threads } => format!("CPUs of {} threads", threads.len()),
             Change::Write { path, .. } => path.clone(),
             Change::Make { path, .. } => format!("group {path}"),
-            Change::File { path, .. } => path.clone(),
+            Change::File { path, .. } | Change::DropIn { path, .. } => path.clone(),
             Change::Ban { daemon, .. } => format!("bans of {daemon}"),
             Change::Move { from, threads, .. } => {
                 format!("group of {} threads from {from}", threads.len())

@@ -11,6 +11,7 @@ mod apply;
 mod bond;
 mod change;
 mod confirm;
+mod drop_in;
 mod error;
 mod evl;
 #[cfg(fuzzing)]
@@ -40,7 +41,7 @@ pub use hold::hold;
 pub use loan::{LONGEST as LONGEST_LOAN, LoanOptions, guard_loan, is_lent, lend, take_back};
 pub use quiet_linux::files::DEFAULT_STATE;
 pub use status::{current, status};
-pub use watch::{Planned, Watch, watch};
+pub use watch::{Planned, Watch, look_again, watch};
 pub use whose::applied_by;
 
 use journal::{Journal, Past, Record};
@@ -48,7 +49,7 @@ use quiet_linux::Kernel;
 use quiet_linux::files::{Lock, StateDir, stamp};
 use quiet_types::{
     Plan,
-    plan::{APPLIED_SCHEMA, Applied, AppliedBy, Reverted},
+    plan::{APPLIED_SCHEMA, Action, Applied, AppliedBy, Reverted, Step},
 };
 use std::{path::Path, sync::atomic::AtomicBool};
 
@@ -152,8 +153,13 @@ fn raise(
         holder: setup.holder,
         interrupt: setup.interrupt,
         strangers: false,
+        calm: false,
     };
-    let steps = match hand.take_all(&plan.steps) {
+    // What comes and goes within minutes starts nobody anew, and leaves nothing behind that outlives it.
+    let is_lasting = by.process.is_none();
+    let lasting = |step: &&Step| is_lasting || !matches!(step.action, Action::DropIn { .. });
+    let steps: Vec<Step> = plan.steps.iter().filter(lasting).cloned().collect();
+    let steps = match hand.take_all(&steps) {
         Ok(steps) => steps,
         Err(error) => return Err(roll_back(kernel, &state, error)),
     };

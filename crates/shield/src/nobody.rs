@@ -1,7 +1,7 @@
 //! A machine for tests on which the first process runs, and nothing else can be asked or done.
 
 use quiet_linux::Kernel;
-use quiet_types::{CpuSet, Nanos, machine::Scheduling};
+use quiet_types::{CpuSet, Nanos, machine::Scheduling, plan::UserUnit};
 use std::{io, path::PathBuf};
 
 /// The start time of the first process.
@@ -70,6 +70,15 @@ impl Kernel for Nobody {
         gone()
     }
     fn replace(&self, _: &str, _: &str) -> io::Result<()> {
+        gone()
+    }
+    fn make_file(&self, _: &str, _: &str) -> io::Result<()> {
+        gone()
+    }
+    fn remove_file(&self, _: &str) -> io::Result<()> {
+        gone()
+    }
+    fn restart(&self, _: &UserUnit) -> io::Result<()> {
         gone()
     }
     fn sweep(&self, _: &str) {}

@@ -4,6 +4,7 @@ mod threads;
 
 use crate::{
     change::{Change, effective_file, irq_file, read_back, same, word_of},
+    drop_in,
     error::{
         file_reason, irq_reason, is_gone, plain, task_reason, withdrawal_reason, write_reason,
     },
@@ -156,7 +157,9 @@ pub(crate) fn put_back_files(kernel: &dyn Kernel, state: &StateDir, past: &Past)
     if let Some(shield) = &past.shield {
         let hand = Hand::new(kernel, state, shield, past);
         let files = past.changes.iter().rev().map(|(_, change)| change);
-        for change in files.filter(|change| matches!(change, Change::File { .. })) {
+        let lasts =
+            |change: &&Change| matches!(change, Change::File { .. } | Change::DropIn { .. });
+        for change in files.filter(lasts) {
             done.items.extend(hand.undo(change));
         }
     }
@@ -262,6 +265,13 @@ impl<'a> Hand<'a> {
             Change::Make { path, unit } => one(self.group(path, *unit)),
             Change::File { path, old, new } => one(self.file(path, old, new)),
             Change::Ban { daemon, old, told, back } => one(self.ban(daemon, old, told, back)),
+            Change::DropIn { path, made, old, new, restart } => {
+                let mut items = one(drop_in::back(self.kernel, path, made, old.as_deref(), new));
+                if !matches!(items[0].outcome, Return::Left { .. } | Return::Refused { .. }) {
+                    items.extend(drop_in::read_again(self.kernel, restart));
+                }
+                items
+            }
         }
     }
 }

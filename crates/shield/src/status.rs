@@ -112,6 +112,7 @@ fn drift(kernel: &dyn Kernel, past: &Past, holder: Option<u32>) -> Vec<Drift> {
         let again = match change {
             Change::Write { .. }
             | Change::File { .. }
+            | Change::DropIn { .. }
             | Change::Irq { .. }
             | Change::Scheduling { .. } => !told.insert(change.what()),
             // One that was restarted and told again is another one.
@@ -199,6 +200,12 @@ impl<'a> Looked<'a> {
                 .ok()
                 .filter(|now| now != new && now != old)
                 .map(|_| ("the ban in it".into(), Some("another text".into()))),
+            Change::DropIn { path, .. } if !self.done.contains(path) => None,
+            Change::DropIn { path, new, .. } => {
+                let now = kernel.read(path).ok();
+                let is_ours = now.as_ref() == Some(new);
+                (!is_ours).then(|| ("as written".into(), now.map(|_| "another text".into())))
+            }
             Change::Ban { daemon, old, told, .. } if tasks::lives(kernel, daemon) => {
                 let now = irqbalance::banned(kernel, daemon).ok();
                 // It takes what it is told at its next scan.

@@ -4,15 +4,15 @@
 use proptest::prelude::*;
 use quiet_shield::{ApplyOptions, ErrorKind, revert, status, up};
 use quiet_testing::fake::{
-    EBUSY, EINVAL, EIO, ENOSPC, EPERM, Fake, Group, Hierarchy, MOUNT, Temper, World, at, strays,
-    until_stopped, world,
+    EBUSY, EINVAL, EIO, ENOSPC, EPERM, Fake, Group, Hierarchy, MOUNT, SETTINGS, Temper, World, at,
+    strays, until_stopped, world,
 };
 use quiet_types::{
     CpuId, CpuSet, Plan,
     machine::{Policy, Scheduling},
     plan::{
         Action, Form, GroupFile, GroupValue, Narrow, Need, Outcome, PLAN_SCHEMA, PutBack, Resident,
-        Return, Reverted, ShieldStanding, Step, Thread, Who,
+        Return, Reverted, ShieldStanding, Step, Thread, UserUnit, Who,
     },
     shield::{Entry, Mechanism, Shield},
 };
@@ -826,4 +826,105 @@ fn a_kernel_that_forgets_a_cpu_that_was_off_line_before_is_told_of_and_keeps_no_
     };
     assert!(done.items.iter().any(left), "{done:#?}");
     assert_eq!(status(&bench.kernel, &bench.state()).unwrap().state, ShieldStanding::None);
+}
+
+/// A file of settings for a service of a user's, which is then started anew.
+fn drop_in() -> Step {
+    let restart = vec![UserUnit { uid: 1000, unit: "pipewire.service".into() }];
+    let (path, text) = (SETTINGS.to_owned(), "context.properties = { }\n".to_owned());
+    step(Need::BestEffort, Action::DropIn { path, text, restart })
+}
+
+/// What the service read when it was started last.
+fn read_last(world: &World) -> Option<String> {
+    world.restarted.last().unwrap().1.clone()
+}
+
+#[test]
+fn a_file_of_settings_comes_and_goes_whole_with_its_directories_stopped_at_any_act() {
+    let theirs = "# theirs\n".to_owned();
+    for old in [None, Some(theirs)] {
+        let mut acts = 1;
+        let mut at = 0;
+        while at <= acts {
+            let (mut before, shield) = small();
+            if let Some(old) = &old {
+                before.texts.insert(SETTINGS.into(), old.clone());
+                before.dirs =
+                    ["/etc/pipewire", "/etc/pipewire/pipewire.conf.d"].map(str::to_owned).into();
+            }
+            let mut bench = Bench::new(&before, &shield);
+            bench.plan.steps.push(drop_in());
+            bench.kernel.stop.set((at > 0).then_some(at));
+            let done = until_stopped(|| apply(&bench.kernel, &bench.plan, &bench.state()));
+            bench.kernel.stop.set(None);
+            if let Some(done) = done {
+                assert_eq!(at, 0, "the knife fell nowhere");
+                acts = bench.kernel.acts.get();
+                let last = done.unwrap().steps.pop().unwrap();
+                let seen = "written; pipewire.service of user 1000 started anew".to_owned();
+                assert_eq!(last.outcome, Outcome::Done { seen });
+                let world = bench.kernel.world.borrow();
+                assert_eq!(read_last(&world).as_deref(), Some("context.properties = { }\n"));
+                assert!(world.dirs.contains("/etc/pipewire/pipewire.conf.d"));
+            }
+            bench.returns(&format!("a drop-in, stopped at act {at}"));
+            let world = bench.kernel.world.borrow();
+            assert_eq!((&world.texts, &world.dirs), (&before.texts, &before.dirs), "act {at}");
+            // Nobody goes on with what the shield had said.
+            assert!(world.restarted.is_empty() || read_last(&world) == old, "act {at}");
+            at += 1;
+        }
+        assert!(acts > 10);
+    }
+}
+
+#[test]
+fn a_file_of_settings_that_others_changed_stays_and_who_cannot_be_started_anew_is_named() {
+    let (before, shield) = small();
+    let mut bench = Bench::new(&before, &shield);
+    bench.plan.steps.push(drop_in());
+    apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+    {
+        let mut world = bench.kernel.world.borrow_mut();
+        world.texts.insert(SETTINGS.into(), "others'\n".into());
+        world.texts.insert("/etc/pipewire/client.conf".into(), "others'\n".into());
+    }
+    let drift = status(&bench.kernel, &bench.state()).unwrap().drift;
+    assert!(drift.iter().any(|one| one.what == SETTINGS && one.now.is_some()), "{drift:?}");
+    let done = revert(&bench.kernel, &bench.state()).unwrap().unwrap();
+    let of = |what: &str| &done.items.iter().find(|item| item.what == what).unwrap().outcome;
+    assert!(matches!(of(SETTINGS), Return::Left { .. }) && !done.is_exact(), "{done:?}");
+    assert_eq!(bench.kernel.world.borrow().texts[SETTINGS], "others'\n");
+    assert_eq!(bench.kernel.world.borrow().restarted.len(), 1);
+
+    let mut bench = Bench::new(&before, &shield);
+    bench.plan.steps.push(drop_in());
+    bench.kernel.world.borrow_mut().mute = true;
+    let last = apply(&bench.kernel, &bench.plan, &bench.state()).unwrap().steps.pop().unwrap();
+    let Outcome::Pending { seen } = &last.outcome else { panic!("{last:?}") };
+    assert!(seen.contains("systemctl --user restart pipewire.service"), "{seen}");
+    let done = revert(&bench.kernel, &bench.state()).unwrap().unwrap();
+    let of = |what: &str| &done.items.iter().find(|item| item.what == what).unwrap().outcome;
+    assert_eq!(of(SETTINGS), &Return::Restored);
+    assert!(matches!(of("pipewire.service of user 1000"), Return::Left { .. }), "{done:?}");
+    assert!(done.is_complete() && !done.is_exact());
+}
+
+#[test]
+fn a_file_of_settings_outlives_a_reboot_and_is_put_back_after_it() {
+    let (before, shield) = small();
+    let mut bench = Bench::new(&before, &shield);
+    bench.plan.steps.push(drop_in());
+    apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+    let mut fresh = before.clone();
+    fresh.texts = bench.kernel.world.borrow().texts.clone();
+    fresh.dirs = bench.kernel.world.borrow().dirs.clone();
+    fresh.files.insert("/proc/sys/kernel/random/boot_id".into(), "b1".into());
+    let fresh = Fake::new(fresh);
+    let done = revert(&fresh, &bench.state()).unwrap().unwrap();
+    assert!(done.rebooted && done.is_exact(), "{done:?}");
+    let world = fresh.world.borrow();
+    assert!(!world.texts.contains_key(SETTINGS) && world.dirs.is_empty());
+    assert_eq!(read_last(&world), None);
 }

@@ -2,11 +2,14 @@
 #![allow(clippy::unwrap_used)] // a test may
 
 use quiet_shield::{ApplyOptions, Entrant, Planned, Watch, admit, revert, status, up, watch};
-use quiet_testing::fake::{Fake, Hierarchy, MOUNT, Temper, World, at, world};
+use quiet_testing::fake::{Fake, Hierarchy, MOUNT, SETTINGS, Temper, World, at, world};
 use quiet_types::{
     CpuSet, Plan,
     machine::{Policy, Scheduling},
-    plan::{Action, Form, GroupFile, GroupValue, Need, Outcome, PLAN_SCHEMA, Return, Step, Thread},
+    plan::{
+        Action, Form, GroupFile, GroupValue, Need, Outcome, PLAN_SCHEMA, Return, Step, Thread,
+        UserUnit,
+    },
     shield::{Mechanism, Shield},
     watch::{Event, Happened},
 };
@@ -337,4 +340,32 @@ fn who_was_let_into_a_shield_of_plain_affinity_stays_there_and_others_do_not() {
     assert_eq!(kernel.world.borrow().allowed(101), set("0"));
     assert!(revert(&kernel, &state).unwrap().unwrap().is_complete());
     assert_eq!(kernel.world.borrow().allowed(100), before.allowed(100));
+}
+
+#[test]
+fn a_watch_writes_a_file_of_settings_again_and_starts_nobody_anew() {
+    let before = world(Hierarchy::None, 2, &[], &[]);
+    let kernel = Fake::new(before.clone());
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let of = |world: &World| {
+        let restart = vec![UserUnit { uid: 1000, unit: "pipewire.service".into() }];
+        let action = Action::DropIn { path: SETTINGS.into(), text: "ours\n".into(), restart };
+        plan(world, Mechanism::Affinity, vec![action])
+    };
+    raise(&kernel, &of(&before), &state);
+    assert_eq!(kernel.world.borrow().restarted.len(), 1);
+    assert_eq!(drift(&keep(&kernel, &state, 2, false, &of)), [], "it holds: a look is a read");
+    kernel.world.borrow_mut().texts.remove(SETTINGS);
+    assert_eq!(drift(&keep(&kernel, &state, 2, true, &of)), [(SETTINGS.to_owned(), None)]);
+    assert!(!kernel.world.borrow().texts.contains_key(SETTINGS));
+    let told = drift(&keep(&kernel, &state, 2, false, &of));
+    assert!(matches!(&told[..], [(_, Some(Outcome::Done { .. }))]), "{told:?}");
+    assert_eq!(kernel.world.borrow().texts[SETTINGS], "ours\n");
+    assert_eq!(kernel.world.borrow().restarted.len(), 1, "what plays goes on");
+    let done = revert(&kernel, &state).unwrap().unwrap();
+    assert!(done.is_exact(), "{done:?}");
+    let world = kernel.world.borrow();
+    assert!(world.texts == before.texts && world.dirs == before.dirs);
+    assert_eq!(world.restarted.last().unwrap().1, None);
 }

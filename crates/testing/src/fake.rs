@@ -6,6 +6,7 @@ use quiet_linux::{Kernel, unit_file};
 use quiet_types::{
     CpuId, CpuSet, GroupPath, Nanos,
     machine::{Policy, Scheduling},
+    plan::UserUnit,
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -30,6 +31,11 @@ pub const EBUSY: i32 = 16;
 pub const EINVAL: i32 = 22;
 /// No space left on device.
 pub const ENOSPC: i32 = 28;
+/// Directory not empty.
+const ENOTEMPTY: i32 = 39;
+
+/// A file that services read when they are started.
+pub const SETTINGS: &str = "/etc/pipewire/pipewire.conf.d/90-quietcores.conf";
 
 /// Where this kernel's cpuset hierarchy is mounted.
 pub const MOUNT: &str = "/sys/fs/cgroup/cpuset";
@@ -154,6 +160,15 @@ pub struct World {
     pub next: u32,
     /// Ordinary files, as they are.
     pub texts: BTreeMap<String, String>,
+    /// Directories below `/etc` that are there.
+    #[serde(default)]
+    pub dirs: BTreeSet<String>,
+    /// Services that were started anew, each with what [`SETTINGS`] held by then.
+    #[serde(default)]
+    pub restarted: Vec<(String, Option<String>)>,
+    /// Nothing can be started anew.
+    #[serde(default)]
+    pub mute: bool,
     /// The irqbalance that runs: its process, what it bans, what it bans by itself.
     pub irqbalance: Option<(u32, CpuSet, CpuSet)>,
     /// It scans whenever an interrupt is written, and moves all that may move off the CPUs that it was told to ban.
@@ -233,13 +248,17 @@ impl World {
         }
     }
 
+    fn is_dir(&self, path: &str) -> bool {
+        ["/", "/etc"].contains(&path) || self.dirs.contains(path)
+    }
+
     /// All that a shield may change, of what is in `other` as well.
     pub fn capture(&self, other: &World) -> String {
         let mut text = String::new();
         for (path, value) in &self.files {
             writeln!(text, "{path} {value}").unwrap();
         }
-        writeln!(text, "{:?} {:?}", self.texts, self.irqbalance).unwrap();
+        writeln!(text, "{:?} {:?} {:?}", self.texts, self.dirs, self.irqbalance).unwrap();
         for (number, irq) in &self.irqs {
             if other.irqs.contains_key(number) {
                 writeln!(text, "irq {number} {}", irq.asked).unwrap();
@@ -725,6 +744,9 @@ impl Kernel for Fake {
                 false => errno(ENOENT),
             };
         }
+        if world.is_dir(path) {
+            return Ok(Vec::new());
+        }
         let Some(group) = path.strip_prefix(MOUNT) else { return errno(ENOENT) };
         if !world.groups.contains_key(group) || world.hierarchy == Hierarchy::None {
             return errno(ENOENT);
@@ -753,6 +775,15 @@ impl Kernel for Fake {
     fn remove_dir(&self, path: &str) -> io::Result<()> {
         self.act()?;
         let mut world = self.world.borrow_mut();
+        if world.dirs.contains(path) {
+            let inner = format!("{path}/");
+            let is_inside = |name: &String| name.starts_with(&inner);
+            if world.texts.keys().any(is_inside) || world.dirs.iter().any(is_inside) {
+                return errno(ENOTEMPTY);
+            }
+            world.dirs.remove(path);
+            return Ok(());
+        }
         let Some(below) = path.strip_prefix(MOUNT) else { return errno(ENOENT) };
         if !world.groups.contains_key(below) {
             return errno(ENOENT);
@@ -843,6 +874,39 @@ impl Kernel for Fake {
             }
             None => errno(ENOENT),
         }
+    }
+
+    fn make_file(&self, path: &str, text: &str) -> io::Result<()> {
+        let ends: Vec<usize> = path.match_indices('/').map(|(at, _)| at).skip(1).collect();
+        for dir in ends.into_iter().map(|at| &path[..at]) {
+            let is_new = !self.world.borrow().is_dir(dir);
+            if is_new {
+                self.act()?;
+                self.world.borrow_mut().dirs.insert(dir.to_owned());
+            }
+        }
+        self.act()?;
+        self.world.borrow_mut().texts.insert(path.to_owned(), text.to_owned());
+        Ok(())
+    }
+
+    fn remove_file(&self, path: &str) -> io::Result<()> {
+        self.act()?;
+        match self.world.borrow_mut().texts.remove(path) {
+            Some(_) => Ok(()),
+            None => errno(ENOENT),
+        }
+    }
+
+    fn restart(&self, unit: &UserUnit) -> io::Result<()> {
+        self.act()?;
+        let mut world = self.world.borrow_mut();
+        if world.mute {
+            return Err(io::Error::other("no manager answers"));
+        }
+        let read = world.texts.get(SETTINGS).cloned();
+        world.restarted.push((unit.to_string(), read));
+        Ok(())
     }
 
     fn sweep(&self, _path: &str) {}
@@ -976,6 +1040,9 @@ pub fn world(hierarchy: Hierarchy, count: u32, tempers: &[Temper], masks: &[u32]
         next: 1000,
         all,
         texts: BTreeMap::new(),
+        dirs: BTreeSet::new(),
+        restarted: Vec::new(),
+        mute: false,
         irqbalance: None,
         scans: false,
         systemd: false,

@@ -84,6 +84,8 @@ impl PipeWire {
     pub const SERVER: &str = "pipewire";
     /// How the names of its data loops begin, of the server's and of clients', from 0.3.65 to 1.6.
     pub const LOOPS: &str = "data-loop*";
+    /// The process that plays for programs of PulseAudio's.
+    pub const PULSE: &str = "pipewire-pulse";
 }
 
 /// Whose the processes of a link are. All that is said must hold.

@@ -53,6 +53,9 @@ pub struct Machine {
     pub network_cards: Vec<Device>,
     /// Every thread, by TID.
     pub tasks: Vec<Task>,
+    /// Processes with a data loop of PipeWire's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pipewire: Vec<PipeWireProcess>,
     /// Users whose threads these are, by their names in `/etc/passwd`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub users: BTreeMap<String, u32>,
@@ -326,6 +329,39 @@ impl Task {
     /// Whether its CPUs can be changed: not so with the kernel's `PF_NO_SETAFFINITY`.
     pub fn movable(&self) -> bool {
         self.kernel.is_none_or(|k| k.movable)
+    }
+}
+
+/// A process with a data loop of PipeWire's: the server, or a program that plays through it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PipeWireProcess {
+    /// Its number.
+    pub pid: u32,
+    /// The version that runs in it, whatever lies on the disk by now.
+    pub version: PipeWireVersion,
+}
+
+/// A version of PipeWire: `1.4.2`.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub struct PipeWireVersion {
+    /// `1` of `1.4.2`.
+    pub major: u32,
+    /// `4` of `1.4.2`.
+    pub minor: u32,
+    /// `2` of `1.4.2`.
+    pub micro: u32,
+}
+
+impl PipeWireVersion {
+    /// The first one whose data loops are set up by its files: `context.data-loops`.
+    pub const DATA_LOOPS: PipeWireVersion = PipeWireVersion { major: 1, minor: 2, micro: 0 };
+}
+
+impl std::fmt::Display for PipeWireVersion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.micro)
     }
 }
 

@@ -186,6 +186,31 @@ pub enum Action {
     },
     /// Keeps `/dev/cpu_dma_latency` open with 0 us while the shield is up.
     HoldLatency,
+    /// Writes a file of settings that others read when they start, whole, with the directories that are missing above it; then those
+    /// who read it are started anew, where they run. It outlives a reboot, and so does the note that puts it back.
+    DropIn {
+        /// The file.
+        path: String,
+        /// All that is in it.
+        text: String,
+        /// Who is started anew.
+        restart: Vec<UserUnit>,
+    },
+}
+
+/// A service of a user's own manager (`systemctl --user`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UserUnit {
+    /// The user.
+    pub uid: u32,
+    /// Its name: `pipewire.service`.
+    pub unit: String,
+}
+
+impl std::fmt::Display for UserUnit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of user {}", crate::printable(&self.unit, 80), self.uid)
+    }
 }
 
 /// A file of a group that a step makes.
@@ -577,6 +602,7 @@ impl Action {
             Action::Pin { thread, .. } => format!("CPUs of {thread}"),
             Action::Schedule { thread, .. } => format!("scheduling of {thread}"),
             Action::HoldLatency => "/dev/cpu_dma_latency".into(),
+            Action::DropIn { path, .. } => path.clone(),
         }
     }
 
@@ -602,6 +628,15 @@ impl Action {
             Action::Enter { file, .. } => file.to_string(),
             Action::Schedule { to, .. } => to.to_string(),
             Action::HoldLatency => "held at 0 us while the shield is up".into(),
+            Action::DropIn { text, restart, .. } => {
+                let lines = text.lines().filter(|line| !line.starts_with('#')).map(str::trim);
+                let said = lines.collect::<Vec<_>>().join(" ");
+                let restarted: Vec<String> = restart.iter().map(UserUnit::to_string).collect();
+                match restarted.is_empty() {
+                    true => said,
+                    false => format!("{said}; then {} is started anew", restarted.join(", ")),
+                }
+            }
         }
     }
 
@@ -622,6 +657,9 @@ impl Action {
             Action::Pin { .. } => "affinity read back",
             Action::Schedule { .. } => "policy and priority read back",
             Action::HoldLatency => "the holder reads the value in force from the device",
+            Action::DropIn { .. } => {
+                "the whole file read back; the threads of who was started anew are placed, and read back"
+            }
         }
     }
 }

@@ -28,6 +28,9 @@ pub struct Surroundings {
     pub processes: Vec<BusyProcess>,
     /// Version of the systemd that runs. `None` where none does, or it does not tell.
     pub systemd: Option<u32>,
+    /// What the caller's own PipeWire goes by. `None`: none runs, or it was not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipewire: Option<PipeWireSettings>,
     /// Enabled systemd timers.
     pub timers: Vec<String>,
     /// Seconds since boot.
@@ -35,6 +38,21 @@ pub struct Surroundings {
     /// Further settings and files that only the audit wants, by path below `/`, as read. Of GRUB's
     /// files the lines with kernel parameters.
     pub files: BTreeMap<String, String>,
+}
+
+/// How PipeWire's graph runs, where no program asks for something else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PipeWireSettings {
+    /// Samples a second.
+    pub rate: u32,
+    /// Samples in one run of the graph: its quantum.
+    pub quantum: u32,
+    /// The least that a program may ask for.
+    pub least_quantum: Option<u32>,
+    /// The most that a program may ask for.
+    pub most_quantum: Option<u32>,
+    /// It holds whatever programs ask for.
+    pub forced: bool,
 }
 
 /// What the process that took a snapshot may do.

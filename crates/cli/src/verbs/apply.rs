@@ -74,7 +74,8 @@ pub fn put_up(
     let setup = ApplyOptions { state, holder: Some(&program), interrupt, confirm };
     put_back_overdue(state, &Progress::new())?;
     let mut applied = quiet_shield::up(&System, plan, &setup)?;
-    // The shield is up whatever this says.
+    // The shield is up whatever these say.
+    acts::settle(plan, &mut applied, &setup).map_err(|e| anyhow!(e.sentence()))?;
     applied.chain = match plan.links.is_empty() {
         true => Vec::new(),
         false => acts::astray(&plan.links, &plan.shield).map_err(|e| anyhow!(e.sentence()))?,

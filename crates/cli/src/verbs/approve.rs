@@ -1,22 +1,19 @@
 //! `approve`
 
 use crate::face;
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 use quiet_experiment::machine;
-use quiet_linux::{Root, files};
+use quiet_linux::Root;
+use quiet_plan::ready::PREFIX;
 use quiet_service::{
     CHAINS,
     approved::{Approved, is_name},
 };
 use quiet_types::said::{APPROVED, ApprovedChain, ApprovedList};
 use std::{
-    fs::File,
     path::{Path, PathBuf},
     process::ExitCode,
 };
-
-/// A chain is small.
-const LARGEST: u64 = 1 << 20;
 
 /// Let ordinary users apply a chain, by its name
 #[derive(clap::Args)]
@@ -24,6 +21,7 @@ const LARGEST: u64 = 1 << 20;
 Examples:
   sudo quietcores approve room.toml              members of the group audio may: quietcores apply room
   sudo quietcores approve room.toml --name live  under another name
+  sudo quietcores approve ready:mpd              a ready-made one (see quietcores plan --help), under the name mpd
   quietcores approve                             lists what is approved
   sudo quietcores approve --withdraw room        and nobody may any more; a shield that is up stays
 The service quietcored applies it; polkit decides who may (docs/service.md).")]
@@ -68,9 +66,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Some(name) => name.clone(),
             None => name_of(path)?,
         };
-        let text = File::open(path)
-            .and_then(|file| files::take_text(file, LARGEST))
-            .with_context(|| format!("cannot read the chain file {}", path.display()))?;
+        let text = quiet_experiment::chain_text(path)?;
         approved.approve(&name, &text, &known).map_err(|e| anyhow!(e.sentence()))?;
         face::say(&format!(
             "Approved: members of the group audio may now run: quietcores apply {name}"
@@ -112,6 +108,7 @@ fn asked() -> anyhow::Result<Vec<ApprovedChain>> {
 /// What a file's chain is called.
 fn name_of(path: &Path) -> anyhow::Result<String> {
     let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let name = name.strip_prefix(PREFIX).unwrap_or(name).split('@').next().unwrap_or_default();
     if is_name(name) {
         return Ok(name.to_owned());
     }

@@ -41,7 +41,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     .context("cannot inspect the machine")?;
     let command_lines = if args.command_lines { CommandLines::All } else { CommandLines::Own };
     let options = Options { command_lines };
-    let machine = match &args.capture {
+    let mut machine = match &args.capture {
         Some(dir) => {
             let captured = capture(&root, dir, options)?;
             let (files, kib) = (captured.files, captured.bytes.div_ceil(1024));
@@ -53,6 +53,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         None => snapshot(&root, options).context("cannot inspect the machine")?,
     };
+    // Of a machine that is looked at from within, by whose server it is.
+    if args.root.is_none()
+        && let Some(around) = &mut machine.surroundings
+    {
+        around.pipewire = quiet_linux::pipewire_settings();
+    }
     if args.json {
         face::print_json(&machine)?;
     } else if args.capture.is_none() {

@@ -328,8 +328,7 @@ fn service(
     let mut apply = Vec::new();
     let mut chain = None;
     if let Some(path) = &args.wish.chain {
-        let shown = printable(&path.display().to_string(), 300);
-        chain = Some(std::fs::read(path).with_context(|| format!("cannot read {shown}"))?);
+        chain = Some(quiet_experiment::chain_text(path)?.into_bytes());
         apply.push(CHAIN.to_owned());
     }
     // The CPUs of the boot parameters, whatever a later plan would choose.

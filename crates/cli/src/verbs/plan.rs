@@ -16,6 +16,8 @@ Examples:
   quietcores plan --cpus 2-3              these CPUs
   quietcores plan living-room.toml        for a chain
   quietcores plan --root my-pc            on a captured machine (see inspect --capture)
+  quietcores plan ready:pipewire          a ready-made chain: ready:ardour, ready:camilladsp, ready:jackd, ready:mpd, ready:pipewire;
+                                          ready:pipewire@ann for programs of user ann
 
 A chain file, from input to output:
   [chain]
@@ -47,7 +49,7 @@ pub struct Args {
 /// What is to be shielded.
 #[derive(clap::Args)]
 pub struct Wished {
-    /// Chain file (TOML): the audio path, link by link
+    /// Chain file (TOML): the audio path, link by link; or a ready-made chain, as ready:mpd
     pub chain: Option<PathBuf>,
     /// CPUs to shield, as 2-3,8; in place of those of the chain
     #[arg(long, value_name = "LIST")]

@@ -74,6 +74,8 @@ pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine) {
         usb: usb(reader),
         processes: processes(reader, machine, uptime_s),
         systemd: systemd(reader),
+        // Asked for by whom it is told to.
+        pipewire: None,
         timers: reader
             .names("/etc/systemd/system/timers.target.wants", |name| name.ends_with(".timer")),
         uptime_s: uptime_s.map(|s| s as u64),

@@ -2,7 +2,11 @@
 
 use super::{CommandLines, Reader};
 use crate::parse;
-use quiet_types::{Machine, machine::Task};
+use quiet_types::{
+    Machine,
+    chain::PipeWire,
+    machine::{PipeWireProcess, Task},
+};
 use std::collections::BTreeSet;
 
 pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine, lines: CommandLines) {
@@ -29,6 +33,21 @@ pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine, lines: CommandLin
     }
     machine.tasks.sort_by_key(|task| task.tid);
     users(reader, machine);
+    pipewire(reader, machine);
+}
+
+/// Of what a process has mapped only the lines with PipeWire's library.
+fn pipewire(reader: &Reader<'_>, machine: &mut Machine) {
+    let begin = PipeWire::LOOPS.trim_end_matches('*');
+    let loops = machine.tasks.iter().filter(|task| task.comm.starts_with(begin));
+    let pids: BTreeSet<u32> = loops.map(|task| task.pid).collect();
+    let ours =
+        |bytes: Vec<u8>| parse::pipewire_lines(&String::from_utf8_lossy(&bytes)).into_bytes();
+    for pid in pids {
+        let bytes = reader.bytes_if_allowed(&format!("/proc/{pid}/maps"), ours);
+        let version = bytes.and_then(|b| parse::pipewire_version(&String::from_utf8_lossy(&b)));
+        machine.pipewire.extend(version.map(|version| PipeWireProcess { pid, version }));
+    }
 }
 
 /// Of `/etc/passwd` only the names and numbers of those whose threads run.

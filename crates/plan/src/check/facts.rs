@@ -78,6 +78,7 @@ static NOWHERE: Surroundings = Surroundings {
     usb: Vec::new(),
     processes: Vec::new(),
     systemd: None,
+    pipewire: None,
     timers: Vec::new(),
     uptime_s: None,
     files: BTreeMap::new(),

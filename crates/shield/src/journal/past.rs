@@ -197,6 +197,10 @@ impl Past {
                 matches!(self.last(Thing::File(path.clone())),
                     Some((Change::File { new: n, .. }, _)) if n == new)
             }
+            Change::DropIn { path, new, .. } => {
+                matches!(self.last(Thing::File(path.clone())),
+                    Some((Change::DropIn { new: n, .. }, _)) if n == new)
+            }
             Change::Ban { daemon, told, .. } => {
                 matches!(self.last(Thing::Ban(key(daemon))),
                     Some((Change::Ban { told: t, .. }, _)) if t == told)
@@ -238,7 +242,9 @@ fn index(words: &mut HashMap<Thing, (usize, usize)>, at: usize, change: &Change)
     match change {
         Change::Remember { .. } => {}
         Change::Write { path, .. } => drop(word(Thing::Write(path.clone()), 0)),
-        Change::File { path, .. } => drop(word(Thing::File(path.clone()), 0)),
+        Change::File { path, .. } | Change::DropIn { path, .. } => {
+            word(Thing::File(path.clone()), 0);
+        }
         Change::Make { path, .. } => drop(word(Thing::Make(path.clone()), 0)),
         Change::Ban { daemon, .. } => drop(word(Thing::Ban(key(daemon)), 0)),
         Change::Irq { number, .. } => drop(word(Thing::Irq(*number), 0)),

@@ -230,6 +230,7 @@ fn confine(
         holder: None,
         interrupt: &AtomicBool::new(false),
         strangers: false,
+        calm: true,
     };
     let done = hand.confine_programs();
     let (now, refused) = match done {

@@ -102,6 +102,8 @@ impl Look<'_> {
                 holder: self.holder.filter(|_| !self.report_only),
                 interrupt: &interrupt,
                 strangers: false,
+                // What plays goes on.
+                calm: true,
             };
             let outcome = hand.take(step)?;
             // It went while this looked.

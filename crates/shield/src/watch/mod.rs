@@ -10,7 +10,7 @@ mod netlink;
 mod rehearsal;
 
 use crate::{
-    Kernel, Result, boot_id,
+    ApplyOptions, Kernel, Result, boot_id,
     error::{Error, ErrorKind, plain},
     journal::Reader,
     standing::standing,
@@ -24,7 +24,7 @@ use netlink::{Message, Socket};
 use quiet_linux::files::{StateDir, stamp};
 use quiet_types::{
     Finding, GroupPath, Plan,
-    plan::{Action, Outcome, ShieldStanding, Step},
+    plan::{Action, Outcome, ShieldStanding, Step, Taken},
     shield::{Mechanism, Shield},
     watch::{Event, Happened, Trigger, WATCH_SCHEMA},
 };
@@ -86,6 +86,32 @@ pub struct Watch<'a> {
     pub plan: &'a mut dyn FnMut(&Shield) -> std::result::Result<Planned, String>,
     /// Takes the events; an error ends the watch.
     pub tell: &'a mut dyn FnMut(&Event) -> io::Result<()>,
+}
+
+/// Takes the steps of a fresh plan that do not hold, once, under the shield that is up: for what was started anew since it was put up.
+/// Returns those that did not hold, and what became of them.
+///
+/// # Errors
+/// When the state directory or the journal cannot be used.
+pub fn look_again(
+    kernel: &dyn Kernel,
+    plan: &Plan,
+    setup: &ApplyOptions<'_>,
+) -> Result<Vec<Taken>> {
+    let mut look = Look {
+        kernel,
+        state: setup.state,
+        holder: setup.holder,
+        report_only: false,
+        paused: &|_| false,
+        reader: &mut Reader::default(),
+    };
+    Ok(match look.look(plan)? {
+        Seen::Down => Vec::new(),
+        Seen::Up(found) => {
+            found.into_iter().map(|(step, outcome)| Taken { step, outcome }).collect()
+        }
+    })
 }
 
 /// Watches until the shield is taken down, `interrupt` is raised or nobody takes the events.

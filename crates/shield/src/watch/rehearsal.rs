@@ -1,7 +1,7 @@
 //! A kernel that is read, and only seems to be written: to see what a plan would change.
 
 use quiet_linux::Kernel;
-use quiet_types::{CpuSet, Nanos, machine::Scheduling};
+use quiet_types::{CpuSet, Nanos, machine::Scheduling, plan::UserUnit};
 use std::{cell::RefCell, collections::HashMap, io};
 
 /// The kernel, with what was asked of it kept here.
@@ -69,6 +69,18 @@ impl Kernel for Rehearsal<'_> {
 
     fn replace(&self, path: &str, text: &str) -> io::Result<()> {
         self.write(path, text)
+    }
+
+    fn make_file(&self, path: &str, text: &str) -> io::Result<()> {
+        self.write(path, text)
+    }
+
+    fn remove_file(&self, _path: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn restart(&self, _unit: &UserUnit) -> io::Result<()> {
+        Ok(())
     }
 
     fn sweep(&self, _path: &str) {}

@@ -195,6 +195,7 @@ fn surroundings() -> Surroundings {
         ],
         processes: vec![process(400, "mpd"), process(500, "camilladsp")],
         systemd: Some(257),
+        pipewire: None,
         timers: vec!["apt-daily.timer".into()],
         uptime_s: Some(3_600),
         files: Default::default(),
