@@ -34,8 +34,8 @@ Examples:
   sudo quietcores doctor --yes            takes the default of every question: yes to warnings and problems
   quietcores doctor --dry-run             what could be done, by which steps and commands
 
-What the program can do at run time goes through the journal: `quietcores revert` puts it back. What needs a login, a
-reboot or a package is shown as a command.
+What the program can do at run time goes through the journal: `quietcores revert` puts it back.
+What needs a login, a reboot or a package is shown as a command (docs/doctor.md).
 Exit status: 0 nothing is left of the level of a warning or above, 1 something is, 2 an error: the machine is as it was.")]
 pub struct Args {
     /// Chain file (TOML): the audio path, link by link

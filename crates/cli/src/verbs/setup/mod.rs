@@ -41,8 +41,9 @@ Examples:
   quietcores setup                        without root: takes a chain that root has approved
   quietcores setup --root my-pc --yes     for a captured machine (see inspect --capture)
 
-Each question has a default in brackets; an empty line takes it. An input that ends without an answer ends setup: the machine is
-as it was. The shield is put back by itself unless you say in time that everything plays.
+Each question has a default in brackets; an empty line takes it. An input that ends without an
+answer ends setup: the machine is as it was. The shield is put back by itself unless you say in
+time that everything plays (docs/setup.md).
 Exit status: 0 done, 1 something is left to do (named), 2 an error: the machine is as it was.")]
 pub struct Args {
     /// What you play with; the question is not asked
