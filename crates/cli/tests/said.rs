@@ -65,6 +65,7 @@ fn follows(value: &Value, name: &str) {
 fn what_is_printed_as_json_follows_its_schema() {
     let dir = tempfile::tempdir().unwrap();
     let run = fixture("results/cyclictest-summary.txt");
+    let nuc = fixture("machines/nuc");
     let recipe = dir.path().join("cmdline");
     fs::write(&recipe, "BOOT_IMAGE=/vmlinuz isolcpus=2-3 nohz_full=2-3\n").unwrap();
     let recipe = recipe.display().to_string();
@@ -78,6 +79,7 @@ fn what_is_printed_as_json_follows_its_schema() {
         (vec!["generate", "share", "--json"], "generate"),
         (vec!["stress", "--list", "--json"], "suites"),
         (vec!["unpersist", "--root", "tree", "--json"], "unpersist"),
+        (vec!["setup", "--root", &nuc, "--yes", "--json"], "setup"),
     ];
     if cfg!(feature = "audio") {
         cases.push((vec!["play", "--list", "--json"], "devices"));

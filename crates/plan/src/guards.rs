@@ -82,7 +82,6 @@ fn since(release: &str, major: u32, minor: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::check::tests::good;
     use quiet_types::{Chain, boot::Mode, chain::Choice};
 

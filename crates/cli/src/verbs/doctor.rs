@@ -1,6 +1,9 @@
 //! `doctor`: the mends of what `check` finds, one by one.
 
-use super::{apply, plan::Wished};
+use super::{
+    apply::{self, LONGEST_WAIT},
+    plan::Wished,
+};
 use crate::{face, talk::Talk};
 use anyhow::{Context, anyhow};
 use quiet_experiment::{machine, read_chain};
@@ -31,8 +34,8 @@ Examples:
   sudo quietcores doctor --yes            takes the default of every question: yes to warnings and problems
   quietcores doctor --dry-run             what could be done, by which steps and commands
 
-What the program can do at run time goes through the journal: `quietcores revert` puts it back. What needs a login, a
-reboot or a package is shown as a command.
+What the program can do at run time goes through the journal: `quietcores revert` puts it back.
+What needs a login, a reboot or a package is shown as a command (docs/doctor.md).
 Exit status: 0 nothing is left of the level of a warning or above, 1 something is, 2 an error: the machine is as it was.")]
 pub struct Args {
     /// Chain file (TOML): the audio path, link by link
@@ -40,6 +43,9 @@ pub struct Args {
     /// Take the default of every question, and read no answer
     #[arg(long, short)]
     yes: bool,
+    /// Put the machine back by itself after so many seconds, unless `quietcores confirm` is run
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=LONGEST_WAIT))]
+    confirm: Option<u64>,
     /// Show what could be done; ask nothing, change nothing
     #[arg(long, short = 'n')]
     dry_run: bool,
@@ -89,7 +95,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         findings,
     };
     if let Some(chosen) = mend::mending(&machine, plan.as_ref(), &ways) {
-        let applied = apply::put_up(&chosen, &args.state, None, &stop)?;
+        let applied = apply::put_up(&chosen, &args.state, args.confirm, &stop)?;
         if !args.json {
             face::print(&applied_text(&applied))?;
         }
@@ -187,6 +193,11 @@ fn show(args: &Args, done: &Doctored) -> anyhow::Result<ExitCode> {
         face::print_json(done)?;
     } else {
         face::print(&doctored_text(done, face::page_width()))?;
+    }
+    if let (Some(seconds), Some(_)) = (args.confirm, &done.applied) {
+        face::say(&format!(
+            "In {seconds} s the machine is put back by itself, unless you run: quietcores confirm"
+        ));
     }
     let grave = |finding: &Finding| finding.severity >= Severity::Warning;
     let left =

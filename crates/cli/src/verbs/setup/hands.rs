@@ -4,6 +4,8 @@ use super::Args;
 use crate::verbs::{apply, confirm, persist, prove, revert};
 use anyhow::{Context, bail};
 use clap::Parser;
+use quiet_experiment::{ShieldWish, machine};
+use quiet_linux::Root;
 use quiet_types::{Plan, plan::Applied, said::Persisted};
 use std::{ffi::OsString, path::PathBuf, sync::atomic::AtomicBool};
 
@@ -49,11 +51,27 @@ impl<'a> Hands<'a> {
         Hands { args, who: Who::Service(name) }
     }
 
-    /// The shield, up.
-    pub fn up(&self, confirm: Option<u64>, stop: &AtomicBool) -> anyhow::Result<Applied> {
+    /// The shield of the plan that was shown, up until it is confirmed.
+    pub fn up(&self, confirm: u64, stop: &AtomicBool) -> anyhow::Result<Applied> {
         match &self.who {
-            Who::Root { plan, .. } => apply::put_up(plan, &self.args.state, confirm, stop),
-            Who::Service(name) => apply::put_up_by_service(name, confirm),
+            Who::Root { plan, .. } => apply::put_up(plan, &self.args.state, Some(confirm), stop),
+            Who::Service(name) => apply::put_up_by_service(name, Some(confirm)),
+        }
+    }
+
+    /// The same shield again: the same CPUs, and what runs by now.
+    pub fn up_again(&self, stop: &AtomicBool) -> anyhow::Result<Applied> {
+        match &self.who {
+            Who::Root { file, plan } => {
+                let wish = ShieldWish {
+                    chain: Some(file.clone()),
+                    cpus: Some(plan.shield.cpus.clone()),
+                    ..ShieldWish::default()
+                };
+                let plan = quiet_experiment::plan(&wish, &machine(&Root::system()?)?)?;
+                apply::put_up(&plan, &self.args.state, None, stop)
+            }
+            Who::Service(name) => apply::put_up_by_service(name, None),
         }
     }
 

@@ -41,8 +41,9 @@ Examples:
   quietcores setup                        without root: takes a chain that root has approved
   quietcores setup --root my-pc --yes     for a captured machine (see inspect --capture)
 
-Each question has a default in brackets; an empty line takes it. An input that ends without an answer ends setup: the machine is
-as it was. The shield is put back by itself unless you say in time that everything plays.
+Each question has a default in brackets; an empty line takes it. An input that ends without an
+answer ends setup: the machine is as it was. The shield is put back by itself unless you say in
+time that everything plays (docs/setup.md).
 Exit status: 0 done, 1 something is left to do (named), 2 an error: the machine is as it was.")]
 pub struct Args {
     /// What you play with; the question is not asked
@@ -391,7 +392,7 @@ impl Asking<'_> {
             );
             return Ok(());
         }
-        if let Err(error) = self.from_up_on(set, hands, stop) {
+        if let Err(error) = self.up_and_kept(set, hands, stop) {
             hands.down().context("cannot put the machine back; run `quietcores revert`")?;
             return Err(error.context("the machine is put back"));
         }
@@ -399,13 +400,13 @@ impl Asking<'_> {
     }
 
     /// With the shield up: confirmed, proven, kept. Where it fails, it is the caller's to put the machine back.
-    fn from_up_on(
+    fn up_and_kept(
         &mut self,
         set: &mut SetUp,
         hands: &Hands<'_>,
         stop: &AtomicBool,
     ) -> anyhow::Result<()> {
-        let applied = hands.up(Some(self.args.confirm), stop)?;
+        let applied = hands.up(self.args.confirm, stop)?;
         self.tell(&format!("\n{}", applied_text(&applied)))?;
         set.applied = Some(applied);
         let question = "Does everything play as it should? No puts the machine back.";
@@ -489,7 +490,7 @@ impl Asking<'_> {
             );
             return Ok(());
         }
-        set.applied = Some(hands.up(None, stop)?);
+        set.applied = Some(hands.up_again(stop)?);
         set.up = true;
         Ok(())
     }
