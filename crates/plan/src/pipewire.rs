@@ -284,6 +284,32 @@ context.properties.rules = [
     }
 
     #[test]
+    fn loops_of_versions_that_gave_them_no_name_are_found_where_there_is_one_such_thread() {
+        for (threads, wanted) in [
+            (&["pipewire"][..], &[501][..]),
+            (&["module-rt", "pipewire"], &[502]),
+            (&["pw-data-loop", "pipewire"], &[501]),
+            (&["pipewire", "pipewire"], &[]),
+            (&["data-loop.0", "pipewire"], &[501]),
+            (&["module-rt"], &[]),
+        ] {
+            let mut machine = machine();
+            process(&mut machine, 500, "pipewire", "/usr/bin/pipewire", GROUP, 365);
+            machine.pipewire.clear();
+            let mut task = machine.tasks.pop().unwrap();
+            for (at, comm) in (501..).zip(threads) {
+                (task.tid, task.comm) = (at, (*comm).to_owned());
+                machine.tasks.push(task.clone());
+            }
+            let server = link("server", "pipewire", PipeWire::Server, "2", Some(80));
+            let plan = made(&machine, vec![server]);
+            assert_eq!(pins(&plan), wanted, "{threads:?}");
+            let absent = plan.findings.iter().any(|f| f.id == "plan.thread-absent");
+            assert_eq!(absent, wanted.is_empty(), "{threads:?}");
+        }
+    }
+
+    #[test]
     fn a_program_gets_rules_of_its_own_and_nobody_is_started_anew() {
         let mut machine = machine();
         process(

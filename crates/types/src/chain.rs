@@ -82,7 +82,7 @@ pub enum PipeWire {
 impl PipeWire {
     /// What the server's process is called.
     pub const SERVER: &str = "pipewire";
-    /// How the names of its data loops begin, of the server's and of clients', from 0.3.65 to 1.6.
+    /// How the names of its data loops begin, of the server's and of clients', from 1.2 on.
     pub const LOOPS: &str = "data-loop*";
     /// The process that plays for programs of PulseAudio's.
     pub const PULSE: &str = "pipewire-pulse";

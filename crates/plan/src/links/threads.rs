@@ -4,7 +4,7 @@ use super::Found;
 use crate::{lookup::Lookup, note, owner::is_thread, warning};
 use quiet_types::{
     Finding,
-    chain::Target,
+    chain::{PipeWire, Target},
     machine::{Policy, Task},
     printable,
 };
@@ -27,7 +27,10 @@ pub(super) fn share_out<'a>(on: &Lookup<'a>, links: &mut [Found<'a>], findings: 
             if links[at].firsts.is_empty() || wanted.is_empty() == by_list {
                 continue;
             }
-            let named = |task: &Task| wanted.iter().any(|name| is_thread(name, &task.comm));
+            let early = early_loops(on, &links[at]);
+            let named = |task: &Task| {
+                wanted.iter().any(|name| is_thread(name, &task.comm)) || early.contains(&task.tid)
+            };
             let mut twice = Vec::new();
             for task in
                 on.threads(&links[at].firsts).into_iter().filter(|task| !by_list || named(task))
@@ -79,10 +82,40 @@ pub(super) fn share_out<'a>(on: &Lookup<'a>, links: &mut [Found<'a>], findings: 
     order(links, findings);
 }
 
+/// Whether a link is data loops of PipeWire's, by the names that PipeWire gives them.
+fn is_pipewire(link: &Found<'_>) -> bool {
+    matches!(link.target, Target::Process { threads, pipewire: Some(_), .. } if threads.as_slice() == [PipeWire::LOOPS])
+}
+
+/// Data loops of versions that did not call them `data-loop.0` yet. From 1.0.1 to 1.1 they are called `pw-data-loop`; before, as the
+/// program that made them: a program that has several such threads does not show which one it is.
+///
+/// # Source
+/// `pw_data_loop_start` of PipeWire's data-loop.c: 0.3.65 gives the thread no name.
+fn early_loops(on: &Lookup<'_>, link: &Found<'_>) -> Vec<u32> {
+    let mut found = Vec::new();
+    for first in link.firsts.iter().filter(|_| is_pipewire(link)) {
+        let all = on.threads(&[first]);
+        let called = |name: &str| -> Vec<u32> {
+            let like =
+                all.iter().filter(|task| task.tid != first.tid && is_thread(name, &task.comm));
+            like.map(|task| task.tid).collect()
+        };
+        let (now, early, unnamed) =
+            (called(PipeWire::LOOPS), called("pw-data-loop"), called(&first.comm));
+        match (now.is_empty(), early.is_empty(), unnamed.as_slice()) {
+            (true, false, _) => found.extend(early),
+            (true, true, [one]) => found.push(*one),
+            _ => {}
+        }
+    }
+    found
+}
+
 /// Names of a list that no thread has: one that is not born yet, or one that is spelt in another way.
 fn absent(link: &Found<'_>, all: &[&Task], findings: &mut Vec<Finding>) {
     let Target::Process { threads, .. } = link.target else { return };
-    if link.firsts.is_empty() {
+    if link.firsts.is_empty() || is_pipewire(link) && !link.tasks.is_empty() {
         return;
     }
     let has = |wanted: &&String| !all.iter().any(|task| is_thread(wanted, &task.comm));
