@@ -46,7 +46,7 @@ fn the_slices_of_both_settings_differ_in_the_kernel_and_there_is_a_verdict() {
     assert!(opens.iter().any(|word| proof.sentence.starts_with(word)), "{}", proof.sentence);
     assert!(proof.findings.iter().any(|finding| finding.id == "prove.slices"));
     let hogs = proof.arms.iter().flat_map(|arm| &arm.wakeup.stress);
-    assert!(hogs.clone().count() == 12 && hogs.clone().all(|stress| stress.names == ["hog=1"]));
+    assert!(hogs.clone().count() == 12 && hogs.clone().all(|stress| stress.names == ["hog=3"]));
 }
 
 #[test]

@@ -181,7 +181,7 @@ fn unlike(arms: &[Arm]) -> Option<Finding> {
 
 fn spec(args: &Proving, cpus: CpuSet) -> Spec {
     Spec {
-        probe: Probe::Wakeup { interval: args.interval },
+        probe: Probe::wakeup(args.interval),
         cpus,
         policy: Policy::Fifo,
         priority: args.priority,

@@ -1,4 +1,4 @@
-//! `prove --slice`: what a short slice is worth to an ordinary thread beside a hog.
+//! `prove --slice`: what a short slice is worth to an ordinary thread that computes beside others that never sleep.
 
 use crate::{
     Because, Error, ErrorKind, Observer, Result, ShieldWish, Ward,
@@ -15,6 +15,9 @@ use quiet_types::{
 };
 use std::{cell::Cell, collections::BTreeSet, path::Path, sync::atomic::AtomicBool, time::Instant};
 
+/// Threads on each CPU that never sleep.
+const HOGS: usize = 3;
+
 /// What is to be proved of a slice.
 #[derive(Clone, Debug)]
 pub struct Slicing {
@@ -30,17 +33,25 @@ pub struct Slicing {
     pub length: Nanos,
     /// Time between wakeups.
     pub interval: Nanos,
+    /// How long the thread computes in each period.
+    pub work: Nanos,
     /// A wakeup later than this counts as beyond.
     pub threshold: Nanos,
 }
 
-/// Measures an ordinary thread beside a hog on the same CPU, with the kernel's slice and with a short one, in turn, and judges what came of
+/// Measures an ordinary thread beside hogs on the same CPU, with the kernel's slice and with a short one, in turn, and judges what came of
 /// it. Nothing on the machine is changed.
 ///
 /// # Errors
 /// When this kernel has no slices, the machine cannot be read, a probe fails, or `stop` is raised before anything was measured.
 pub fn prove_slice(args: &Slicing, stop: &AtomicBool, observer: &dyn Observer) -> Result<Proof> {
     takes(args.slice)?;
+    if args.work >= args.interval {
+        return Err(Error::asked(format!(
+            "a thread cannot compute for {} of every {}: give less --work",
+            args.work, args.interval
+        )));
+    }
     let began = Instant::now();
     let before = machine(&Root::system()?)?;
     let (id, started) = begun::name("prove")?;
@@ -48,8 +59,8 @@ pub fn prove_slice(args: &Slicing, stop: &AtomicBool, observer: &dyn Observer) -
     let mut turns = Turns {
         spec: spec(args, cpus.clone()),
         gap: Nanos::ZERO,
-        stress: vec![format!("hog={}", cpus.len())],
-        // Both arms have the hog, and nothing else.
+        stress: vec![format!("hog={}", HOGS * cpus.len())],
+        // Both arms have the hogs, and nothing else.
         online: cpus.clone(),
         housekeeping: cpus.clone(),
         other: Setting::Sliced,
@@ -77,9 +88,9 @@ pub fn prove_slice(args: &Slicing, stop: &AtomicBool, observer: &dyn Observer) -
         interrupted: raised(stop),
         host: arms[0].wakeup.host.clone(),
         question: format!(
-            "an ordinary thread on CPU {cpus} beside one that never sleeps, with the kernel's slice (shared), and with {} \
-             asked for (sliced)",
-            args.slice
+            "an ordinary thread that computes for {} of every {} on CPU {cpus}, beside {HOGS} that never sleep, with the kernel's \
+             slice (shared), and with {} asked for (sliced)",
+            args.work, args.interval, args.slice
         ),
         spec: turns.spec.clone(),
         lot: Some(turns.lot),
@@ -122,7 +133,7 @@ fn takes(slice: Nanos) -> Result<()> {
 
 fn spec(args: &Slicing, cpus: CpuSet) -> Spec {
     Spec {
-        probe: Probe::Wakeup { interval: args.interval },
+        probe: Probe::Wakeup { interval: args.interval, work: args.work },
         cpus,
         policy: Policy::Other,
         priority: 0,
@@ -130,7 +141,7 @@ fn spec(args: &Slicing, cpus: CpuSet) -> Spec {
         threshold: args.threshold,
         bucket: Nanos::from_micros(1),
         buckets: 1000,
-        // The hog keeps the CPU awake.
+        // The hogs keep the CPU awake.
         idle: Idle::AsIs,
     }
 }
@@ -162,11 +173,12 @@ fn read_back(arms: &[Arm]) -> Finding {
 fn command(args: &Slicing, cpus: &CpuSet, seed: u32) -> String {
     let text = |time: Nanos| format!("{}us", time.0 / 1000);
     format!(
-        "quietcores prove --slice={} --cpus {cpus} --pairs {} --seed {seed} --for {} --interval {} --threshold {}",
+        "quietcores prove --slice={} --cpus {cpus} --pairs {} --seed {seed} --for {} --interval {} --work {} --threshold {}",
         text(args.slice),
         args.pairs,
         text(args.length),
         text(args.interval),
+        text(args.work),
         text(args.threshold),
     )
 }

@@ -329,7 +329,7 @@ fn stress(setting: Setting, random: &mut Random) -> Stress {
 
 fn wakeup_spec() -> Spec {
     Spec {
-        probe: Probe::Wakeup { interval: INTERVAL },
+        probe: Probe::wakeup(INTERVAL),
         cpus: cpus("3"),
         policy: Policy::Fifo,
         priority: 90,

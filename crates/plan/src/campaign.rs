@@ -210,7 +210,7 @@ impl Reader<'_> {
                     let help = "it can be 10us to 1s, as \"200us\"";
                     return Err(self.wrong(written.span(), &title, "here", help));
                 }
-                Probe::Wakeup { interval: interval_of }
+                Probe::wakeup(interval_of)
             }
             (Kind::Gap, None) => Probe::Gap,
             (Kind::Gap, Some(interval)) => {
@@ -256,7 +256,7 @@ impl Reader<'_> {
         let threshold = Nanos::from_micros(if kind == Kind::Gap { 5 } else { 100 });
         let name = match (&raw.name, probe) {
             (Some(name), _) => self.name(name)?,
-            (None, Probe::Wakeup { interval }) => format!("wakeup {interval}"),
+            (None, Probe::Wakeup { interval, .. }) => format!("wakeup {interval}"),
             (None, Probe::Gap) => "gap".into(),
         };
         Ok(Question {

@@ -60,7 +60,7 @@ pub fn cost(
     let root = Root::system()?;
     request.check(&root)?;
     let mut request = request.clone();
-    let Probe::Wakeup { interval } = request.spec.probe else {
+    let Probe::Wakeup { interval, .. } = request.spec.probe else {
         return Err(Error::new("what watching costs is measured by wake-ups"));
     };
     if request.spec.length.0 / interval.0 > MOST {

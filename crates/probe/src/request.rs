@@ -80,7 +80,7 @@ impl RunRequest {
             return wrong("a run lasts from 1ns to 24h; give --for a length such as 10s".into());
         }
         check_scheduling(spec)?;
-        if let Probe::Wakeup { interval } = spec.probe {
+        if let Probe::Wakeup { interval, .. } = spec.probe {
             let (least, most) = (Nanos::from_micros(10), Nanos::from_secs(1));
             if interval < least || interval > most {
                 return wrong(format!(

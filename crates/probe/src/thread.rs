@@ -23,6 +23,7 @@ use std::{
             Ordering::{Acquire, Relaxed},
         },
     },
+    time::Duration,
 };
 
 /// How many of the largest readings are kept by themselves.
@@ -216,7 +217,7 @@ fn policy_remedy(policy: Policy) -> &'static str {
 fn schedule(spec: &Spec) -> Schedule {
     if spec.policy == Policy::Deadline {
         let period = match spec.probe {
-            Probe::Wakeup { interval } => interval,
+            Probe::Wakeup { interval, .. } => interval,
             Probe::Gap => Nanos::from_millis(1),
         };
         // The kernel wants at least 1.024 us of run time; half a period is plenty for a wake-up.
@@ -293,9 +294,34 @@ fn floor<C: Clock>(clock: &C, probe: Probe, memory: &Memory<'_>) -> Nanos {
     }
 }
 
+/// A timer whose thread computes for a while before it sleeps.
+struct Working<T> {
+    timer: T,
+    work: Duration,
+}
+
+impl<T: Timer> Timer for Working<T> {
+    #[inline(always)]
+    fn sleep_until(&mut self, at: u64) -> u64 {
+        if !self.work.is_zero() {
+            let until = own_time() + self.work;
+            while own_time() < until {
+                std::hint::spin_loop();
+            }
+        }
+        self.timer.sleep_until(at)
+    }
+}
+
+/// How long this thread has had a CPU: what others take of it meanwhile is no work.
+fn own_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
+}
+
 /// Runs the loop; says what it found, whether it ended early, and what was kept of the late.
 fn measure<T: Timer, C: Clock>(
-    mut timer: T,
+    timer: T,
     clock: C,
     job: &Job<'_>,
     start: u64,
@@ -303,11 +329,16 @@ fn measure<T: Timer, C: Clock>(
 ) -> (MeasuringThread, bool, Vec<KeptReading>) {
     let spec = job.spec;
     let (mut tally, small) = memory.tally(spec);
+    let work = match spec.probe {
+        Probe::Wakeup { work, .. } => work,
+        Probe::Gap => Nanos::ZERO,
+    };
+    let mut timer = Working { timer, work: Duration::from_nanos(work.0) };
     // Also warms the path: the first reading is no colder than the others.
     timer.sleep_until(start);
     let mut place = Place::default();
     let (periods, cut_short) = match spec.probe {
-        Probe::Wakeup { interval } => {
+        Probe::Wakeup { interval, .. } => {
             let periods = spec.length.0 / interval.0;
             let plan = Wakeup { start, interval: interval.0, periods };
             let done = quiet_rt::wakeup(&mut timer, plan, &mut tally, &job.live);

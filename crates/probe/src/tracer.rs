@@ -66,7 +66,7 @@ pub fn tracer(
     let root = Root::system()?;
     request.check(&root)?;
     let spec = &request.spec;
-    let Probe::Wakeup { interval } = spec.probe else {
+    let Probe::Wakeup { interval, .. } = spec.probe else {
         return Err(Error::new("the tracer measures wake-ups"));
     };
     if interval < Nanos::from_micros(100) {

@@ -137,7 +137,7 @@ impl Campaign {
         };
         let spec = &probe.spec;
         let interval = match spec.probe {
-            Probe::Wakeup { interval } => interval.0,
+            Probe::Wakeup { interval, .. } => interval.0,
             Probe::Gap => 0,
         };
         let policy = match spec.policy {

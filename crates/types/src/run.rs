@@ -98,10 +98,21 @@ pub enum Measured {
     Gap,
 }
 
+fn is_zero(time: &Nanos) -> bool {
+    *time == Nanos::ZERO
+}
+
+impl Probe {
+    /// Of a thread that does nothing but wake.
+    pub fn wakeup(interval: Nanos) -> Probe {
+        Probe::Wakeup { interval, work: Nanos::ZERO }
+    }
+}
+
 impl From<Probe> for Measured {
     fn from(probe: Probe) -> Measured {
         match probe {
-            Probe::Wakeup { interval } => Measured::Wakeup { interval: Some(interval) },
+            Probe::Wakeup { interval, .. } => Measured::Wakeup { interval: Some(interval) },
             Probe::Gap => Measured::Gap,
         }
     }
@@ -127,6 +138,9 @@ pub enum Probe {
     Wakeup {
         /// Time between expiries.
         interval: Nanos,
+        /// How long the thread computes in each period, in time of its own CPU.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        work: Nanos,
     },
     /// Time between neighbouring clock reads of a spinning thread.
     Gap,

@@ -81,7 +81,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let kind = if args.cost { Kind::Wakeup } else { args.probe };
     let (probe, threshold) = match kind {
         Kind::Gap => (Probe::Gap, Nanos::from_micros(5)),
-        Kind::Wakeup => (Probe::Wakeup { interval: args.interval }, Nanos::from_micros(20)),
+        Kind::Wakeup => (Probe::wakeup(args.interval), Nanos::from_micros(20)),
     };
     let (policy, usual) = args.policy.policy();
     let mut request = RunRequest::new(Spec {
@@ -135,7 +135,7 @@ fn cost(
     if !(Nanos::from_millis(100)..=Nanos::from_secs(60)).contains(&block) {
         anyhow::bail!("a block lasts from 100ms to 1min, not {block}");
     }
-    let Probe::Wakeup { interval } = request.spec.probe else {
+    let Probe::Wakeup { interval, .. } = request.spec.probe else {
         anyhow::bail!("--cost measures wake-ups");
     };
     let root = quiet_linux::Root::system()?;

@@ -85,11 +85,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             return super::evl::run(interval, &common);
         }
         Which::Wakeup { interval, often, common, .. } => {
-            (Probe::Wakeup { interval }, None, often, common)
+            (Probe::wakeup(interval), None, often, common)
         }
         Which::Gap { often, common } => (Probe::Gap, None, often, common),
         Which::Tracer { interval, user, common } => {
-            (Probe::Wakeup { interval }, Some(user), never, common)
+            (Probe::wakeup(interval), Some(user), never, common)
         }
         Which::Buffers(args) => return super::buffers::run(args),
         Which::Roundtrip(args) => return super::roundtrip::run(args),

@@ -3,6 +3,7 @@
 use super::plan::Wished;
 use crate::{asked, face, keep, progress::Progress};
 use anyhow::bail;
+use clap::builder::ArgPredicate;
 use quiet_experiment::{Proving, ShieldLender, Slicing};
 use quiet_types::{Nanos, Proof, proof::Verdict};
 use std::{
@@ -19,7 +20,7 @@ Examples:
   quietcores prove living-room.toml --json
   quietcores prove room                       without root: a chain that root has approved, by its name
   quietcores prove --cpus 3 --explain         and who took time, shared and shielded
-  quietcores prove --slice                    without any right: a slice of 100 us against none, beside a hog
+  quietcores prove --slice                    without any right: a slice of 100 us against none, beside hogs
 
 Exit status: 0 better, 1 worse or not shown, 2 an error.";
 
@@ -47,13 +48,22 @@ pub struct Args {
     #[arg(long, value_name = "LENGTH", default_value = "1s")]
     gap: Nanos,
     /// Time between wakeups
-    #[arg(long, default_value = "200us")]
+    #[arg(
+        long,
+        default_value = "200us",
+        default_value_if("slice", ArgPredicate::IsPresent, "1ms")
+    )]
     interval: Nanos,
     /// Priority of the measuring thread, SCHED_FIFO [default: 90, without root 85]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=99))]
     priority: Option<u8>,
     /// A wakeup later than this counts as beyond
-    #[arg(long, value_name = "TIME", default_value = "100us")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "100us",
+        default_value_if("slice", ArgPredicate::IsPresent, "800us")
+    )]
     threshold: Nanos,
     /// Stress suites or stressors; see `quietcores stress --list`
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "kernel")]
@@ -61,11 +71,14 @@ pub struct Args {
     /// Tell the causes of late readings in both settings; costs both the same
     #[arg(long)]
     explain: bool,
-    /// Compare an ordinary thread that asks for a slice of this length with one that does not, beside a hog on its CPU; needs no right, puts
-    /// up no shield
+    /// Compare an ordinary thread that asks for a slice of this length with one that does not, beside three hogs on its CPU, every 1 ms;
+    /// needs no right, puts up no shield
     #[arg(long, value_name = "LENGTH", num_args = 0..=1, require_equals = true, default_missing_value = "100us",
         conflicts_with_all = ["chain", "never_sleep", "smt_off", "gap", "priority", "stress", "explain"])]
     slice: Option<Nanos>,
+    /// With --slice: how long the thread computes in each period [default: a tenth of it]
+    #[arg(long, value_name = "TIME", requires = "slice")]
+    work: Option<Nanos>,
     /// Write the page here too
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -129,6 +142,7 @@ pub fn made(args: Args, stop: &AtomicBool) -> anyhow::Result<Made> {
                 seed: args.seed,
                 length: args.length,
                 interval: args.interval,
+                work: args.work.unwrap_or(Nanos(args.interval.0 / 10)),
                 threshold: args.threshold,
             };
             quiet_experiment::prove_slice(&slicing, stop, &Progress::new())?
