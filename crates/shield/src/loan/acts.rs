@@ -25,7 +25,7 @@ pub const LONGEST: u64 = 86_400;
 /// Who lends, and what takes the CPUs back.
 #[derive(Clone, Copy, Debug)]
 pub struct LoanOptions<'a> {
-    /// Started as `PROGRAM guard --state DIR --loan`, it calls [`guard_loan`]. `None` leaves that out.
+    /// Started as `PROGRAM guard --state DIR --loan`, it calls [`crate::guard_loan`]. `None` leaves that out.
     pub guard: Option<&'a Path>,
     /// Whose the shield has to be; `None` for anybody's.
     pub uid: Option<u32>,
