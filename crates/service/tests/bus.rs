@@ -498,7 +498,7 @@ fn a_member_lends_the_cpus_of_his_own_shield_and_everybody_hears_of_it() {
     assert!(root.status().unwrap().loan.unwrap().guard.is_some());
     assert!(call(ANOTHER, "TakeBack", &[]).contains("Error.NotAllowed"));
     let said = call(STRANGER, "TakeBack", &[]);
-    assert!(said.contains("quietcores.taken-back/"), "{said}");
+    assert!(said.contains("quietcores.reclaimed/"), "{said}");
     assert!(call(STRANGER, "TakeBack", &[]).contains("\"null\""));
     assert!(root.status().unwrap().loan.is_none());
 
