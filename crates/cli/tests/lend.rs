@@ -84,6 +84,7 @@ fn the_cpus_come_back_by_time_by_hand_and_by_who_plays() {
         assert!(is_everybodys(&machine));
         let now = status(&machine);
         assert_eq!((&now["state"], &now["drift"]), (&"up".into(), &serde_json::json!([])));
+        assert_eq!(now["residents"], serde_json::json!([]), "everybody may be there");
         assert!(now["loan"]["guard"].is_u64(), "{now}");
         let said = text(&machine.run("status"));
         assert!(said.contains("everybody's for 1 h"), "{said}");

@@ -89,6 +89,8 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
             // What is open is meant to be.
             let fence = Fence::of(&past);
             status.drift.retain(|drift| !fence.has(&drift.what));
+            // Everybody may be there.
+            status.residents.clear();
         }
     }
     Ok(status)
