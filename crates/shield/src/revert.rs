@@ -18,7 +18,7 @@ use quiet_linux::{Kernel, fault, unit_file};
 use quiet_types::{
     CpuId, CpuSet, GroupPath, Nanos,
     machine::Scheduling,
-    plan::{Form, PutBack, REVERTED_SCHEMA, Return, Reverted, Thread},
+    plan::{Action, Form, Outcome, PutBack, REVERTED_SCHEMA, Return, Reverted, Step, Thread},
     printable,
     shield::Shield,
 };
@@ -267,7 +267,9 @@ impl<'a> Hand<'a> {
             Change::Ban { daemon, old, told, back } => one(self.ban(daemon, old, told, back)),
             Change::DropIn { path, made, old, new, restart } => {
                 let mut items = one(drop_in::back(self.kernel, path, made, old.as_deref(), new));
-                if !matches!(items[0].outcome, Return::Left { .. } | Return::Refused { .. }) {
+                let is_ours =
+                    !matches!(items[0].outcome, Return::Left { .. } | Return::Refused { .. });
+                if is_ours && !self.was_refused(path) {
                     items.extend(drop_in::read_again(self.kernel, restart));
                 }
                 items
@@ -277,6 +279,12 @@ impl<'a> Hand<'a> {
 }
 
 impl Hand<'_> {
+    /// Whether the file of settings `path` was never made: nobody has read it then.
+    fn was_refused(&self, path: &str) -> bool {
+        let of = |step: &&(Step, Outcome)| matches!(&step.0.action, Action::DropIn { path: of, .. } if of == path);
+        self.past.outcomes.iter().rfind(of).is_some_and(|(_, outcome)| !outcome.holds())
+    }
+
     fn file(&self, path: &str, old: &str, new: &str) -> Return {
         self.kernel.sweep(path);
         match self.kernel.read(path) {

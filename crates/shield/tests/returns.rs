@@ -928,3 +928,25 @@ fn a_file_of_settings_outlives_a_reboot_and_is_put_back_after_it() {
     assert!(!world.texts.contains_key(SETTINGS) && world.dirs.is_empty());
     assert_eq!(read_last(&world), None);
 }
+
+#[test]
+fn where_a_file_of_settings_was_refused_nobody_is_started_anew() {
+    let (before, shield) = small();
+    let mut refused = 0;
+    for act in 1..200 {
+        let mut bench = Bench::new(&before, &shield);
+        bench.plan.steps.push(drop_in());
+        bench.kernel.refuse.set(Some((act, EPERM)));
+        let done = apply(&bench.kernel, &bench.plan, &bench.state());
+        bench.kernel.refuse.set(None);
+        let Ok(done) = done else { continue };
+        if !matches!(done.steps.last().unwrap().outcome, Outcome::Refused { .. }) {
+            continue;
+        }
+        refused += 1;
+        let done = revert(&bench.kernel, &bench.state()).unwrap().unwrap();
+        assert!(done.is_exact(), "act {act}: {done:#?}");
+        assert!(bench.kernel.world.borrow().restarted.is_empty(), "act {act}");
+    }
+    assert!(refused > 0, "no refusal fell on the file");
+}
