@@ -10,6 +10,7 @@ pub mod ir;
 pub mod simd;
 pub mod stage;
 pub mod strip;
+pub mod wav;
 
 pub use block::Block;
 use quiet_types::{Frames, SampleRate};

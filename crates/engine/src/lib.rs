@@ -43,5 +43,5 @@ pub use setup::{AudioHost, Setup, Sizes};
 pub use shelf::{Empty, Loaded, Param, Shelf, WantedStrip};
 pub use stages::Wire;
 pub use status::status;
-pub use strips::Strips;
+pub use strips::{Strips, read_strip};
 pub use taster::{StripTrial, Taster, run_as, supervise, taste_once};

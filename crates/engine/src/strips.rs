@@ -23,6 +23,14 @@ pub struct Strips {
     now: Option<(PathBuf, String)>,
 }
 
+/// The description at `path`, and where the files come from that it names.
+///
+/// # Errors
+/// A sentence: the file, the line, the remedy.
+pub fn read_strip(path: &Path) -> Result<(Description, Files)> {
+    Ok((parse(path)?.0, Files::beside(path)))
+}
+
 fn parse(path: &Path) -> Result<(Description, String)> {
     let text = String::from_utf8(read(path, LARGEST)?).map_err(|e| {
         let sentence = format!("{} is no text in UTF-8", path.display());

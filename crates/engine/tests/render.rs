@@ -190,3 +190,74 @@ fn a_strip_at_another_rate_gives_back_the_sound_in_its_time() {
         assert!((y - x).abs() < 1e-3, "frame {n}: {y} {x}");
     }
 }
+
+#[test]
+fn the_length_of_blocks_changes_neither_length_nor_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("in.wav");
+    wav(&from, 48_000, 2, &noise(2 * 3001));
+    let strips = [
+        format!("{LATE}[[stage]]\nkind = \"ir\"\ntaps = [0.5, 0.25, -0.5]\n"),
+        "[[stage]]\nkind = \"biquad\"\ntype = \"highpass\"\nfrequency = 40.0\nq = 5.0\n".to_owned(),
+    ];
+    for strip in strips {
+        for rate in [None, Some(44_100)] {
+            let mut first = None;
+            for block in [512, 1, 7, 64, 4096, 65_536] {
+                let to = folder.path().join("out.wav");
+                let jobs = [Job { from: from.clone(), to: to.clone() }];
+                let order = Order { block: Frames(block), rate, force: true, ..order(&strip) };
+                let done = render(&jobs, &order, &RenderProgress::default());
+                assert_eq!(done[0].outcome, FileOutcome::Done, "{:?}", done[0].error);
+                let bytes = std::fs::read(&to).unwrap();
+                let same = *first.get_or_insert_with(|| bytes.clone()) == bytes;
+                assert!(same, "blocks of {block} at {rate:?}: {} bytes", bytes.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_header_that_tells_no_size_is_read_and_one_that_tells_too_much_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("in.wav"), folder.path().join("out.wav"));
+    let x = noise(500);
+    let file = |name: &[u8; 4], long: Option<u64>| {
+        let mut file = [&name[..], b"\xff\xff\xff\xffWAVE"].concat();
+        if let Some(long) = long {
+            file.extend(b"ds64\x1c\0\0\0");
+            file.extend([0, long, 0].map(u64::to_le_bytes).concat());
+            file.extend([0; 4]);
+        }
+        file.extend(b"fmt \x10\0\0\0\x03\0\x01\0\x80\xbb\0\0\0\xee\x02\0\x04\0\x20\0data");
+        file.extend(b"\xff\xff\xff\xff");
+        file.extend(x.iter().flat_map(|x| x.to_le_bytes()));
+        file
+    };
+    let order = Order { tail: Some(0.0), force: true, ..order("") };
+    for file in [file(b"RIFF", None), file(b"RF64", Some(2000)), file(b"BW64", Some(2000))] {
+        std::fs::write(&from, file).unwrap();
+        let jobs = [Job { from: from.clone(), to: to.clone() }];
+        let done = render(&jobs, &order, &RenderProgress::default());
+        assert_eq!(done[0].outcome, FileOutcome::Done, "{:?}", done[0].error);
+        assert_eq!(read(&to), x);
+    }
+    std::fs::write(&from, file(b"RF64", Some(2400))).unwrap();
+    let done = render(&[Job { from, to }], &order, &RenderProgress::default());
+    assert!(done[0].error.as_ref().unwrap().contains("100 frames before"), "{:?}", done[0].error);
+}
+
+#[test]
+fn what_is_no_number_is_counted_and_played_as_silence() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("in.wav"), folder.path().join("out.wav"));
+    let mut x = noise(1000);
+    (x[7], x[400], x[999]) = (f32::NAN, f32::INFINITY, f32::NEG_INFINITY);
+    wav(&from, 48_000, 1, &x);
+    let order = Order { tail: Some(0.0), ..order("") };
+    let done = render(&[Job { from, to: to.clone() }], &order, &RenderProgress::default());
+    assert_eq!(done[0].sound.as_ref().unwrap().not_finite, 3);
+    assert_eq!(done[0].findings[0].id, "render.not-finite");
+    (x[7], x[400], x[999]) = (0.0, 0.0, 0.0);
+    assert_eq!(read(&to), x);
+}

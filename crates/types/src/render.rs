@@ -69,6 +69,9 @@ pub struct Sound {
     pub peak: Option<f64>,
     /// Samples above full scale: limited to it in an integer format, kept in a float one.
     pub clipped: u64,
+    /// Samples of the input that are NaN or infinite: played as silence.
+    #[serde(default)]
+    pub not_finite: u64,
     /// Wall time from open to done, s.
     pub seconds: f64,
     /// Length of the sound over wall time.

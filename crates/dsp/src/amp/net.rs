@@ -144,7 +144,7 @@ pub(crate) struct Recurrent {
     pub skip: bool,
     /// Factors before and after everything.
     pub gains: (f32, f32),
-    /// Frames of silence that bring it to rest.
+    /// Frames of silence that bring it to rest, at the least.
     pub prewarm: usize,
 }
 
@@ -245,7 +245,7 @@ impl Net {
         }
     }
 
-    /// Frames of silence that bring it to rest.
+    /// Frames of silence that bring it to rest, at the least.
     pub fn prewarm(&self) -> usize {
         match self {
             Net::Chain(_) => self.receptive().unwrap_or(0),

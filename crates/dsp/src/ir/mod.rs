@@ -51,12 +51,14 @@ pub enum Error {
     Empty,
     /// It has more samples than [`MAX_SAMPLES`], or more channels than [`MAX_CHANNELS`].
     TooLarge,
-    /// A sample is not a finite number.
+    /// Samples are not finite numbers.
     NotFinite {
-        /// Counted from 0.
+        /// Of the first one, counted from 0.
         channel: usize,
-        /// Counted from 0.
+        /// Of the first one, counted from 0.
         frame: usize,
+        /// How many there are in all.
+        count: usize,
     },
     /// A channel is asked for that it does not have.
     Channel {
@@ -101,8 +103,12 @@ impl fmt::Display for Error {
                 f,
                 "the IR has more than {MAX_SAMPLES} samples or {MAX_CHANNELS} channels: trim it"
             ),
-            Error::NotFinite { channel, frame } => {
-                write!(f, "frame {frame} of channel {channel} of the IR is not a finite number")
+            Error::NotFinite { channel, frame, count } => {
+                write!(f, "frame {frame} of channel {channel} of the IR is not a finite number")?;
+                match count - 1 {
+                    0 => Ok(()),
+                    more => write!(f, ", nor are {more} others"),
+                }
             }
             Error::Channel { asked, channels } => {
                 write!(f, "the IR has no channel {asked}: it has {channels}, counted from 0")
@@ -148,7 +154,9 @@ impl Ir {
         }
         for (channel, samples) in channels.iter().enumerate() {
             if let Some(frame) = samples.iter().position(|x| !x.is_finite()) {
-                return Err(Error::NotFinite { channel, frame });
+                let all = channels.iter().flatten();
+                let count = all.filter(|x| !x.is_finite()).count();
+                return Err(Error::NotFinite { channel, frame, count });
             }
         }
         Ok(Ir { rate, channels })

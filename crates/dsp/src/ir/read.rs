@@ -1,8 +1,9 @@
 //! IRs out of bytes.
 
 use super::{Error, Ir, MAX_CHANNELS, MAX_SAMPLES};
+use crate::wav::WavData;
 use quiet_types::SampleRate;
-use std::io::{self, Read};
+use std::io::{self, Cursor, Read};
 
 /// What was found in a WAV file.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,28 +29,16 @@ impl Ir {
         if all.len() as u64 > MAX_BYTES {
             return Err(Error::TooLarge);
         }
-        if let Some(found) = doubles(&all)? {
-            return Ok(found);
+        let mut lost = 0;
+        if let Some(odd) = WavData::odd(&mut Cursor::new(&all)).map_err(Error::Read)? {
+            let samples = all.get(odd.at as usize..).unwrap_or_default();
+            let samples = &samples[..samples.len().min(odd.bytes as usize)];
+            lost = odd.missing;
+            all = [&odd.header(odd.bytes)[..], samples].concat();
         }
-        let reader = hound::WavReader::new(&all[..]).map_err(|error| wrong(&error))?;
-        let spec = reader.spec();
-        let channels = usize::from(spec.channels);
-        let promised = u64::from(reader.len());
-        if channels > MAX_CHANNELS {
-            return Err(Error::TooLarge);
-        }
-        // No sample is shorter than a byte: what the header says is not believed.
-        let likely = (promised as usize).min(all.len());
-        let samples = match spec.sample_format {
-            hound::SampleFormat::Float => gather(reader.into_samples::<f32>(), likely, |x| x)?,
-            hound::SampleFormat::Int => {
-                let full = (1u64 << (spec.bits_per_sample - 1)) as f32;
-                gather(reader.into_samples::<i32>(), likely, |x| x as f32 / full)?
-            }
-        };
-        let missing = promised.saturating_sub(samples.len() as u64).div_ceil(channels as u64);
-        let ir = deal(SampleRate(spec.sample_rate), channels, &samples)?;
-        Ok(Wav { ir, missing })
+        let mut found = usual(&all)?;
+        found.missing += lost;
+        Ok(found)
     }
 
     /// Reads raw little-endian samples of 32-bit floating point, frame after frame.
@@ -120,6 +109,32 @@ impl Ir {
         }
         deal(rate, columns, &samples)
     }
+}
+
+/// A WAV file whose header tells the size of its data.
+fn usual(all: &[u8]) -> Result<Wav, Error> {
+    if let Some(found) = doubles(all)? {
+        return Ok(found);
+    }
+    let reader = hound::WavReader::new(all).map_err(|error| wrong(&error))?;
+    let spec = reader.spec();
+    let channels = usize::from(spec.channels);
+    let promised = u64::from(reader.len());
+    if channels > MAX_CHANNELS {
+        return Err(Error::TooLarge);
+    }
+    // No sample is shorter than a byte: what the header says is not believed.
+    let likely = (promised as usize).min(all.len());
+    let samples = match spec.sample_format {
+        hound::SampleFormat::Float => gather(reader.into_samples::<f32>(), likely, |x| x)?,
+        hound::SampleFormat::Int => {
+            let full = (1u64 << (spec.bits_per_sample - 1)) as f32;
+            gather(reader.into_samples::<i32>(), likely, |x| x as f32 / full)?
+        }
+    };
+    let missing = promised.saturating_sub(samples.len() as u64).div_ceil(channels as u64);
+    let ir = deal(SampleRate(spec.sample_rate), channels, &samples)?;
+    Ok(Wav { ir, missing })
 }
 
 /// Frames to channels; an unfinished frame at the end is left out.

@@ -96,7 +96,7 @@ fn raw_and_text_are_read() {
     assert!(matches!(Ir::from_f32(&f32s, 0, RATE), Err(Error::Uneven { .. })));
     let f64s: Vec<u8> = [1f64, f64::MAX].iter().flat_map(|x| x.to_le_bytes()).collect();
     let found = Ir::from_f64(&f64s, 1, RATE);
-    assert!(matches!(found, Err(Error::NotFinite { channel: 0, frame: 1 })), "beyond f32");
+    assert!(matches!(found, Err(Error::NotFinite { channel: 0, frame: 1, .. })), "beyond f32");
     let text = "# made by hand\n1, -2\r\n\n* more\n.5\t4e-1\n";
     assert_eq!(Ir::from_text(text, RATE).unwrap().channels, [[1.0, 0.5], [-2.0, 0.4]]);
     let sentence = |text| Ir::from_text(text, RATE).unwrap_err().to_string();

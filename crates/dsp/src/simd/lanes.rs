@@ -11,7 +11,8 @@ use super::SimdLevel;
 
 /// A proof that this processor has certain instructions.
 pub(crate) trait Token: Copy {
-    /// The token, if the processor has them.
+    /// The token, if the processor has them. Elsewhere they are part of the target, and nobody asks.
+    #[cfg(target_arch = "x86_64")]
     fn detect() -> Option<Self>;
     /// Runs a job where the compiler may use these instructions.
     fn run<J: Job>(self, job: J) -> J::Out;

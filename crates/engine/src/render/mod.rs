@@ -36,8 +36,8 @@ use write::Writer;
 const CHUNK: usize = 4096;
 /// A tail is over when nothing has been further than this from rest for a while.
 const SILENT: f32 = 1e-6;
-/// Blocks of silence after which a new strip is taken to rest: an amp may hum, or not rest at 0.
-const RESTING: usize = 8;
+/// Frames of silence after which a new strip is taken to rest: an amp may hum, or not rest at 0.
+const RESTING: usize = 4096;
 /// No tail is followed for longer than this beyond what the stages say of themselves, s.
 const LONGEST_TAIL: f64 = 1.0;
 
@@ -158,6 +158,19 @@ struct Running {
     rest: Vec<(f32, f32)>,
     /// Frames since the output last left its rest.
     silent: u64,
+    /// When the tail is over; none while there is input, or where the tail's length is given.
+    ending: Option<Ending>,
+}
+
+/// When a tail is over: told frame by frame, so that the length of the blocks does not tell.
+struct Ending {
+    /// Frames of tail so far.
+    fed: u64,
+    /// Before so many it is not over.
+    enough: u64,
+    /// Frames at rest that end it.
+    quiet: u64,
+    over: bool,
 }
 
 impl Running {
@@ -166,17 +179,26 @@ impl Running {
         let mut work = vec![0.0; width * block];
         let mut rest = vec![(0.0f32, 0.0f32); outputs];
         let _flushed = Denormals::flush();
-        for _ in 0..RESTING {
+        let mut left = RESTING;
+        while left > 0 {
+            let count = left.min(block);
+            left -= count;
+            let work = &mut work[..width * count];
             work.fill(0.0);
-            strip.process(&mut Block::new(&mut work, width));
-            for (rest, channel) in rest.iter_mut().zip(work.chunks_exact(block)) {
+            strip.process(&mut Block::new(work, width));
+            for (rest, channel) in rest.iter_mut().zip(work.chunks_exact(count)) {
                 rest.0 = channel.iter().copied().fold(rest.0, f32::min);
                 rest.1 = channel.iter().copied().fold(rest.1, f32::max);
             }
         }
         strip.reset();
         let skip = strip.latency().0 as usize;
-        Running { strip, work, block, skip, rest, silent: 0 }
+        Running { strip, work, block, skip, rest, silent: 0, ending: None }
+    }
+
+    /// Whether the tail is over.
+    fn over(&self) -> bool {
+        self.ending.as_ref().is_some_and(|end| end.over)
     }
 
     /// Plays planar `input` and hands on the output, its latency taken out.
@@ -198,21 +220,45 @@ impl Running {
                 let _flushed = Denormals::flush();
                 self.strip.process(&mut Block::new(work, width));
             }
-            let loud = work.chunks_exact(count).zip(&self.rest).any(|(channel, rest)| {
-                channel.iter().any(|x| *x < rest.0 - SILENT || *x > rest.1 + SILENT)
-            });
-            self.silent = if loud { 0 } else { self.silent + count as u64 };
-            let skipped = self.skip.min(count);
+            let kept = follow(work, count, &self.rest, &mut self.silent, &mut self.ending);
+            let skipped = self.skip.min(kept);
             self.skip -= skipped;
-            if skipped < count {
+            if skipped < kept {
                 let parts: Vec<&[f32]> =
-                    work.chunks_exact(count).take(outputs).map(|c| &c[skipped..]).collect();
+                    work.chunks_exact(count).take(outputs).map(|c| &c[skipped..kept]).collect();
                 sink(&parts)?;
             }
             from += count;
+            if self.over() {
+                break;
+            }
         }
         Ok(())
     }
+}
+
+/// Counts how long `work` has been at rest; says how many of its frames come before the end of the tail.
+fn follow(
+    work: &[f32],
+    frames: usize,
+    rest: &[(f32, f32)],
+    silent: &mut u64,
+    ending: &mut Option<Ending>,
+) -> usize {
+    for frame in 0..frames {
+        let loud = work.chunks_exact(frames).zip(rest).any(|(channel, rest)| {
+            channel[frame] < rest.0 - SILENT || channel[frame] > rest.1 + SILENT
+        });
+        *silent = if loud { 0 } else { *silent + 1 };
+        if let Some(end) = ending {
+            end.fed += 1;
+            if end.fed >= end.enough && *silent > end.quiet {
+                end.over = true;
+                return frame + 1;
+            }
+        }
+    }
+    frames
 }
 
 fn sound(
@@ -244,7 +290,7 @@ fn sound(
     let mut back = Convert::new(strip_rate, rate, outputs)?;
     let mut writer = Writer::create(&job.to, order.force, order.format, outputs, rate)?;
     let mut read: Vec<Vec<f32>> = vec![Vec::new(); reader.channels];
-    let (mut frames, mut written) = (0u64, 0u64);
+    let (mut frames, mut written, mut not_finite) = (0u64, 0u64, 0u64);
     // The input ends here; what is written beyond it is tail.
     let mut most = u64::MAX;
     let mut write = |parts: &[&[f32]], most: u64, written: &mut u64| {
@@ -263,6 +309,8 @@ fn sound(
             break;
         }
         frames += count as u64;
+        not_finite +=
+            chosen.iter().flat_map(|n| &read[*n]).filter(|x| !x.is_finite()).count() as u64;
         progress.frames.fetch_add(count as u64, Ordering::Relaxed);
         let parts: Vec<&[f32]> = chosen.iter().map(|channel| &read[*channel][..]).collect();
         into.push(&parts, &mut |parts| {
@@ -283,25 +331,21 @@ fn sound(
     }
     let zeros = vec![0.0; block];
     let parts: Vec<&[f32]> = chosen.iter().map(|_| &zeros[..]).collect();
-    let mut fed = 0;
-    while left > 0 {
+    let quiet = u64::from(strip_rate) / 20;
+    running.ending = order.tail.is_none().then_some(Ending { fed: 0, enough, quiet, over: false });
+    while left > 0 && !running.over() {
         let count = left.min(block as u64);
         let parts: Vec<&[f32]> = parts.iter().map(|part| &part[..count as usize]).collect();
         running.push(&parts, &mut |parts| {
             back.push(parts, &mut |parts| write(parts, most, &mut written))
         })?;
         left -= count;
-        fed += count;
-        if order.tail.is_none() && fed >= enough && running.silent > u64::from(strip_rate) / 20 {
-            break;
-        }
     }
     back.end(&mut |parts| write(parts, most, &mut written))?;
     let (peak, clipped) = (writer.peak, writer.clipped);
     writer.finish()?;
-    if clipped > 0 {
-        findings.push(clipping(clipped, peak, order.format));
-    }
+    findings.extend((not_finite > 0).then(|| no_numbers(not_finite)));
+    findings.extend((clipped > 0).then(|| clipping(clipped, peak, order.format)));
     let seconds = begun.elapsed().as_secs_f64();
     Ok(Sound {
         rate,
@@ -312,6 +356,7 @@ fn sound(
         latency: latency.0,
         peak: (peak > 0.0).then(|| 20.0 * f64::from(peak).log10()),
         clipped,
+        not_finite,
         seconds,
         speed: frames as f64 / f64::from(rate) / seconds,
     })
@@ -353,6 +398,12 @@ fn chosen(job: &Job, order: &Order, reader: &Reader) -> Result<Vec<usize>> {
 
 fn finding(id: &str, says: String) -> Finding {
     Finding::new(Severity::Note, id, says)
+}
+
+fn no_numbers(count: u64) -> Finding {
+    let says = format!("{count} samples of the input are no finite numbers: played as silence");
+    Finding::new(Severity::Warning, "render.not-finite", says)
+        .remedy("look at what wrote the input: NaN and infinities are a fault of it")
 }
 
 fn clipping(clipped: u64, peak: f32, format: WavFormat) -> Finding {

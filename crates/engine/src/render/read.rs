@@ -1,9 +1,10 @@
 //! Sound files in: WAV and FLAC, a block at a time.
 
 use crate::{Error, ErrorKind, Result};
+use quiet_dsp::wav::WavData;
 use std::{
     fs::File,
-    io::{BufReader, Read, Seek},
+    io::{self, BufReader, Cursor, Read, Seek, SeekFrom},
     path::Path,
 };
 
@@ -18,8 +19,59 @@ pub(super) struct Reader {
 }
 
 enum Kind {
-    Wav(Box<hound::WavReader<BufReader<File>>>, Form),
+    Wav(Box<WavFile>, Form),
     Flac(Box<claxon::FlacReader<BufReader<File>>>, Flac),
+}
+
+/// A file behind a header of ours, where its own does not tell the size.
+struct Fed {
+    header: Cursor<Vec<u8>>,
+    file: BufReader<File>,
+}
+
+impl Read for Fed {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        match self.header.read(to)? {
+            0 => self.file.read(to),
+            count => Ok(count),
+        }
+    }
+}
+
+struct WavFile {
+    /// None after an error alone.
+    reader: Option<hound::WavReader<Fed>>,
+    /// Where its own header does not tell the size, and the bytes that are still to come.
+    odd: Option<(WavData, u64)>,
+}
+
+impl WavFile {
+    fn open(mut file: BufReader<File>) -> hound::Result<WavFile> {
+        let odd = WavData::odd(&mut file)?;
+        let Some(odd) = odd else {
+            file.rewind()?;
+            let reader = hound::WavReader::new(Fed { header: Cursor::default(), file })?;
+            return Ok(WavFile { reader: Some(reader), odd: None });
+        };
+        file.seek(SeekFrom::Start(odd.at))?;
+        let here = odd.bytes.min(odd.part());
+        let fed = Fed { header: Cursor::new(odd.header(here)), file };
+        let left = odd.bytes - here;
+        Ok(WavFile { reader: Some(hound::WavReader::new(fed)?), odd: Some((odd, left)) })
+    }
+
+    /// Goes on behind what one header can tell; says whether there is more.
+    fn next(&mut self) -> hound::Result<bool> {
+        let Some((odd, left)) = self.odd.as_mut().filter(|(_, left)| *left > 0) else {
+            return Ok(false);
+        };
+        let Some(reader) = self.reader.take() else { return Ok(false) };
+        let here = odd.part().min(*left);
+        *left -= here;
+        let header = Cursor::new(odd.header(here));
+        self.reader = Some(hound::WavReader::new(Fed { header, ..reader.into_inner() })?);
+        Ok(true)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -39,7 +91,7 @@ struct Flac {
 impl Reader {
     pub(super) fn open(path: &Path) -> Result<Reader> {
         let name = quiet_types::printable(&path.display().to_string(), 300);
-        let cannot = |e: std::io::Error| {
+        let cannot = |e: io::Error| {
             Error::of(ErrorKind::File, format!("cannot read {name}: {e}")).because(e)
         };
         if !std::fs::metadata(path).map_err(cannot)?.is_file() {
@@ -71,29 +123,32 @@ impl Reader {
             Error::of(ErrorKind::File, format!("{name} ends early or is damaged: {what}"))
         };
         match &mut self.kind {
-            Kind::Wav(reader, form) => {
+            Kind::Wav(wav, form) => {
                 let mut count = 0;
-                let whole = match form {
-                    Form::Float => {
-                        for sample in reader.samples::<f32>().take(frames * channels) {
-                            to[count % channels].push(sample.map_err(|e| broken(&e))?);
-                            count += 1;
-                        }
-                        count
+                while count < frames * channels {
+                    let before = count;
+                    let mut take = |sample: hound::Result<f32>| {
+                        to[count % channels].push(sample.map_err(|e| broken(&e))?);
+                        count += 1;
+                        Ok::<_, Error>(())
+                    };
+                    let most = frames * channels - before;
+                    let Some(reader) = &mut wav.reader else { break };
+                    match *form {
+                        Form::Float => reader.samples::<f32>().take(most).try_for_each(take)?,
+                        Form::Whole(steps) => reader
+                            .samples::<i32>()
+                            .take(most)
+                            .try_for_each(|sample| take(sample.map(|x| x as f32 / steps)))?,
                     }
-                    Form::Whole(steps) => {
-                        for sample in reader.samples::<i32>().take(frames * channels) {
-                            let sample = sample.map_err(|e| broken(&e))?;
-                            to[count % channels].push(sample as f32 / *steps);
-                            count += 1;
-                        }
-                        count
+                    if count == before && !wav.next().map_err(|e| broken(&e))? {
+                        break;
                     }
-                };
-                if whole % channels != 0 {
+                }
+                if count % channels != 0 {
                     return Err(broken(&"its last frame is not whole"));
                 }
-                Ok(whole / channels)
+                Ok(count / channels)
             }
             Kind::Flac(reader, flac) => {
                 if flac.block.as_ref().is_none_or(|block| flac.at == block.duration()) {
@@ -121,10 +176,19 @@ impl Reader {
 }
 
 fn wav(file: BufReader<File>, name: &str) -> Result<Reader> {
-    let reader = hound::WavReader::new(file).map_err(|e| {
+    let file = WavFile::open(file).map_err(|e| {
         let sentence = format!("cannot read {name}: {e}; give a WAV file (PCM or float) or FLAC");
         Error::of(ErrorKind::File, sentence).because(e)
     })?;
+    if let Some((odd, _)) = file.odd.as_ref().filter(|(odd, _)| odd.missing > 0) {
+        let missing = odd.missing;
+        let sentence =
+            format!("{name} is damaged: it ends {missing} frames before its header says");
+        return Err(Error::of(ErrorKind::File, sentence));
+    }
+    let Some(reader) = &file.reader else {
+        return Err(Error::of(ErrorKind::Fault, format!("{name} is not open")));
+    };
     let spec = reader.spec();
     let form = match spec.sample_format {
         hound::SampleFormat::Float => Form::Float,
@@ -136,8 +200,11 @@ fn wav(file: BufReader<File>, name: &str) -> Result<Reader> {
         name: name.to_owned(),
         rate: spec.sample_rate,
         channels: usize::from(spec.channels),
-        frames: Some(u64::from(reader.duration())),
-        kind: Kind::Wav(Box::new(reader), form),
+        frames: Some(match &file.odd {
+            Some((odd, _)) => odd.bytes / odd.frame(),
+            None => u64::from(reader.duration()),
+        }),
+        kind: Kind::Wav(Box::new(file), form),
     })
 }
 

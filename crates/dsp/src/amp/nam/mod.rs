@@ -66,12 +66,12 @@ fn model(at: &At<'_>, limits: &mut Limits) -> Result<(About, Vec<Size>), Error> 
         limits.take(all.len(), &row)?;
         Ok::<_, Error>(Weights::new(row.path, all))
     };
-    let prewarm = rate / 2;
     let sizes = match name {
         "Linear" => vec![Size::whole(linear(&config, weights(limits)?, limits)?)],
         "ConvNet" => vec![Size::whole(convnet(&config, weights(limits)?, limits)?)],
         "LSTM" => {
-            let prewarm = if given.is_some() { prewarm } else { 1 };
+            // Half a second, where the file tells how much that is; something in any case.
+            let prewarm = given.map_or(1, |rate| (rate / 2).max(1));
             vec![Size::whole(lstm(&config, weights(limits)?, limits, prewarm)?)]
         }
         "WaveNet" => wavenet(&config, weights(limits)?, limits, &mut about)?,

@@ -22,6 +22,10 @@ mod wave;
 /// few enough to stay in the nearest cache.
 const CHUNK: usize = 64;
 
+/// Silence comes in whole blocks of so many frames, however long the blocks of the stream are.
+/// NAM Core rests in whole blocks of the stream; its own renderer's are of 64.
+const REST: usize = 64;
+
 /// The stage of an amp: one net for each channel.
 pub(super) struct AmpStage {
     channels: Vec<Channel>,
@@ -34,6 +38,7 @@ pub(super) struct AmpStage {
 
 struct Channel {
     net: Runner,
+    /// A multiple of [`REST`].
     prewarm: usize,
 }
 
@@ -48,7 +53,8 @@ impl AmpStage {
         let chunk = (setting.block.0 as usize).clamp(1, CHUNK).next_multiple_of(STEP);
         let mut channels = Vec::new();
         for _ in 0..setting.channels {
-            let mut one = Channel { net: Runner::new(net, chunk, level)?, prewarm: net.prewarm() };
+            let prewarm = net.prewarm().next_multiple_of(REST);
+            let mut one = Channel { net: Runner::new(net, chunk, level)?, prewarm };
             one.rest(chunk);
             channels.push(one);
         }

@@ -222,6 +222,11 @@ proptest! {
         let x = noise(seed, 0, 400);
         let (file, y) = oracle::lstm(seed, &x, 24_000);
         compare(&file, &x, &y, &AmpOptions::default());
+        let (mut file, y) = oracle::lstm(seed, &x, 64);
+        file["sample_rate"] = serde_json::json!(-1);
+        compare(&file, &x, &y, &AmpOptions::default());
+        file.as_object_mut().unwrap().remove("sample_rate");
+        compare(&file, &x, &y, &AmpOptions::default());
         let knobs: Vec<f32> = (0..seed % 3).map(|n| knob / (n + 1) as f32).collect();
         let at: Vec<f64> = knobs.iter().map(|k| f64::from(*k)).collect();
         let (file, y) = oracle::keras(seed, &x, &at);
@@ -403,6 +408,39 @@ fn marks_of_editors_and_rates_that_nobody_knows() {
     file["sample_rate"] = serde_json::json!(-1.0);
     let amp = Amp::parse(&serde_json::to_vec(&file).unwrap()).unwrap();
     assert!(amp.about().rate_assumed && amp.rate() == SampleRate(48_000));
+}
+
+#[test]
+fn silence_before_the_first_sample_comes_in_whole_blocks() {
+    // A cell that does nothing but forget, slowly: what it still knows tells how long it has rested.
+    let forget = 1.0 / (1.0 + (-5f64).exp());
+    let mut file = small();
+    file["weights"] = serde_json::json!([
+        0, 0, 0, 0, 0, 0, 0, 0, // weights of the gates
+        0, 5, 0, 0, // their biases: input, forget, candidate, output
+        0, 1, // state, cell
+        1, 0, // head
+    ]);
+    // Half a second, at least a sample, up to the next 64; NAM Core (daae2d0) in blocks of 64 rests as long.
+    let told = [(1, 64), (100, 64), (128, 64), (130, 128), (300, 192), (1000, 512)];
+    let untold = [(serde_json::json!(-1), 64), (serde_json::Value::Null, 64)];
+    for (rate, rest) in told.map(|(rate, rest)| (rate.into(), rest)).into_iter().chain(untold) {
+        file["sample_rate"] = rate;
+        if file["sample_rate"].is_null() {
+            file.as_object_mut().unwrap().remove("sample_rate");
+        }
+        let amp = Amp::parse(&serde_json::to_vec(&file).unwrap()).unwrap();
+        let wanted = 0.5 * forget.powi(rest + 1).tanh();
+        for block in [1, 16, 64, 100, 1024] {
+            let mut stage = amp.prepare(&setting(&amp, block), &AmpOptions::default()).unwrap();
+            for _ in 0..2 {
+                let got = f64::from(play(&mut *stage, &[0.0], &[1])[0]);
+                let why = format!("{:?}, blocks of {block}", file.get("sample_rate"));
+                assert!((got / wanted - 1.0).abs() < 1e-3, "{why}: {got} for {wanted}");
+                stage.reset();
+            }
+        }
+    }
 }
 
 #[test]

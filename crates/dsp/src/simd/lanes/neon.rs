@@ -44,10 +44,6 @@ fn turned(a: float32x4_t, b: float32x4_t, c: float32x4_t, d: float32x4_t) -> [fl
 }
 
 impl Token for Neon {
-    fn detect() -> Option<Neon> {
-        Some(Neon)
-    }
-
     fn run<J: Job>(self, job: J) -> J::Out {
         job.run(self)
     }
