@@ -2,7 +2,7 @@
 
 use crate::{Error, approved::Approved};
 use quiet_linux::{CommandLines, Kernel, Options, Root, System, glance, snapshot};
-use quiet_shield::{ApplyOptions, Entrant, ErrorKind, LoanOptions, Tether};
+use quiet_shield::{ApplyOptions, Entrant, ErrorKind, LoanOptions, Lookout, Tether};
 use quiet_types::{
     Chain, CpuSet, Finding, Machine, Plan,
     chain::{Choice, Link},
@@ -317,9 +317,9 @@ impl Acts {
         quiet_shield::take_back(&System, &self.state, LoanEnd::Hand, whose.uid()).map_err(of_shield)
     }
 
-    /// Whether CPUs are lent.
-    pub fn is_lent(&self) -> bool {
-        quiet_shield::is_lent(&self.state).unwrap_or_default()
+    /// What becomes of the shield, by whomever.
+    pub fn lookout(&self) -> Lookout {
+        Lookout::new(&self.state)
     }
 
     /// The threads that the shield which is up made real-time.

@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
-use zbus::{Connection, fdo, proxy, proxy::CacheProperties, wire::Variant};
+use zbus::{Connection, fdo, names::BusName, proxy, proxy::CacheProperties, wire::Variant};
 
 /// What a caller wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,9 @@ const AT_ONCE: Duration = Duration::from_millis(900);
 const SOON: Duration = Duration::from_secs(5);
 /// Somebody may sit before a dialogue of polkit's, for a while.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How often it is looked whether who is asked is still there.
+const HERE: Duration = Duration::from_millis(500);
 
 /// How far the question goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,15 +178,20 @@ impl Authority {
         let id = format!("{}-{}", caller.name, ASKED.fetch_add(1, Ordering::Relaxed));
         let details = HashMap::new();
         let asked = polkit.check_authorization(&subject, action.id(), details, flags, &id);
-        match tokio::time::timeout(patience, asked).await {
-            Ok(answer) => Ok(answer.map(|(may, with_password, _)| (may, with_password))),
-            Err(_) => {
-                let cancelled = polkit.cancel_check_authorization(&id);
-                let _ = tokio::time::timeout(Duration::from_millis(50), cancelled).await;
-                let late = format!("polkit has not answered within {patience:?}: try again");
-                Err(Error::Busy(late))
+        let why = tokio::select! {
+            answer = asked => {
+                return Ok(answer.map(|(may, with_password, _)| (may, with_password)));
             }
-        }
+            () = tokio::time::sleep(patience) => {
+                format!("polkit has not answered within {patience:?}: try again")
+            }
+            () = gone(bus, caller), if manner == Manner::ByDialogue => {
+                "who called has ended".to_owned()
+            }
+        };
+        let cancelled = polkit.cancel_check_authorization(&id);
+        let _ = tokio::time::timeout(Duration::from_millis(50), cancelled).await;
+        Err(Error::Busy(why))
     }
 
     /// By the groups that the caller's process is in, where the bus says them, else by the machine's own files.
@@ -204,6 +212,17 @@ impl Authority {
             ),
         };
         Error::NotAllowed(format!("user {uid} may not {what}: {why}. {who}"))
+    }
+}
+
+/// Comes when the caller has left the bus: nobody sits before a dialogue then.
+async fn gone(bus: &Connection, caller: &Caller) {
+    let Ok(everybody) = fdo::DBusProxy::new(bus).await else { return std::future::pending().await };
+    let Ok(name) = BusName::try_from(caller.name.as_str()) else {
+        return std::future::pending().await;
+    };
+    while !matches!(everybody.name_has_owner(name.clone()).await, Ok(false)) {
+        tokio::time::sleep(HERE).await;
     }
 }
 

@@ -6,6 +6,7 @@ use crate::{
     authority::{Authority, Manner, Permission, Verdict},
     caller::{Caller, Callers},
     canary::Watched,
+    herald::{By, Herald},
     queue::{Place, Queue},
 };
 use quiet_types::{
@@ -14,19 +15,12 @@ use quiet_types::{
     machine::{Policy, Scheduling},
 };
 use serde::Serialize;
-use std::{
-    process::Child,
-    sync::{Arc, PoisonError},
-};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use std::{process::Child, sync::PoisonError};
 use zbus::{
     OwnedFd, interface,
     message::{Flags, Header},
     object_server::SignalEmitter,
 };
-
-/// So many watches may be at work.
-const WATCHES: usize = 4;
 
 /// The object on the bus.
 pub(crate) struct Shield {
@@ -37,23 +31,10 @@ pub(crate) struct Shield {
     /// Highest priority that anybody is given.
     pub most_priority: u8,
     pub watched: Watched,
-    /// Places for them.
-    pub watches: Arc<Semaphore>,
-    /// Says that CPUs were lent.
-    pub loans: Arc<Notify>,
+    pub herald: Herald,
 }
 
 impl Shield {
-    /// Places for watches, none taken.
-    pub fn watches() -> Arc<Semaphore> {
-        Arc::new(Semaphore::new(WATCHES))
-    }
-
-    fn watch_place(&self) -> Result<OwnedSemaphorePermit, Error> {
-        let place = self.watches.clone().try_acquire_owned();
-        place.map_err(|_| Error::Busy(format!("{WATCHES} watches are at work already")))
-    }
-
     /// Has the canary's listener know who was made real-time.
     async fn look(&self) {
         look(&self.acts, &self.watched).await;
@@ -86,10 +67,11 @@ impl Shield {
         }
     }
 
-    /// Waits for the caller's turn and acts, on a thread of its own.
+    /// Waits for the caller's turn and acts, on a thread of its own. What becomes of the shield is announced; `chain` is what he applies.
     async fn take_turn<T: Send + 'static>(
         &self,
         call: Call,
+        chain: &str,
         act: impl FnOnce(&Acts) -> Result<T, Error> + Send + 'static,
     ) -> Result<(T, Caller), Error> {
         let Call { caller, place, .. } = call;
@@ -98,11 +80,16 @@ impl Shield {
             None => self.queue.place(caller.uid)?,
         };
         let turn = self.queue.turn(&place).await?;
-        let acts = self.acts.clone();
+        let (acts, herald, uid) = (self.acts.clone(), self.herald.clone(), caller.uid);
+        let chain = chain.to_owned();
         let done = tokio::task::spawn_blocking(move || {
             // Held to the end of the act, whatever becomes of the call.
             let (_turn, _place) = (turn, place);
-            act(&acts)
+            // What others did is not put down to this caller.
+            herald.look(None);
+            let done = act(&acts);
+            herald.look(Some(By { uid, chain: &chain }));
+            done
         });
         let done = done.await.map_err(|_| Error::Failed("the act ended by a panic".into()))??;
         Ok((done, caller))
@@ -117,7 +104,7 @@ impl Shield {
     ) -> Result<(T, Caller), Error> {
         let mut call = self.enter(header).await?;
         self.may(&mut call, action).await?;
-        self.take_turn(call, act).await
+        self.take_turn(call, "", act).await
     }
 
     /// As [`Shield::act`] with the shield that is up: where it is the caller's own under `own`, else under [`Permission::RevertAny`].
@@ -134,7 +121,7 @@ impl Shield {
         let is_own = is_own.map_err(|_| Error::Failed("the look ended by a panic".into()))??;
         self.may(&mut call, if is_own { own } else { Permission::RevertAny }).await?;
         let whose = if is_own { Whose::Of(uid) } else { Whose::Anybodys };
-        self.take_turn(call, move |acts| act(acts, whose)).await
+        self.take_turn(call, "", move |acts| act(acts, whose)).await
     }
 }
 
@@ -148,7 +135,7 @@ struct Call {
 
 /// Waits for the end of a watch, which may be long in coming, and gives its place back: on none of the threads that the runtime waits
 /// for.
-fn bury(mut child: Child, place: OwnedSemaphorePermit) -> Result<(), Error> {
+fn bury(mut child: Child, place: Place) -> Result<(), Error> {
     std::thread::Builder::new()
         .name("watch".into())
         .spawn(move || {
@@ -227,7 +214,6 @@ impl Shield {
     async fn apply(
         &self,
         #[zbus(header)] header: Header<'_>,
-        #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
         chain: String,
         confirm: u32,
     ) -> Result<String, Error> {
@@ -243,9 +229,8 @@ impl Shield {
         self.may(&mut call, Permission::Apply).await?;
         let uid = call.caller.uid;
         let act = move |acts: &Acts| acts.apply(&name, wait, uid);
-        let (applied, caller) = self.take_turn(call, act).await?;
+        let (applied, _) = self.take_turn(call, &chain, act).await?;
         self.look().await;
-        emitter.changed("applied", &chain, caller.uid).await?;
         json(&applied)
     }
 
@@ -253,7 +238,6 @@ impl Shield {
     async fn apply_bound(
         &self,
         #[zbus(header)] header: Header<'_>,
-        #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
         chain: String,
     ) -> Result<(String, OwnedFd), Error> {
         let name = chain.clone();
@@ -261,9 +245,8 @@ impl Shield {
         self.may(&mut call, Permission::Apply).await?;
         let uid = call.caller.uid;
         let act = move |acts: &Acts| acts.apply_bound(&name, uid);
-        let ((applied, line), caller) = self.take_turn(call, act).await?;
+        let ((applied, line), _) = self.take_turn(call, &chain, act).await?;
         self.look().await;
-        emitter.changed("applied", &chain, caller.uid).await?;
         Ok((json(&applied)?, line.into()))
     }
 
@@ -275,9 +258,11 @@ impl Shield {
         chain: String,
         report_only: bool,
     ) -> Result<OwnedFd, Error> {
-        let place = self.watch_place()?;
+        let mut call = self.enter(&header).await?;
+        self.may(&mut call, Permission::Apply).await?;
+        let place = self.queue.watch(call.caller.uid)?;
         let act = move |acts: &Acts| acts.watch(&chain, report_only);
-        let ((child, events), _) = self.act(&header, Permission::Apply, act).await?;
+        let ((child, events), _) = self.take_turn(call, "", act).await?;
         bury(child, place)?;
         Ok(events.into())
     }
@@ -290,23 +275,19 @@ impl Shield {
         cpus: &str,
     ) -> Result<(OwnedFd, OwnedFd), Error> {
         let cpus = cpus_of(cpus)?.unwrap_or_default();
-        let place = self.watch_place()?;
+        let mut call = self.enter(&header).await?;
+        self.may(&mut call, Permission::Admit).await?;
+        let place = self.queue.watch(call.caller.uid)?;
         let act = move |acts: &Acts| acts.trace(&cpus);
-        let ((child, line, seen), _) = self.act(&header, Permission::Admit, act).await?;
+        let ((child, line, seen), _) = self.take_turn(call, "", act).await?;
         bury(child, place)?;
         Ok((line.into(), seen.into()))
     }
 
     /// Confirms the shield that is up; whether it waited for that.
-    async fn confirm(
-        &self,
-        #[zbus(header)] header: Header<'_>,
-        #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
-    ) -> Result<bool, Error> {
+    async fn confirm(&self, #[zbus(header)] header: Header<'_>) -> Result<bool, Error> {
         let act = |acts: &Acts, whose| acts.confirm(whose);
-        let (waited, caller) = self.act_on_shield(&header, Permission::Apply, act).await?;
-        emitter.changed("confirmed", "", caller.uid).await?;
-        Ok(waited)
+        Ok(self.act_on_shield(&header, Permission::Apply, act).await?.0)
     }
 
     /// Lets a thread of the caller's own into the shield that is up: onto `cpus` of it (`""`: all), under `policy` (`fifo`, `rr`, or
@@ -314,7 +295,6 @@ impl Shield {
     async fn admit(
         &self,
         #[zbus(header)] header: Header<'_>,
-        #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
         thread: u32,
         cpus: &str,
         policy: &str,
@@ -329,9 +309,9 @@ impl Shield {
         self.may(&mut call, Permission::Admit).await?;
         let (uid, process) = (call.caller.uid, self.callers.process(&header).await?);
         let act = move |acts: &Acts| acts.admit(uid, &wish, &|| process.is_there());
-        let (admitted, caller) = self.take_turn(call, act).await?;
+        let (admitted, _) = self.take_turn(call, "", act).await?;
         self.look().await;
-        emitter.changed("admitted", &admitted.thread.tid.to_string(), caller.uid).await?;
+        self.herald.say("admitted", admitted.thread.tid.to_string(), uid);
         json(&admitted)
     }
 
@@ -339,16 +319,15 @@ impl Shield {
     async fn release(
         &self,
         #[zbus(header)] header: Header<'_>,
-        #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
         thread: u32,
     ) -> Result<String, Error> {
         let mut call = self.enter(&header).await?;
         self.may(&mut call, Permission::Admit).await?;
         let uid = call.caller.uid;
-        let (released, caller) =
-            self.take_turn(call, move |acts| acts.release(uid, thread)).await?;
+        let act = move |acts: &Acts| acts.release(uid, thread);
+        let (released, _) = self.take_turn(call, "", act).await?;
         self.look().await;
-        emitter.changed("released", &released.thread.tid.to_string(), caller.uid).await?;
+        self.herald.say("released", released.thread.tid.to_string(), uid);
         json(&released)
     }
 
@@ -357,7 +336,6 @@ impl Shield {
     async fn lend(
         &self,
         #[zbus(header)] header: Header<'_>,
-        #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
         seconds: u32,
         until_sound: bool,
         unit: &str,
@@ -370,31 +348,19 @@ impl Shield {
         let unit = (!unit.is_empty()).then(|| unit.to_owned());
         let terms = LoanTerms { seconds: seconds.into(), until_sound, unit, process };
         let act = move |acts: &Acts, whose| acts.lend(whose, &terms);
-        let (lent, caller) = self.act_on_shield(&header, Permission::Apply, act).await?;
-        emitter.changed("lent", &lent.cpus.to_string(), caller.uid).await?;
-        self.loans.notify_one();
-        json(&lent)
+        json(&self.act_on_shield(&header, Permission::Apply, act).await?.0)
     }
 
     /// Takes lent CPUs back; `null` where none are lent.
     async fn take_back(&self, #[zbus(header)] header: Header<'_>) -> Result<String, Error> {
         let act = |acts: &Acts, whose| acts.take_back(whose);
-        let (back, _) = self.act_on_shield(&header, Permission::Apply, act).await?;
-        json(&back)
+        json(&self.act_on_shield(&header, Permission::Apply, act).await?.0)
     }
 
     /// Puts the machine back; `null` where nothing was to be done.
-    async fn revert(
-        &self,
-        #[zbus(header)] header: Header<'_>,
-        #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
-    ) -> Result<String, Error> {
+    async fn revert(&self, #[zbus(header)] header: Header<'_>) -> Result<String, Error> {
         let act = |acts: &Acts, whose| acts.revert(whose);
-        let (done, caller) = self.act_on_shield(&header, Permission::Revert, act).await?;
-        if done.is_some() {
-            emitter.changed("reverted", "", caller.uid).await?;
-        }
-        json(&done)
+        json(&self.act_on_shield(&header, Permission::Revert, act).await?.0)
     }
 
     /// The shield as it is.
@@ -402,8 +368,8 @@ impl Shield {
         json(&self.act(&header, Permission::Look, Acts::status).await?.0)
     }
 
-    /// Something was done, for which user: `applied` (a chain), `confirmed`, `reverted`, `admitted` and `released` (a thread), `lent` (CPUs),
-    /// `taken-back` by whatever, or `demoted` by the canary (a thread and its name).
+    /// Something was done, by which user, or by 0 where another than this service did it: `applied` (a chain), `confirmed`, `reverted`,
+    /// `admitted` and `released` (a thread), `lent` (CPUs), `taken-back`, or `demoted` by the canary (a thread and its name).
     #[zbus(signal)]
     pub(crate) async fn changed(
         emitter: &SignalEmitter<'_>,

@@ -35,22 +35,29 @@ const LOOK: Duration = Duration::from_millis(100);
 const SILENCE: Duration = Duration::from_millis(800);
 /// More threads are not looked at.
 const MOST: usize = 4096;
-/// Who listens and comes this late himself was stopped with the whole machine: that silence says nothing.
-const LATE: Duration = Duration::from_millis(250);
+/// Of the time between two looks no more counts: who listens and comes later himself was stopped with the whole machine, and that silence
+/// says nothing.
+const COUNTS: Duration = Duration::from_millis(200);
 
 /// The threads to which priorities were given, for who watches them. What it is about never waits for it.
 pub(crate) type Watched = Arc<Mutex<Vec<(Thread, Scheduling)>>>;
 
-/// Starts the canary and who listens to it; `told` hears of threads that were demoted, each with what it had.
+/// The end of a silence.
+#[derive(Debug)]
+pub(crate) struct Silence {
+    /// From the last song to when all of them were demoted.
+    pub lasted: Duration,
+    /// Who was demoted, each with what it had.
+    pub demoted: Vec<(Thread, Scheduling)>,
+}
+
+/// Starts the canary and who listens to it; `told` hears of threads that were demoted.
 ///
 /// Whoever listens runs under `SCHED_DEADLINE`, before every FIFO thread; where the kernel refuses that, under FIFO 99.
 ///
 /// # Errors
 /// When no thread can be started.
-pub(crate) fn start(
-    watched: Watched,
-    told: UnboundedSender<Vec<(Thread, Scheduling)>>,
-) -> std::io::Result<()> {
+pub(crate) fn start(watched: Watched, told: UnboundedSender<Silence>) -> std::io::Result<()> {
     let began = Instant::now();
     let sung = Arc::new(AtomicU64::new(0));
     let song = sung.clone();
@@ -66,11 +73,13 @@ pub(crate) fn start(
         let mut listener = Listener::default();
         loop {
             thread::sleep(LOOK);
-            if listener.hears(now(), sung.load(Ordering::Relaxed)) {
+            let last = sung.load(Ordering::Relaxed);
+            if listener.hears(now(), last) {
                 continue;
             }
-            let done = silence_ends(&watched);
-            if !done.is_empty() && told.send(done).is_err() {
+            let demoted = silence_ends(&watched);
+            let lasted = Duration::from_nanos(now().saturating_sub(last));
+            if !demoted.is_empty() && told.send(Silence { lasted, demoted }).is_err() {
                 return;
             }
         }
@@ -82,31 +91,37 @@ pub(crate) fn start(
 #[derive(Debug, Default)]
 struct Listener {
     last: u64,
-    /// Silence counts from here.
-    since: u64,
+    /// The last song that was heard.
+    sung: u64,
+    /// For how long there was none, as far as somebody listened.
+    silent: Duration,
 }
 
 impl Listener {
     /// Whether all is well at `now`, where the last song was at `sung`.
     fn hears(&mut self, now: u64, sung: u64) -> bool {
-        let late = Duration::from_nanos(now.saturating_sub(self.last)) > LATE;
+        let from = if sung > self.sung {
+            self.silent = Duration::ZERO;
+            self.sung = sung;
+            sung
+        } else {
+            self.last
+        };
+        self.silent += Duration::from_nanos(now.saturating_sub(from)).min(COUNTS);
         self.last = now;
-        self.since = self.since.max(sung);
-        if late {
-            self.since = now;
-        }
-        if Duration::from_nanos(now.saturating_sub(self.since)) < SILENCE {
+        if self.silent < SILENCE {
             return true;
         }
         // What is done about it takes time to show.
-        self.since = now;
+        self.silent = Duration::ZERO;
         false
     }
 }
 
 fn first_of_all() {
     let ms = Nanos::from_millis;
-    let deadline = Deadline { runtime: ms(5), deadline: ms(100), period: ms(100) };
+    // Of thousands of threads it is looked who burns a CPU.
+    let deadline = Deadline { runtime: ms(20), deadline: ms(100), period: ms(100) };
     let asked = Seat { schedule: Some(Schedule::Deadline(deadline)), ..Seat::default() };
     if asked.take().is_refused(SeatNeed::Schedule) {
         let highest = Scheduling { policy: Policy::Fifo, priority: 99, nice: 0 };
@@ -199,6 +214,10 @@ mod tests {
         assert!(listener.hears(8400 * MS, 970 * MS));
         assert!(listener.hears(8500 * MS, 970 * MS));
         assert!(listener.hears(8600 * MS, 8550 * MS));
+        // On a host that stops it again and again, silence is silence all the same.
+        let mut busy = Listener::default();
+        let heard = (1u64..20).map(|look| look * 400).find(|at| !busy.hears(at * MS, 0));
+        assert_eq!(heard, Some(1600));
         // 50 ms of song in each second are not enough.
         let mut heard = 0;
         for at in (8700..12_700).step_by(100) {

@@ -16,6 +16,7 @@ mod calls;
 mod canary;
 pub mod client;
 mod error;
+mod herald;
 mod notify;
 mod queue;
 pub mod serve;

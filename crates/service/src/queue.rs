@@ -14,6 +14,10 @@ const OF_ONE_USER: u32 = 4;
 const OF_ALL: usize = 64;
 /// How many wait for a person who is asked for a password.
 const DIALOGUES: usize = 16;
+/// How many watches and traces may be at work.
+const WATCHES: usize = 8;
+/// Of one user's.
+const WATCHES_OF_ONE: u32 = 4;
 /// So long a call waits for those before it.
 const PATIENCE: Duration = Duration::from_millis(900);
 
@@ -29,9 +33,12 @@ pub(crate) struct Queue {
     at_work: Arc<Mutex<Users>>,
     dialogues: Arc<Semaphore>,
     asked: Arc<Mutex<Users>>,
+    watches: Arc<Semaphore>,
+    watched: Arc<Mutex<Users>>,
 }
 
-/// A caller's place among those at work, or among those who are asked; given back when dropped, also when the caller's call is cancelled.
+/// A caller's place among those at work, those who are asked, or those who watch; given back when dropped, also when the caller's call is
+/// cancelled.
 #[derive(Debug)]
 pub(crate) struct Place {
     uid: u32,
@@ -86,6 +93,8 @@ impl Queue {
             at_work: Arc::default(),
             dialogues: Arc::new(Semaphore::new(DIALOGUES)),
             asked: Arc::default(),
+            watches: Arc::new(Semaphore::new(WATCHES)),
+            watched: Arc::default(),
         }
     }
 
@@ -105,6 +114,18 @@ impl Queue {
         Place::take(uid, (&self.dialogues, &self.asked), 1)
     }
 
+    /// A place for a watch or a trace of user `uid`, for as long as that is at work.
+    ///
+    /// # Errors
+    /// When he has too many, or all have.
+    pub fn watch(&self, uid: u32) -> Result<Place, Error> {
+        Place::take(uid, (&self.watches, &self.watched), WATCHES_OF_ONE).map_err(|_| {
+            Error::Busy(format!(
+                "{WATCHES_OF_ONE} watches and traces of one user, and {WATCHES} of all, may be at work: end one of them"
+            ))
+        })
+    }
+
     /// The turn, for a caller who does not wait for ever. A user's calls wait for each other first: another's waits for one of them.
     ///
     /// # Errors
@@ -117,6 +138,11 @@ impl Queue {
         tokio::time::timeout(PATIENCE, both)
             .await
             .map_err(|_| Error::Busy("the service is at work for somebody: try again".into()))
+    }
+
+    /// The turn, for the service itself, where nobody has it.
+    pub fn free_turn(&self) -> Option<OwnedMutexGuard<()>> {
+        self.turn.clone().try_lock_owned().ok()
     }
 
     /// The turn, for the service itself.

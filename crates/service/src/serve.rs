@@ -6,19 +6,19 @@ use crate::{
     authority::Authority,
     caller::Callers,
     calls::{Shield, look},
-    canary::{self, Watched},
+    canary::{self, Silence, Watched},
+    herald::{Herald, Notice},
     notify,
     queue::Queue,
 };
-use quiet_types::{machine::Scheduling, plan::Thread};
-use std::{io::Write, sync::Arc, time::Duration};
-use tokio::sync::Notify;
+use std::{io::Write, time::Duration};
+use tokio::{sync::mpsc::UnboundedReceiver, time::MissedTickBehavior};
 use zbus::{Connection, connection::Builder, object_server::SignalEmitter};
 
 /// How often it looks who was made real-time by others: by root's own `apply`, or a watch.
 const LOOK: Duration = Duration::from_secs(5);
-/// How often it looks whether CPUs that are lent are taken back.
-const LOAN_LOOK: Duration = Duration::from_millis(500);
+/// How often it looks for what others did with the shield.
+const NEWS: Duration = Duration::from_millis(500);
 
 /// Serves on the bus at `address` (none: the system's) until this process is told to end. Nobody is given a priority above
 /// `most_priority`.
@@ -36,23 +36,19 @@ pub async fn serve(
     let (told, mut demoted) = tokio::sync::mpsc::unbounded_channel();
     canary::start(watched.clone(), told)
         .map_err(|e| Error::Failed(format!("cannot start the canary: {e}")))?;
-    let loans = Arc::new(Notify::new());
+    let (herald, notices) = Herald::new(&acts);
     let shield = Shield {
-        loans: loans.clone(),
+        herald: herald.clone(),
         acts: acts.clone(),
         most_priority,
         watched: watched.clone(),
         authority,
         callers: Callers::new(connected(address).await?),
         queue: queue.clone(),
-        watches: Shield::watches(),
     };
     let bus = builder(address).serve_at(PATH, shield).name(NAME).build().await?;
     notify::say("READY=1\nSTATUS=Waits for calls");
-    if acts.is_lent() {
-        loans.notify_one();
-    }
-    tokio::spawn(taken_back(bus.clone(), acts.clone(), loans));
+    tokio::spawn(announce(bus.clone(), herald.clone(), queue.clone(), notices));
     let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
         .map_err(|e| Error::Failed(format!("cannot listen to SIGTERM: {e}")))?;
     let mut alive = notify::watchdog().map(tokio::time::interval);
@@ -66,7 +62,7 @@ pub async fn serve(
             _ = term.recv() => break,
             _ = tokio::signal::ctrl_c() => break,
             _ = looks.tick() => look(&acts, &watched).await,
-            Some(threads) = demoted.recv() => report(&bus, &acts, &queue, threads).await,
+            Some(silence) = demoted.recv() => report(&herald, &acts, &queue, silence).await,
             () = bus.closed() => return Err(Error::Failed("the bus has gone".into())),
             () = beat() => {
                 // Whoever holds the turn for ever is found out by systemd.
@@ -92,44 +88,53 @@ async fn connected(address: Option<&str>) -> Result<Connection, Error> {
     Ok(builder(address).build().await?)
 }
 
-/// Tells everybody who listens when CPUs that were lent are taken back, by whomever.
-async fn taken_back(bus: Connection, acts: Acts, loans: Arc<Notify>) {
+/// Sends the signals, and looks in between for what others have done.
+async fn announce(
+    bus: Connection,
+    herald: Herald,
+    queue: Queue,
+    mut notices: UnboundedReceiver<Notice>,
+) {
+    let Ok(emitter) = SignalEmitter::new(&bus, PATH) else { return };
+    let mut looks = tokio::time::interval(NEWS);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        loans.notified().await;
-        loop {
-            tokio::time::sleep(LOAN_LOOK).await;
-            let acts = acts.clone();
-            let lent = tokio::task::spawn_blocking(move || acts.is_lent()).await;
-            if !lent.unwrap_or_default() {
-                break;
+        tokio::select! {
+            Some(notice) = notices.recv() => {
+                let Notice { what, name, uid } = notice;
+                let _ = Shield::changed(&emitter, what, &name, uid).await;
             }
-        }
-        if let Ok(emitter) = SignalEmitter::new(&bus, PATH) {
-            let _ = Shield::changed(&emitter, "taken-back", "", 0).await;
+            // Who is at work looks himself.
+            _ = looks.tick() => if let Some(turn) = queue.free_turn() {
+                let herald = herald.clone();
+                let look = move || {
+                    let _turn = turn;
+                    herald.look(None);
+                };
+                let _ = tokio::task::spawn_blocking(look).await;
+            },
         }
     }
 }
 
 /// Notes who was demoted, and tells everybody who listens.
-async fn report(bus: &Connection, acts: &Acts, queue: &Queue, threads: Vec<(Thread, Scheduling)>) {
+async fn report(herald: &Herald, acts: &Acts, queue: &Queue, silence: Silence) {
     let _turn = queue.own_turn().await;
-    let (acts, noted) = (acts.clone(), threads.clone());
+    let Silence { lasted, demoted } = silence;
+    let (acts, noted) = (acts.clone(), demoted.clone());
     let noted = tokio::task::spawn_blocking(move || acts.note_demoted(&noted)).await;
     let mut said = Vec::new();
     if let Ok(Err(why)) = noted {
         said.push(format!("not noted in the journal: {}", why.sentence()));
     }
-    let emitter = SignalEmitter::new(bus, PATH);
-    for (thread, had) in threads {
+    for (thread, had) in demoted {
         said.push(format!(
-            "Thread {} ({}) left no CPU to anybody else: its priority, {had}, is taken away",
+            "Thread {} ({}) left no CPU to anybody else for {:.2} s: its priority, {had}, is taken away",
             thread.tid,
-            quiet_types::printable(&thread.comm, 20)
+            quiet_types::printable(&thread.comm, 20),
+            lasted.as_secs_f64()
         ));
-        if let Ok(emitter) = &emitter {
-            let name = format!("{} {}", thread.tid, thread.comm);
-            let _ = Shield::changed(emitter, "demoted", &name, 0).await;
-        }
+        herald.say("demoted", format!("{} {}", thread.tid, thread.comm), 0);
     }
     for line in said {
         let _ = writeln!(std::io::stderr(), "quietcored: {line}");

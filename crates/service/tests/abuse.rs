@@ -661,5 +661,10 @@ fn a_dialogue_that_nobody_answers_holds_up_no_other_call() {
     assert_eq!(reply.error, None, "{}", reply.text());
     let reply = root.call("Revert", &Body::default());
     assert_eq!(reply.error, None, "{}", reply.text());
+    // Nobody is asked any longer who has gone.
+    assert_eq!(asked.cancelled.load(Ordering::Relaxed), 0);
     anna.clear();
+    quiet_testing::until("her dialogue is closed", || {
+        (asked.cancelled.load(Ordering::Relaxed) == 1).then_some(())
+    });
 }

@@ -12,7 +12,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use world::World;
+use world::{PROGRAM, World};
 
 #[test]
 fn a_member_of_the_group_applies_and_reverts_and_a_stranger_only_looks() {
@@ -467,13 +467,7 @@ fn a_member_lends_the_cpus_of_his_own_shield_and_everybody_hears_of_it() {
     world.approve("room");
     let games = group(GROUP);
     let root = ServiceClient::connect(world.address()).unwrap();
-    let heard = tempfile::NamedTempFile::new().unwrap();
-    let mut monitor = Command::new("dbus-monitor")
-        .args(["--address", world.address().unwrap()])
-        .arg("type='signal',interface='org.quietcores1.Shield'")
-        .stdout(heard.reopen().unwrap())
-        .spawn()
-        .unwrap();
+    let heard = Heard::begin(&world);
     let call =
         |uid: &str, method: &str, words: &[&str]| text(&world.bus.call(uid, &games, method, words));
     let hour = ["uint32:3600", "boolean:false", "string:", "boolean:false"];
@@ -505,18 +499,94 @@ fn a_member_lends_the_cpus_of_his_own_shield_and_everybody_hears_of_it() {
     // With the caller: he has ended before this is looked at.
     let gone = ["uint32:3600", "boolean:false", "string:", "boolean:true"];
     let said = call(STRANGER, "Lend", &gone);
-    assert!(said.contains("quietcores.lent/") || said.contains("NotAllowed"), "{said}");
+    let was_lent = said.contains("quietcores.lent/");
+    assert!(was_lent || said.contains("NotAllowed"), "{said}");
     let until = Instant::now() + Duration::from_secs(60);
     while root.status().unwrap().loan.is_some() {
         assert!(Instant::now() < until, "still lent");
         thread::sleep(Duration::from_millis(50));
     }
-    let text_of = || std::fs::read_to_string(heard.path()).unwrap();
-    while !(text_of().contains("string \"lent\"") && text_of().contains("string \"taken-back\"")) {
-        assert!(Instant::now() < until, "{}", text_of());
-        thread::sleep(Duration::from_millis(50));
+    let member = STRANGER.parse().unwrap();
+    let mut wanted = vec![("applied", member), ("lent", member), ("taken-back", member)];
+    if was_lent {
+        wanted.extend([("lent", member), ("taken-back", 0)]);
     }
-    monitor.kill().unwrap();
-    monitor.wait().unwrap();
+    heard.until(&wanted);
     assert!(root.revert().unwrap().unwrap().is_complete());
+}
+
+#[test]
+fn everybody_hears_also_of_what_the_service_did_not_do() {
+    let Some(world) = World::new() else { return };
+    world.approve("room");
+    let heard = Heard::begin(&world);
+    let games = group(GROUP);
+    // The guard of one that nobody confirms.
+    let said = text(&world.bus.call(STRANGER, &games, "Apply", &["string:room", "uint32:1"]));
+    assert!(said.contains("applied/"), "{said}");
+    let member = STRANGER.parse().unwrap();
+    heard.until(&[("applied", member), ("reverted", 0)]);
+    // Root's own revert of what a member has put up and confirmed.
+    let said = text(&world.bus.call(STRANGER, &games, "Apply", &["string:room", "uint32:60"]));
+    assert!(said.contains("applied/"), "{said}");
+    assert!(text(&world.bus.call(STRANGER, &games, "Confirm", &[])).contains("boolean true"));
+    let own = Command::new(PROGRAM).arg("revert").arg("--state").arg(world.state()).status();
+    assert!(own.unwrap().success());
+    let again = [("applied", member), ("confirmed", member), ("reverted", 0)];
+    heard.until(&[&[("applied", member), ("reverted", 0)], &again[..]].concat());
+}
+
+/// What everybody hears on the bus.
+struct Heard {
+    file: tempfile::NamedTempFile,
+    monitor: Child,
+}
+
+impl Heard {
+    fn begin(world: &World) -> Heard {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let monitor = Command::new("dbus-monitor")
+            .args(["--address", world.address().unwrap()])
+            .arg("type='signal',interface='org.quietcores1.Shield'")
+            .stdout(file.reopen().unwrap())
+            .spawn()
+            .unwrap();
+        // The bus gives it a name, which it prints, and takes that away once it listens.
+        quiet_testing::until("it listens", || {
+            std::fs::read_to_string(file.path()).unwrap().contains("NameLost").then_some(())
+        });
+        Heard { file, monitor }
+    }
+
+    /// What has happened, and for whom it was done.
+    fn all(&self) -> Vec<(String, u32)> {
+        let text = std::fs::read_to_string(self.file.path()).unwrap();
+        let signals = text.split("member=Changed\n").skip(1);
+        let one = |signal: &str| {
+            let mut lines = signal.lines().map(str::trim);
+            let what = lines.next()?.strip_prefix("string \"")?.strip_suffix('"')?.to_owned();
+            Some((what, lines.nth(1)?.strip_prefix("uint32 ")?.parse().ok()?))
+        };
+        signals.filter_map(one).collect()
+    }
+
+    /// Waits until just this has happened, in this order.
+    fn until(&self, wanted: &[(&str, u32)]) {
+        let is_one = |(heard, wanted): (&(String, u32), &(&str, u32))| {
+            (heard.0.as_str(), heard.1) == *wanted
+        };
+        quiet_testing::until(&format!("{wanted:?} is heard"), || {
+            let all = self.all();
+            assert!(all.iter().zip(wanted).all(is_one), "{all:?}, not {wanted:?}");
+            (all.len() >= wanted.len()).then_some(())
+        });
+        assert_eq!(self.all().len(), wanted.len());
+    }
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        let _ = self.monitor.kill();
+        let _ = self.monitor.wait();
+    }
 }

@@ -16,6 +16,7 @@ mod error;
 mod evl;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod glimpse;
 mod hold;
 mod irqbalance;
 mod journal;
@@ -37,8 +38,9 @@ pub use admit::{Entrant, admit, demote, note_demoted, raised, release, thread};
 pub use bond::{Bond, Tether, guard_owner};
 pub use confirm::{LONGEST as LONGEST_WAIT, confirm, confirm_own, guard, overdue};
 pub use error::{Error, ErrorKind, Result};
+pub use glimpse::{Glimpse, Lookout, News};
 pub use hold::hold;
-pub use loan::{LONGEST as LONGEST_LOAN, LoanOptions, guard_loan, is_lent, lend, take_back};
+pub use loan::{LONGEST as LONGEST_LOAN, LoanOptions, guard_loan, lend, take_back};
 pub use quiet_linux::files::DEFAULT_STATE;
 pub use status::{current, status};
 pub use watch::{Planned, Watch, look_again, watch};

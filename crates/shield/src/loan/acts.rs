@@ -144,15 +144,6 @@ pub(super) fn take_back_same(
     Ok(Some(back))
 }
 
-/// Whether CPUs of the shield are lent.
-///
-/// # Errors
-/// When the state directory or the journal cannot be read.
-pub fn is_lent(state: &Path) -> Result<bool> {
-    let Some(state) = StateDir::open(state)? else { return Ok(false) };
-    Ok(journal::read(&state)?.is_some_and(|past| past.loan.is_some()))
-}
-
 /// Takes CPUs back that are lent and whose guard was killed.
 pub(crate) fn overdue(kernel: &dyn Kernel, state: &StateDir, past: &Past) -> Result<()> {
     let is_orphan = past.loan.is_some()

@@ -10,7 +10,7 @@ mod sound;
 mod unit;
 mod wait;
 
-pub use acts::{LONGEST, LoanOptions, is_lent, lend, take_back};
+pub use acts::{LONGEST, LoanOptions, lend, take_back};
 pub(crate) use acts::{overdue, standing_loan};
 pub(crate) use fence::Fence;
 pub use wait::guard_loan;
