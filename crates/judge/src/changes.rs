@@ -56,7 +56,8 @@ pub fn changes(before: &Machine, after: &Machine) -> Vec<String> {
     let lived = |task: &Task| (task.tid, task.start);
     for (_, old, new) in by_key(&before.tasks, &after.tasks, lived) {
         let (Some(old), Some(new)) = (old, new) else { continue };
-        if old.comm.starts_with("kworker/") {
+        // Who has ended and waits for its parent keeps the CPUs that it had then.
+        if old.comm.starts_with("kworker/") || matches!(new.state, 'Z' | 'X') {
             continue;
         }
         let name = format!("thread {} ({})", old.tid, old.comm);
@@ -142,6 +143,8 @@ mod tests {
         after.irqs[0].effective = Some("1".parse().unwrap());
         after.tasks[2].allowed = "1".parse().unwrap();
         after.tasks.remove(1);
+        // Ended under the shield, and nobody has asked for its status yet.
+        (after.tasks[0].state, after.tasks[0].allowed) = ('Z', "0".parse().unwrap());
         assert_eq!(changes(&machine(), &after), Vec::<String>::new());
     }
 

@@ -9,6 +9,7 @@
 //! | is the one setting better than the other? | [`judge_proof`], [`compare_runs`], [`campaigned`]: one judge |
 //! | did something change over weeks? | [`changes_over_time`] |
 //! | who took the time? | [`explain`] |
+//! | which of many steps did something? | [`screen`] |
 //! | how often will a buffer run dry? | [`predict`], [`judge_buffers`] |
 //! | what is a round trip made of? | [`judge_trip`], [`budget`] |
 #![forbid(unsafe_code)]
@@ -25,6 +26,7 @@ pub mod known;
 mod predict;
 mod proof;
 mod run;
+pub mod screen;
 #[cfg(test)]
 mod simulated;
 pub mod stats;

@@ -11,6 +11,7 @@ pub mod campaign;
 pub mod chain;
 pub mod check;
 mod choose;
+mod factors;
 mod file;
 mod guards;
 mod irq;
@@ -41,6 +42,7 @@ use quiet_types::{
 };
 use std::fmt;
 
+pub use factors::{factor_of, factors, only, without};
 pub use owner::{WantedProcess, wanted};
 pub use place::astray;
 pub use quiet_types::boot::Mode;

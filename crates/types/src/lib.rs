@@ -90,6 +90,8 @@ pub mod trace;
 #[cfg(feature = "std")]
 pub mod trip;
 #[cfg(feature = "std")]
+pub mod tune;
+#[cfg(feature = "std")]
 pub mod watch;
 #[cfg(feature = "std")]
 pub mod words;
