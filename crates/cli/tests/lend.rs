@@ -3,25 +3,13 @@
 
 mod machine;
 
-use machine::{Capture, Machine, PROGRAM, text};
+use machine::{Capture, Machine, PROGRAM, soon, text};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
     path::Path,
     process::{Command, Output, Stdio},
-    time::{Duration, Instant},
 };
-
-/// Longer than anything here takes on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn soon(what: &str, test: impl Fn() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !test() {
-        assert!(Instant::now() < until, "not within {PATIENCE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 fn lend(machine: &Machine, words: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
@@ -131,9 +119,15 @@ fn a_command_has_them_as_long_as_it_runs() {
     command.arg("lend").arg("--state").arg(machine.state()).args(["--", "sleep", "600"]);
     let mut child = command.stdin(Stdio::null()).spawn().unwrap();
     soon("the loan", || status(&machine)["loan"]["guard"].is_u64() && is_everybodys(&machine));
+    let pid = child.id();
+    let own = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
     soon("the end of the loan", || status(&machine)["loan"].is_null());
+    // What it had started runs on; nobody is to wait for it.
+    for pid in own.split_ascii_whitespace() {
+        kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
+    }
     assert!(!is_everybodys(&machine));
     machine.revert_to(&before, "after commands");
 }
@@ -153,6 +147,36 @@ fn where_its_guard_was_killed_the_next_command_takes_them_back() {
     assert!(status(&machine)["loan"].is_null());
     assert!(!is_everybodys(&machine));
     machine.revert_to(&before, "after its guard was killed");
+}
+
+#[test]
+fn of_programs_that_lend_at_one_instant_each_loan_is_whole() {
+    let Some(machine) = Machine::take() else { return };
+    let before = Capture::take();
+    up(&machine);
+    for turn in 0..3 {
+        let begin = |seconds: u32| {
+            let mut command = Command::new(PROGRAM);
+            command.arg("lend").arg("--state").arg(machine.state());
+            command.args(["--for", &format!("{seconds}s")]).stdin(Stdio::null());
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let lenders: Vec<_> = (0..5).map(|one| begin(3600 + one)).collect();
+        let ended: Vec<_> =
+            lenders.into_iter().map(|one| one.wait_with_output().unwrap()).collect();
+        let codes: Vec<_> = ended.iter().map(|one| one.status.code()).collect();
+        assert!(codes.contains(&Some(0)), "turn {turn}: {codes:?} {}", text(&ended[0]));
+        // Who came while another was at it says so.
+        for one in ended.iter().filter(|one| one.status.code() != Some(0)) {
+            assert!(text(one).contains("is changing this machine"), "turn {turn}: {}", text(one));
+        }
+        let now = status(&machine);
+        assert!(now["loan"]["guard"].is_u64() && is_everybodys(&machine), "turn {turn}: {now}");
+        let back = lend(&machine, &["--return"]);
+        assert_eq!(back.status.code(), Some(0), "turn {turn}: {}", text(&back));
+        assert!(status(&machine)["loan"].is_null() && !is_everybodys(&machine), "turn {turn}");
+    }
+    machine.revert_to(&before, "after five at a time");
 }
 
 #[test]

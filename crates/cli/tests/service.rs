@@ -429,7 +429,7 @@ fn a_watch_of_the_service_mends_and_ends_with_its_reader() {
         assert_eq!(watchers(), many);
     }
     let fifth = world.run(&games, &["watch", "room"]);
-    assert!(text(&fifth).contains("at work already"), "{}", text(&fifth));
+    assert!(text(&fifth).contains("4 watches and traces of one user"), "{}", text(&fifth));
     // They end well with the shield.
     let reverted = world.run(&games, &["revert"]);
     assert_eq!(reverted.status.code(), Some(0), "{}", text(&reverted));

@@ -6,7 +6,7 @@
 
 mod machine;
 
-use machine::{Capture, Machine, PROGRAM, read, text, thread};
+use machine::{Capture, Machine, PROGRAM, read, soon, text, thread};
 use quiet_testing::{Why, skip_part};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -15,19 +15,8 @@ use std::{
     os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
-
-/// Longer than anything here takes on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn soon(what: &str, test: impl Fn() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !test() {
-        assert!(Instant::now() < until, "not within {PATIENCE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 /// A watch with its events in a file.
 struct Watched {

@@ -97,8 +97,7 @@ const LARGEST: u64 = 1 << 20;
 /// When it cannot be read; where it makes no sense, with line and column.
 pub fn read_campaign(path: &Path) -> Result<(Campaign, PathBuf)> {
     let shown = quiet_types::printable(&path.display().to_string(), 300);
-    let text = File::open(path)
-        .and_then(|file| files::take_text(file, LARGEST))
+    let text = files::read_text(path, LARGEST)
         .because(ErrorKind::Asked, || format!("cannot read the campaign file {shown}"))?;
     let online = online()?;
     let campaign = quiet_plan::campaign::parse(&text, &shown, Some(&online))?;

@@ -4,10 +4,7 @@ use crate::{Because, Error, ErrorKind, Result};
 use quiet_linux::{CommandLines, Options, Root, files, parse, snapshot};
 use quiet_plan::ready;
 use quiet_types::{Chain, CpuSet, Machine, Plan, boot::Mode, chain::Choice};
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 /// Chain files are small.
 const LARGEST: u64 = 1 << 20;
@@ -67,8 +64,7 @@ pub fn plan(wish: &ShieldWish, machine: &Machine) -> Result<Plan> {
 pub fn chain_text(path: &Path) -> Result<String> {
     let shown = quiet_types::printable(&path.display().to_string(), 300);
     let Some(asked) = path.to_str().and_then(|path| path.strip_prefix(ready::PREFIX)) else {
-        return File::open(path)
-            .and_then(|file| files::take_text(file, LARGEST))
+        return files::read_text(path, LARGEST)
             .because(ErrorKind::Asked, || format!("cannot read the chain file {shown}"));
     };
     let (name, uid) = match asked.split_once('@') {
@@ -139,5 +135,17 @@ mod tests {
         text("ready:mpd@").unwrap_err();
         // A file is a file, whatever it is called.
         text("./ready:mpd").unwrap_err();
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("chain.toml");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let said = chain_text(&pipe).unwrap_err().to_string();
+        assert!(said.contains("cannot read the") && said.contains("chain.toml"), "{said}");
+        let said = crate::read_campaign(&pipe).unwrap_err().to_string();
+        assert!(said.contains("cannot read the") && said.contains("chain.toml"), "{said}");
     }
 }

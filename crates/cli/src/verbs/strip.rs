@@ -44,8 +44,7 @@ impl Parts {
 /// The strip in a file.
 pub fn read(path: &Path) -> anyhow::Result<(Description, Files)> {
     let shown = quiet_types::printable(&path.display().to_string(), 300);
-    let text = files::read(path, LARGEST)
-        .and_then(|bytes| files::take_text(&bytes[..], LARGEST))
+    let text = files::read_text(path, LARGEST)
         .with_context(|| format!("cannot read the strip {shown}"))?;
     let strip = Description::parse(&text, &shown).map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok((strip, Files::beside(path)))

@@ -11,9 +11,22 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     sync::{Mutex, MutexGuard},
+    time::{Duration, Instant},
 };
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_quietcores");
+
+/// Longer than anything here takes on a machine that does much else.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until `test` holds.
+pub fn soon(what: &str, test: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !test() {
+        assert!(Instant::now() < until, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
 
 /// One test at a time changes the machine, among all test programs of this project.
 pub struct Machine {

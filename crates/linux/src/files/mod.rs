@@ -16,6 +16,6 @@ mod tree;
 
 pub use aside::{FileOwner, Replacement, aside_name, remove_settled, settle, sweep, sync};
 pub use new::{Replace, directory, make_dir, room, write_whole};
-pub use read::{read, take, take_text};
+pub use read::{read, read_text, take, take_text};
 pub use state::{DEFAULT_STATE, Lock, StateDir, stamp};
 pub use tree::{FoundFile, Tree, split};

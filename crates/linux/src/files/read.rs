@@ -22,6 +22,14 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     take(file, most)
 }
 
+/// The text of an ordinary file.
+///
+/// # Errors
+/// As of [`read`]; `InvalidData` where it is not UTF-8.
+pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
+    take_text(&read(path, most)?[..], most)
+}
+
 /// All bytes that come, up to `most`.
 ///
 /// # Errors
