@@ -15,7 +15,7 @@ use std::{
     process::{Command, Output},
 };
 
-const LOADERS: [(&str, &str); 12] = [
+const LOADERS: [(&str, &str); 15] = [
     ("debian-grub", "grub"),
     ("arch-grub", "grub-mkconfig"),
     ("fedora-bls", "grub-bls"),
@@ -28,6 +28,9 @@ const LOADERS: [(&str, &str); 12] = [
     ("armbian", "armbian"),
     ("armbian-extraargs", "armbian"),
     ("beaglebone-uenv", "uenv"),
+    ("khadas-env", "uenv"),
+    ("khadas-uenv", "uenv"),
+    ("amlogic-uenv", "uenv"),
 ];
 const WORDS: &str = "isolcpus=managed_irq,domain,2-3 irqaffinity=0-1 skew_tick=1";
 
