@@ -157,7 +157,8 @@ fn uenv(place: &Tree) -> Option<Loader> {
         let text = place.text(path).unwrap_or_default();
         // Such files serve many purposes; without its line one is not known to take parameters.
         let sets = |key: &&&str| {
-            text.lines().any(|line| line.strip_prefix(**key).is_some_and(|rest| rest.starts_with('=')))
+            text.lines()
+                .any(|line| line.strip_prefix(**key).is_some_and(|rest| rest.starts_with('=')))
         };
         if let Some(key) = keys.iter().find(sets) {
             return Some(environment(LoaderKind::UEnv, path, key));
