@@ -32,7 +32,7 @@ pub struct SeatWish {
     pub priority: u8,
     /// The shield that is up.
     pub shield: Option<Shield>,
-    /// Who is asked for what the kernel refuses this process.
+    /// Who lets the thread into the shield, where it has no way in of its own.
     pub lender: Option<Arc<dyn SeatLender>>,
 }
 
@@ -53,9 +53,9 @@ pub(crate) struct Facts {
     pub rttime: Option<u64>,
     /// sched_rt_runtime_us; -1: no throttle.
     pub rt_runtime: Option<i64>,
-    /// Whether this thread may become FIFO.
+    /// Whether this thread may become FIFO by itself.
     pub fifo: bool,
-    /// Whether it would be lent what it may not have.
+    /// Whether somebody would let it into the shield, under FIFO too.
     pub lent: bool,
     /// What the desktop lends to those that may not.
     pub offer: Option<Offer>,
@@ -80,8 +80,8 @@ impl Facts {
             online,
             rttime: rustix::process::getrlimit(rustix::process::Resource::Rttime).current,
             rt_runtime: number("/proc/sys/kernel/sched_rt_runtime_us"),
-            fifo: fifo || lent,
-            lent: lent && !fifo,
+            fifo,
+            lent,
             offer: if fifo || lent { None } else { rtkit::offer() },
         })
     }
@@ -147,6 +147,9 @@ pub(crate) fn choose(facts: &Facts, wish: &SeatWish) -> Result<Decision> {
         )));
     }
     let inside = cpu.is_some_and(|cpu| shielded.contains(cpu));
+    // Who may become FIFO by himself still has no way in: the door is another's, or the journal is.
+    let lent = facts.lent && inside;
+    let facts = &Facts { fifo: facts.fifo || lent, ..facts.clone() };
     let mut findings = Vec::new();
     // A cgroup v2 partition takes whole processes: the rest of this program comes in too, and
     // must not find itself on the CPU that never comes free.
@@ -215,7 +218,6 @@ pub(crate) fn choose(facts: &Facts, wish: &SeatWish) -> Result<Decision> {
         );
     }
     let offer = facts.offer.filter(|_| policy == Policy::Rr);
-    let lent = facts.lent && inside;
     Ok(Decision { mode, cpu, policy: Some(policy), offer, shielded: inside, lent, findings })
 }
 
@@ -311,7 +313,7 @@ pub(crate) fn settle(wish: &SeatWish, decision: &Decision, placed: &mut Placed) 
     });
     if let Some(Err(why)) = &lent {
         refused(
-            "The service does not let the thread into the shield",
+            "The thread is not let into the shield",
             &std::io::Error::other(why.to_string()),
             "Others may share its CPU, and go first.",
         );
@@ -457,6 +459,18 @@ mod tests {
         let told = choose(&facts("0-3"), &wish(Some(Wait::NeverSleep), Some(1), None)).unwrap();
         assert_eq!(told.mode, LoopMode::NeverSleep);
         assert_eq!(told.findings[0].id, "play.unshielded");
+    }
+
+    #[test]
+    fn who_is_let_in_by_another_is_let_in_whatever_he_may_by_himself() {
+        for own in [false, true] {
+            let facts = Facts { fifo: own, lent: true, ..facts("0-3") };
+            let inside = choose(&facts, &wish(None, None, shield("2-3", false))).unwrap();
+            assert_eq!((inside.lent, inside.policy), (true, Some(Policy::Fifo)), "{own}");
+            let outside = choose(&facts, &wish(None, Some(1), shield("2-3", false))).unwrap();
+            let policy = if own { Policy::Fifo } else { Policy::Other };
+            assert_eq!((outside.lent, outside.policy), (false, Some(policy)), "{own}");
+        }
     }
 
     #[test]

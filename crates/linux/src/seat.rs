@@ -11,7 +11,7 @@ use std::{
     num::NonZeroU64,
 };
 
-/// Who has the rights that this process lacks, and seats a thread of it: a service.
+/// Who seats a thread of this process: a service that has the rights which the process lacks, or who keeps the journal of a shield.
 pub trait SeatLender: std::fmt::Debug + Send + Sync {
     /// Lets the thread `tid` into the shield, onto `cpu` of it, under `schedule` (`Fifo` or `Rr`) where there is one. Not to be called
     /// in real time.
