@@ -373,7 +373,7 @@ pub(crate) fn settle(wish: &SeatWish, decision: &Decision, placed: &mut Placed) 
     }
 }
 
-/// Long enough for the work of a period on a thread that sleeps between them; the shortest that the kernel takes.
+/// The shortest that the kernel takes.
 const SLICE: Nanos = Nanos::from_micros(100);
 
 /// Asks for a short slice for the calling thread, which needs no right: it is picked the sooner when it wakes. What to know where the
@@ -386,9 +386,26 @@ fn short_slice(as_it_is: Scheduling) -> Option<Finding> {
     let slice = sched::slice(0).ok()??;
     let title = "A short slice in place of a priority";
     let finding = Finding::new(Severity::Note, "play.slice", title)
-        .evidence(format!("the kernel says {slice}"))
+        .evidence(format!("the kernel says {slice}; it is longer where the strip's blocks are"))
         .effect("Its wake-ups come sooner among other ordinary threads; a priority is worth more.");
     Some(finding)
+}
+
+/// Where the calling thread has a short slice, has that cover the work of a block: a slice that ends within the work lets others go first
+/// in the middle of it. Longer than it has to be it is worth less.
+pub(crate) fn cover(placed: &Placed, work: Nanos, period_ns: u64) {
+    if placed.scheduling.policy == Policy::Other && placed.mode == LoopMode::Sleep {
+        let slice = covering(work, Nanos(period_ns));
+        if slice > SLICE {
+            let _ = sched::set_scheduling_with(0, placed.scheduling, Some(slice));
+        }
+    }
+}
+
+/// Half as long again as the work, for what a block does around it; no longer than half a period.
+fn covering(work: Nanos, period: Nanos) -> Nanos {
+    let room = Nanos(work.0.saturating_add(work.0 / 2));
+    room.min(Nanos(period.0 / 2)).max(SLICE)
 }
 
 /// An ordinary thread.
@@ -515,6 +532,16 @@ mod tests {
         facts.fifo = true;
         let root = choose(&facts, &wish(None, None, None)).unwrap();
         assert_eq!((root.policy, root.offer), (Some(Policy::Fifo), None));
+    }
+
+    #[test]
+    fn a_slice_covers_the_work_of_a_block_and_leaves_half_of_the_period_to_others() {
+        let us = Nanos::from_micros;
+        let slice = |work, period| covering(us(work), us(period));
+        assert_eq!(slice(0, 1333), us(100));
+        assert_eq!(slice(200, 1333), us(300));
+        assert_eq!(slice(900, 1333), Nanos(666_500));
+        assert_eq!(covering(Nanos(u64::MAX), us(2666)), us(1333));
     }
 
     #[test]

@@ -311,7 +311,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     for note in &loaded.notes {
         face::say(note);
     }
-    let engine = opened.start(strip)?;
+    let engine = opened.expecting(admission.worst).start(strip)?;
     let mut placed = engine.placed().clone();
     placed.findings.extend(within.findings);
     face::say(&about);
