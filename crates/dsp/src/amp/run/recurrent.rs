@@ -38,7 +38,7 @@ impl RecurrentRun {
         let usual = net.cells.iter().all(|cell| !cell.gru)
             && matches!(&net.dense[..], [(conv, Activation::Identity)] if conv.outputs == 1);
         let fast = usual.then(|| {
-            let joined = amp_lstm::side_by_side(&net.cells, kernel);
+            let joined = amp_lstm::side_by_side(&net.cells);
             let mut head = net.dense.first().map_or(Vec::new(), |(conv, _)| conv.weights.clone());
             let (layers, room) = match joined {
                 Some((cell, starts)) => {
