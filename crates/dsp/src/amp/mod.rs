@@ -406,7 +406,9 @@ fn wav(bytes: &[u8]) -> Result<Amp, Error> {
     let (frames, outputs) = (read.ir.frames(), read.ir.channels.len());
     // As the reference has it: one is for each channel, two spread one input to two outputs.
     if outputs > 2 {
-        let why = format!("is a WAV file of {outputs} channels; an amp's has 1 or 2 (a stage `ir` takes more)");
+        let why = format!(
+            "is a WAV file of {outputs} channels; an amp's has 1 or 2 (a stage `ir` takes more)"
+        );
         return Err(Error::file(why));
     }
     if frames > MAX_TAPS {

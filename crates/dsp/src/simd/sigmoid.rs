@@ -12,16 +12,8 @@ const WHOLE: f32 = 12_582_912.0;
 /// The natural logarithm of 2, in two parts; a whole number of two digits times the first one is exact.
 const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
 /// e^r for |r| up to half of it.
-const SERIES: [f32; 8] = [
-    1.0,
-    1.0,
-    1.0 / 2.0,
-    1.0 / 6.0,
-    1.0 / 24.0,
-    1.0 / 120.0,
-    1.0 / 720.0,
-    1.0 / 5040.0,
-];
+const SERIES: [f32; 8] =
+    [1.0, 1.0, 1.0 / 2.0, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0];
 
 /// The sigmoid of every number; the length is a multiple of [`STEP`](super::amp_wave::STEP).
 pub(crate) struct Sigmoid<'a> {

@@ -401,7 +401,14 @@ pub(super) fn wavenet(
     limits: &mut Limits,
     about: &mut About,
 ) -> Result<Vec<Size>, Error> {
-    config.only(&["layers", "head", "head_scale", "in_channels", "out_channels", "condition_dsp"])?;
+    config.only(&[
+        "layers",
+        "head",
+        "head_scale",
+        "in_channels",
+        "out_channels",
+        "condition_dsp",
+    ])?;
     let (inputs, outputs) = channels(config)?;
     let condition = match config.get("condition_dsp")? {
         None => None,

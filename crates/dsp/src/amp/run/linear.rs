@@ -9,12 +9,7 @@ use crate::{
 use quiet_types::{Frames, SampleRate};
 
 /// The FIR of a linear amp, all of whose samples come `gain` times as loud.
-fn fir(
-    linear: &Linear,
-    setting: &ProcessSpec,
-    gain: f32,
-    level: SimdLevel,
-) -> Result<Fir, Error> {
+fn fir(linear: &Linear, setting: &ProcessSpec, gain: f32, level: SimdLevel) -> Result<Fir, Error> {
     let alike = linear.inputs == linear.outputs;
     let route = |path| Route {
         input: if !alike && linear.inputs == 1 { 0 } else { path },

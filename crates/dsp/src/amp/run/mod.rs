@@ -10,8 +10,8 @@ use crate::{
     },
 };
 use chain::ChainRun;
-pub(super) use linear::LinearStage;
 use linear::LinearRun;
+pub(super) use linear::LinearStage;
 use memory::Planes;
 use recurrent::RecurrentRun;
 use wave::WaveRun;

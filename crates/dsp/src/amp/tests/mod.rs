@@ -32,7 +32,12 @@ fn play(stage: &mut dyn Stage, input: &[f32], split: &[usize]) -> Vec<f32> {
 }
 
 /// The same with several channels, of which `outputs` come back.
-fn play_rows(stage: &mut dyn Stage, input: &[Vec<f32>], outputs: usize, split: &[usize]) -> Vec<Vec<f32>> {
+fn play_rows(
+    stage: &mut dyn Stage,
+    input: &[Vec<f32>],
+    outputs: usize,
+    split: &[usize],
+) -> Vec<Vec<f32>> {
     let (channels, frames) = (input.len().max(outputs), input[0].len());
     let mut out = vec![Vec::new(); outputs];
     let (mut at, mut turn) = (0, 0);
@@ -128,8 +133,7 @@ fn small_sigmoids_are_not_lost_where_they_are_multiplied_up() {
     let wanted: Vec<f64> =
         samples("wavenet_a2_max.loud.ref.f32").into_iter().map(f64::from).collect();
     for level in SimdLevel::all() {
-        let mut stage =
-            amp.prepare_for(&setting(&amp, 64), &AmpOptions::default(), level).unwrap();
+        let mut stage = amp.prepare_for(&setting(&amp, 64), &AmpOptions::default(), level).unwrap();
         let (esr, most) = error(&play(&mut *stage, &input, &[64]), &wanted);
         // NAM Core in 32 bits: 1.6e-12. Sigmoids that were good to the last bits of 1: 4.6e-12.
         assert!(esr <= 2e-12, "{level:?}: ESR {esr:e}, at most {most:e}");
@@ -577,10 +581,8 @@ fn another_player_agrees_on_random_amps_of_every_form() {
             .collect();
         let (inputs, outputs) = amp.channels();
         let at = ProcessSpec { channels: inputs.max(outputs), ..setting(&amp, 64) };
-        let mut stage =
-            amp.prepare(&at, &AmpOptions { slim, ..AmpOptions::default() }).unwrap();
-        let x: Vec<Vec<f32>> =
-            x.iter().map(|x| x.iter().map(|x| *x as f32).collect()).collect();
+        let mut stage = amp.prepare(&at, &AmpOptions { slim, ..AmpOptions::default() }).unwrap();
+        let x: Vec<Vec<f32>> = x.iter().map(|x| x.iter().map(|x| *x as f32).collect()).collect();
         let got = play_rows(&mut *stage, &x, outputs, &[64]).concat();
         // Of one channel where something is left out.
         let (esr, most) = error(&got[skip..], &wanted[skip..]);

@@ -544,7 +544,8 @@ pub(super) fn linear_of(seed: u64, taps: usize, x: &Rows, outputs: usize) -> (Va
     let scale = 0.5 * (300.0 / taps.max(300) as f64).sqrt();
     let paths = x.len().max(outputs);
     let shared = x.len() == outputs;
-    let w: Vec<Vec<f64>> = (0..if shared { 1 } else { paths }).map(|_| s.take(taps, scale)).collect();
+    let w: Vec<Vec<f64>> =
+        (0..if shared { 1 } else { paths }).map(|_| s.take(taps, scale)).collect();
     let b = if bias { s.take(if shared { 1 } else { outputs }, 0.2) } else { vec![0.0] };
     let mut y: Rows =
         (0..outputs).map(|o| vec![if b.len() == 1 { b[0] } else { b[o] }; x[0].len()]).collect();
