@@ -38,7 +38,7 @@ pub use prove::{Proving, prove, refuse_over_a_shield};
 pub use quiet_shield::DEFAULT_STATE;
 pub use run::{door, explained, judged, last_online, online};
 pub use slices::{Slicing, prove_slice};
-pub use tune::{TriedWrite, Tuning, tunable, tune};
+pub use tune::{DuplexAsk, Pick, TriedWrite, Tuning, measured_here, tunable, tune};
 pub use ward::{ShieldLender, Ward, put_back_overdue};
 pub use wish::{ShieldWish, chain_text, machine, plan, read_chain};
 

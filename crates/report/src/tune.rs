@@ -20,6 +20,8 @@ pub fn design_text(design: &TuneDesign, steps: usize) -> String {
         Nanos(design.block.0 / 1_000_000 * 1_000_000),
         design.seed
     );
+    let screening = Nanos(design.block.0 * 2 * u64::from(design.pairs));
+    let _ = write!(text, " The screening takes about {}.", words::span(screening));
     for response in &design.responses {
         if response.noise == 0.0 {
             let _ = write!(text, " {}: every block of the pilot read the same.", response.title);

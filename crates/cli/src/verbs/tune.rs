@@ -4,10 +4,10 @@ use super::plan::Wished;
 use crate::{face, keep, progress::Progress};
 use anyhow::bail;
 use clap::ValueEnum;
-use quiet_experiment::{TriedWrite, Tuning, machine};
+use quiet_experiment::{DuplexAsk, Pick, TriedWrite, Tuning, machine};
 use quiet_linux::Root;
 use quiet_types::{
-    Nanos,
+    Frames, Nanos,
     run::Probe,
     said::{FACTORS, FactorList},
     tune::{StepSays, Tuned},
@@ -21,6 +21,7 @@ Examples:
   quietcores tune --cpus 3 --for 30min -o quiet.toml --html tune.html
   quietcores tune room.toml --stress none --probe gap
   quietcores tune --keep-off interrupts,watchdog  what must not be touched
+  quietcores tune --choose cpu --for 3min         which CPU is the quietest, where it shows
   quietcores tune --try /proc/sys/vm/swappiness=10
                                                   a tweak of a guide, judged beside the plan's steps
 Exit status: 0 some step is shown to help or to hurt, 1 none is, 2 an error.
@@ -51,6 +52,15 @@ pub struct Args {
     /// How long the thread computes in each period, of wakeup
     #[arg(long, value_name = "TIME", default_value = "0s")]
     work: Nanos,
+    /// Frames a period at 48 kHz, of duplex
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    period: u32,
+    /// Share of each period that the work of a strip takes, of duplex
+    #[arg(long, value_name = "SHARE", default_value_t = 0.3)]
+    load: f64,
+    /// Choose the best CPU, siblings, priority or mode of waiting, in place of judging the steps
+    #[arg(long, value_enum, value_name = "WHAT,...", value_delimiter = ',')]
+    choose: Vec<Chosen>,
     /// Priority of the measuring thread, SCHED_FIFO
     #[arg(long, value_name = "N", default_value_t = 90, value_parser = clap::value_parser!(u8).range(1..=99))]
     priority: u8,
@@ -101,6 +111,31 @@ enum Measured {
     Wakeup,
     /// A thread that never sleeps
     Gap,
+    /// The engine plays on a host without a card, with a strip's own work
+    Duplex,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Chosen {
+    /// The quietest CPU
+    Cpu,
+    /// SMT siblings idle, or off
+    Siblings,
+    /// Priority of the thread
+    Priority,
+    /// Sleep, or never sleep, by playing
+    Mode,
+}
+
+impl Chosen {
+    fn pick(self) -> Pick {
+        match self {
+            Chosen::Cpu => Pick::Cpu,
+            Chosen::Siblings => Pick::Siblings,
+            Chosen::Priority => Pick::Priority,
+            Chosen::Mode => Pick::Mode,
+        }
+    }
 }
 
 /// `FILE=VALUE`.
@@ -112,7 +147,7 @@ fn tried(text: &str) -> Result<TriedWrite, String> {
 impl Args {
     fn tuning(&self) -> Tuning {
         let (probe, threshold) = match self.probe {
-            Measured::Wakeup => {
+            Measured::Wakeup | Measured::Duplex => {
                 let probe = Probe::Wakeup { interval: self.interval, work: self.work };
                 (probe, Nanos::from_micros(100))
             }
@@ -123,6 +158,9 @@ impl Args {
             budget: self.budget,
             block: self.block,
             probe,
+            duplex: (self.probe == Measured::Duplex)
+                .then_some(DuplexAsk { period: Frames(self.period), load: self.load }),
+            picks: self.choose.iter().map(|chosen| chosen.pick()).collect(),
             priority: self.priority,
             threshold: self.threshold.unwrap_or(threshold),
             stress: self.stress.iter().filter(|name| *name != "none").cloned().collect(),
@@ -166,8 +204,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         losses.end(ExitCode::SUCCESS);
         bail!("{differences}");
     }
-    let shown =
-        tuned.steps.iter().any(|step| matches!(step.says, StepSays::Helps | StepSays::Hurts));
+    let chosen = tuned.choices.iter().any(|choice| choice.tried.iter().any(|one| one.beaten));
+    let shown = chosen
+        || tuned.steps.iter().any(|step| matches!(step.says, StepSays::Helps | StepSays::Hurts));
     Ok(losses.end(if shown { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) }))
 }
 

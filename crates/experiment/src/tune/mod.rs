@@ -1,10 +1,14 @@
 //! `tune`: a verdict for every step of a plan, and the smallest shield that is enough.
 
+mod choices;
 mod course;
+mod here;
 mod place;
 #[cfg(test)]
 mod simulated;
 
+pub use choices::Pick;
+pub use here::measured_here;
 pub use place::TriedWrite;
 
 use crate::{
@@ -13,15 +17,19 @@ use crate::{
 };
 use course::{Course, Ran};
 use place::Place;
+use quiet_engine::{AudioHost, SeatWish, Setup, Ticks, Wait, trial::calibrate};
 use quiet_linux::{Root, System};
 use quiet_probe::{RunRequest, RunningStress};
 use quiet_types::{
-    Chain, CpuSet, Finding, Machine, Nanos, Severity,
+    Chain, CpuSet, Finding, Frames, Machine, Nanos, SampleRate, Severity,
     chain::Choice,
     machine::Policy,
     proof::Restored,
     run::{Idle, Probe, Spec},
-    tune::{Enough, Factor, LeftOut, SCHEMA, StepSays, TuneResponse, Tuned, TunedStep},
+    tune::{
+        Enough, Factor, LeftOut, SCHEMA, StepSays, TuneDesign, TuneResponse, Tuned, TunedChoice,
+        TunedStep,
+    },
     words,
 };
 use std::{
@@ -40,6 +48,15 @@ pub fn tunable(wish: &ShieldWish, machine: &Machine) -> Result<(Vec<Factor>, Vec
     Ok(quiet_plan::factors(&crate::plan(wish, machine)?))
 }
 
+/// Playing on a host without a card, in place of a probe.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DuplexAsk {
+    /// Frames a period, at 48 kHz, two of them in the ring.
+    pub period: Frames,
+    /// Share of a period that the work of a strip takes, 0 to 0.95.
+    pub load: f64,
+}
+
 /// What is to be tuned, and how.
 #[derive(Clone, Debug)]
 pub struct Tuning {
@@ -51,6 +68,10 @@ pub struct Tuning {
     pub block: Nanos,
     /// What is measured.
     pub probe: Probe,
+    /// What the engine is to play in place of the probe.
+    pub duplex: Option<DuplexAsk>,
+    /// What is chosen, in place of a screening of the steps.
+    pub picks: Vec<Pick>,
     /// SCHED_FIFO priority of the measuring thread, 1 to 99.
     pub priority: u8,
     /// A wakeup later than this counts as beyond; of gaps, what counts as taken.
@@ -95,12 +116,20 @@ pub fn tune(args: &Tuning, stop: &AtomicBool, observer: &dyn Observer) -> Result
         RunningStress::check(&args.stress)?;
     }
     let responses = args.responses();
+    let setup = args.setup(&spec);
+    let calibrated = match &setup {
+        Some(_) => Some(calibrate(Ticks::calibrated(&Root::system()?))),
+        None => None,
+    };
     let mut place = Place {
         ward: Ward::new(wish.clone(), &args.state, stop, observer),
         wish,
         tried: &args.tried,
         forbidden: &args.forbidden,
         spec: spec.clone(),
+        setup,
+        load: args.load(),
+        calibrated,
         stress: args.stress.clone(),
         online: before.online.clone(),
         state: &args.state,
@@ -110,31 +139,25 @@ pub fn tune(args: &Tuning, stop: &AtomicBool, observer: &dyn Observer) -> Result
         responses: responses.iter().map(|one| one.id.clone()).collect(),
         expected: BTreeMap::new(),
         restless: BTreeSet::new(),
+        failed: 0,
         exact: true,
         whole: RefCell::new(Nanos::ZERO),
     };
     observer.begin(args.budget);
-    observer.doing("every step once, to see what can be had");
-    let (factors, left_out, applied) = place.look()?;
-    args.enough_time(factors.len(), place.began.elapsed().as_nanos() as u64)?;
+    *place.whole.borrow_mut() = args.budget;
     let seed = args.seed.map_or_else(begun::seed, Ok)?;
-    let course = Course {
-        seed,
-        budget: args.budget,
-        factors,
-        responses,
-        margin: args.margin,
-        flips: quiet_judge::tune::FLIPS,
+    let done = match args.picks.is_empty() {
+        true => steps(args, seed, &mut place),
+        false => picks(args, seed, &before, &mut place),
     };
-    let ran = course.run(&mut place);
     observer.end();
     let exact = place.exact;
-    let Ran { design, blocks, steps, smallest, interrupted } = ran?;
+    let Done { ran, choices, left_out, mut findings } = done?;
+    let Ran { design, blocks, steps, smallest, interrupted } = ran;
     if blocks.is_empty() {
         let why = "interrupted before anything was measured; the machine is as it was";
         return Err(Error::new(ErrorKind::Interrupted, why));
     }
-    let mut findings: Vec<Finding> = applied.findings.clone();
     findings.extend(findings_of(&steps, &left_out));
     let mut tuned = Tuned {
         head: began.head(SCHEMA, &args.label, interrupted || raised(stop)),
@@ -145,7 +168,7 @@ pub fn tune(args: &Tuning, stop: &AtomicBool, observer: &dyn Observer) -> Result
         steps,
         left_out,
         smallest,
-        choices: Vec::new(),
+        choices,
         restored: Some(restored(&before, exact)?),
         sentence: String::new(),
         chain: String::new(),
@@ -155,8 +178,56 @@ pub fn tune(args: &Tuning, stop: &AtomicBool, observer: &dyn Observer) -> Result
     };
     tuned.sentence = sentence(&tuned);
     tuned.commands = commands(args, &whole.shield.cpus, seed);
-    tuned.chain = chain(args, &whole.shield.cpus, &tuned)?;
+    tuned.chain = chain(args, &before, &whole.shield.cpus, &tuned)?;
     Ok(tuned)
+}
+
+/// What came of either course.
+struct Done {
+    ran: Ran,
+    choices: Vec<TunedChoice>,
+    left_out: Vec<LeftOut>,
+    findings: Vec<Finding>,
+}
+
+/// A verdict for every step.
+fn steps(args: &Tuning, seed: u32, place: &mut Place<'_>) -> Result<Done> {
+    place.tell("every step once, to see what can be had");
+    let (factors, left_out, applied) = place.look()?;
+    args.enough_time(factors.len())?;
+    let course = Course {
+        seed,
+        budget: args.budget,
+        factors,
+        responses: args.responses(),
+        margin: args.margin,
+        flips: quiet_judge::tune::FLIPS,
+    };
+    let ran = course.run(place)?;
+    Ok(Done { ran, choices: Vec::new(), left_out, findings: applied.findings })
+}
+
+/// What is chosen beside the steps, each with an equal share of the time.
+fn picks(args: &Tuning, seed: u32, machine: &Machine, place: &mut Place<'_>) -> Result<Done> {
+    let (mut blocks, mut found) = (Vec::new(), Vec::new());
+    let time = Nanos(args.budget.0 / args.picks.len() as u64);
+    for pick in &args.picks {
+        if raised(place.stop) {
+            break;
+        }
+        let choice = choices::choose(*pick, args, machine, place, (seed, time), &mut blocks)?;
+        found.extend(choice);
+    }
+    let design = TuneDesign {
+        seed,
+        budget: args.budget,
+        responses: args.responses(),
+        margin: args.margin,
+        ..TuneDesign::default()
+    };
+    let interrupted = raised(place.stop);
+    let ran = Ran { design, blocks, steps: Vec::new(), smallest: None, interrupted };
+    Ok(Done { ran, choices: found, left_out: Vec::new(), findings: Vec::new() })
 }
 
 impl Tuning {
@@ -165,6 +236,13 @@ impl Tuning {
         if !is_root() {
             return Err(Error::asked(
                 "only root can take and leave the steps of a shield; run `sudo quietcores tune`",
+            ));
+        }
+        if self.playing().is_some_and(|ask| {
+            !(1..=65_536).contains(&ask.period.0) || !(0.0..=0.95).contains(&ask.load)
+        }) {
+            return Err(Error::asked(
+                "a period is 1 to 65536 frames, and the work takes 0 to 0.95 of it",
             ));
         }
         if !(1.01..=10.0).contains(&self.margin) {
@@ -230,8 +308,15 @@ impl Tuning {
     }
 
     fn spec(&self, cpus: CpuSet) -> Spec {
+        let probe = match self.playing() {
+            Some(DuplexAsk { period, load }) => {
+                let interval = period.lasting(RATE);
+                Probe::Wakeup { interval, work: Nanos((interval.0 as f64 * load) as u64) }
+            }
+            None => self.probe,
+        };
         Spec {
-            probe: self.probe,
+            probe,
             cpus,
             policy: Policy::Fifo,
             priority: self.priority,
@@ -244,10 +329,47 @@ impl Tuning {
         }
     }
 
+    /// What the engine is to play, and how hard.
+    fn playing(&self) -> Option<DuplexAsk> {
+        let usual = DuplexAsk { period: Frames(64), load: 0.3 };
+        self.duplex.or_else(|| self.picks.contains(&Pick::Mode).then_some(usual))
+    }
+
+    fn load(&self) -> f64 {
+        self.playing().map_or(0.0, |ask| ask.load)
+    }
+
+    fn setup(&self, spec: &Spec) -> Option<Setup> {
+        let period = self.playing()?.period;
+        let cpu = spec.cpus.first();
+        let wish = SeatWish {
+            cpu,
+            mode: Some(Wait::Sleep),
+            priority: self.priority,
+            ..SeatWish::default()
+        };
+        Some(Setup {
+            host: AudioHost::Null(None),
+            rate: RATE,
+            period,
+            buffer: Frames(period.0 * 2),
+            channels: 2,
+            inputs: 2,
+            outputs: 2,
+            wish,
+        })
+    }
+
     /// The figures, the first of which decides: the primary ones of a proof.
     fn responses(&self) -> Vec<TuneResponse> {
         let late = format!("beyond {}", self.threshold);
         let all = match self.probe {
+            _ if self.playing().is_some() => {
+                vec![
+                    ("duplex.late", "late blocks".to_owned()),
+                    ("duplex.missed", "lost periods".to_owned()),
+                ]
+            }
             Probe::Wakeup { .. } => vec![("wakeup.p99", "p99".to_owned()), ("wakeup.beyond", late)],
             Probe::Gap => vec![("gap.stolen", "time taken".to_owned())],
         };
@@ -259,8 +381,8 @@ impl Tuning {
         all.into_iter().map(one).collect()
     }
 
-    /// Whether the time is enough for the least design, before it is spent. `look` is how long one shield took.
-    fn enough_time(&self, steps: usize, look: u64) -> Result<()> {
+    /// Whether the time is enough for the least design, before it is spent: for measuring alone. What comes on top is known after the pilot.
+    fn enough_time(&self, steps: usize) -> Result<()> {
         if steps == 0 {
             return Err(Error::asked(
                 "there is nothing to tune: no step of the plan can be switched here (see `quietcores plan`)",
@@ -271,15 +393,14 @@ impl Tuning {
                 "there are {steps} steps, and no design for more than 63: leave some out by --keep-off"
             )));
         };
-        let around = if self.stress.is_empty() { 300_000_000 } else { 1_000_000_000 };
-        let block = self.block.0 + around + look / 2;
+        // Screening, pilot, references, one confirmation and one comparison.
         let blocks = 2 * pairs as u64 + 8 + 2 + 32;
-        let needs = Nanos(block * blocks);
-        if needs.0 > self.budget.0.saturating_mul(2) {
+        let needs = Nanos(self.block.0 * blocks);
+        if needs > self.budget {
             return Err(Error::asked(format!(
-                "{} is too little for {steps} steps: {blocks} blocks of {} need about {}; give --for as much, shorter \
-                 blocks by --block, or leave steps out by --keep-off",
-                words::span(self.budget),
+                "{} is too little for {steps} steps: {blocks} blocks of {} need more than {}; give --for twice as much as \
+                 that, shorter blocks by --block, or leave steps out by --keep-off",
+                self.budget,
                 self.block,
                 words::span(needs)
             )));
@@ -288,20 +409,29 @@ impl Tuning {
     }
 }
 
+/// Frames a second of what is played.
+const RATE: SampleRate = SampleRate(48_000);
+
 fn question(args: &Tuning, shield: &CpuSet, measured: &CpuSet) -> String {
-    let probe = match args.probe {
-        Probe::Wakeup { interval, work } if work == Nanos::ZERO => {
-            format!("wake-ups every {interval}")
+    let probe = match (args.playing(), args.probe) {
+        (Some(ask), _) => {
+            let share = ask.load * 100.0;
+            format!("playing {} frames a period under {share:.0} % of work", ask.period.0)
         }
-        Probe::Wakeup { interval, work } => {
+        (None, Probe::Wakeup { interval, work: Nanos(0) }) => format!("wake-ups every {interval}"),
+        (None, Probe::Wakeup { interval, work }) => {
             format!("wake-ups every {interval} with {work} of work")
         }
-        Probe::Gap => "gaps of a spinning thread".to_owned(),
+        (None, Probe::Gap) => "gaps of a spinning thread".to_owned(),
     };
     let stress = match args.stress.as_slice() {
         [] => "no stress".to_owned(),
         names => format!("stress {}", names.join(", ")),
     };
+    if !args.picks.is_empty() {
+        let names: Vec<&str> = args.picks.iter().map(|pick| pick.name()).collect();
+        return format!("which {} is best for {probe} under {stress}", names.join(", "));
+    }
     format!("which steps of a shield of CPU {shield} help {probe} on CPU {measured} under {stress}")
 }
 
@@ -343,6 +473,10 @@ fn restored(before: &Machine, exact: bool) -> Result<Restored> {
 }
 
 fn sentence(tuned: &Tuned) -> String {
+    if !tuned.choices.is_empty() {
+        let said = tuned.choices.iter().map(|one| format!("{}: {}", one.what, one.sentence));
+        return said.collect::<Vec<_>>().join(". ") + ".";
+    }
     let named = |says: StepSays| -> Vec<&str> {
         let these = tuned.steps.iter().filter(|step| step.says == says);
         these.map(|step| step.factor.name.as_str()).collect()
@@ -358,7 +492,9 @@ fn sentence(tuned: &Tuned) -> String {
             &format!("; {} {}", hurts.join(", "), if hurts.len() == 1 { "hurts" } else { "hurt" });
     }
     let rest = named(StepSays::NotShown).len();
-    text += &format!("; of {rest} {} nothing is shown", if rest == 1 { "other" } else { "others" });
+    if rest > 0 && rest < tuned.steps.len() {
+        text += "; of the others nothing is shown";
+    }
     if let Some(smallest) = &tuned.smallest {
         let set = match smallest.steps.as_slice() {
             [] => "no step at all".to_owned(),
@@ -378,10 +514,17 @@ fn commands(args: &Tuning, cpus: &CpuSet, seed: u32) -> Vec<String> {
     let us = |time: Nanos| format!("{}us", time.0 / 1000);
     let mut words = vec!["quietcores tune".to_owned(), format!("--cpus {cpus}")];
     words.push(format!("--for {} --block {} --seed {seed}", us(args.budget), us(args.block)));
-    words.push(match args.probe {
-        Probe::Wakeup { interval, .. } => format!("--probe wakeup --interval {}", us(interval)),
-        Probe::Gap => "--probe gap".to_owned(),
+    words.push(match (args.playing(), args.probe) {
+        (Some(ask), _) => format!("--probe duplex --period {} --load {}", ask.period.0, ask.load),
+        (None, Probe::Wakeup { interval, work }) => {
+            format!("--probe wakeup --interval {} --work {}", us(interval), us(work))
+        }
+        (None, Probe::Gap) => "--probe gap".to_owned(),
     });
+    if !args.picks.is_empty() {
+        let names: Vec<&str> = args.picks.iter().map(|pick| pick.name()).collect();
+        words.push(format!("--choose {}", names.join(",")));
+    }
     words.push(format!("--priority {} --threshold {}", args.priority, us(args.threshold)));
     let stress = if args.stress.is_empty() { "none".to_owned() } else { args.stress.join(",") };
     words.push(format!("--stress {stress}"));
@@ -393,9 +536,9 @@ fn commands(args: &Tuning, cpus: &CpuSet, seed: u32) -> Vec<String> {
 }
 
 /// The chain that was given, with the steps that are kept.
-fn chain(args: &Tuning, cpus: &CpuSet, tuned: &Tuned) -> Result<String> {
+fn chain(args: &Tuning, machine: &Machine, cpus: &CpuSet, tuned: &Tuned) -> Result<String> {
     let mut chain = match &args.wish.chain {
-        Some(path) => crate::read_chain(path, cpus)?,
+        Some(path) => crate::read_chain(path, &machine.online)?,
         None => Chain { name: Some("tuned".into()), ..Chain::default() },
     };
     chain.cpus = Choice::These(cpus.clone());
@@ -411,12 +554,17 @@ fn chain(args: &Tuning, cpus: &CpuSet, tuned: &Tuned) -> Result<String> {
         .filter(|step| step.kept && !own(step))
         .map(|step| step.factor.name.clone())
         .collect();
-    chain.steps = Some(kept);
+    if args.picks.is_empty() {
+        chain.steps = Some(kept);
+    }
     let mut comments = vec![
         format!("Made by `quietcores tune` on {}, {}.", tuned.head.host.name, tuned.head.started),
         format!("Kernel {}; {}.", tuned.head.host.release, tuned.question),
         tuned.sentence.clone(),
     ];
+    for choice in &tuned.choices {
+        comments.push(format!("{}: {}", choice.what, choice.sentence));
+    }
     for step in &tuned.steps {
         comments.push(quiet_judge::tune::step_line(step, &tuned.design));
     }

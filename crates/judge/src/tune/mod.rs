@@ -266,8 +266,8 @@ pub fn by_effect(steps: &mut [TunedStep]) {
     });
 }
 
-/// A step in a line: what is said of it, by how much, and at what price.
-pub fn step_line(step: &TunedStep, design: &TuneDesign) -> String {
+/// A step in a line: what is said of it, and by how much.
+pub fn effect_line(step: &TunedStep, design: &TuneDesign) -> String {
     let title = |id: &str| {
         design
             .responses
@@ -297,6 +297,12 @@ pub fn step_line(step: &TunedStep, design: &TuneDesign) -> String {
         }
         None => {}
     }
+    text
+}
+
+/// A step in a line: what is said of it, by how much, and at what price.
+pub fn step_line(step: &TunedStep, design: &TuneDesign) -> String {
+    let mut text = effect_line(step, design);
     for price in &step.prices {
         text += &format!(
             "; {} {:+} {} ({:+} to {:+})",
