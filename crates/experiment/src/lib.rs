@@ -35,7 +35,7 @@ pub use prove::{Proving, prove, refuse_over_a_shield};
 pub use run::{door, explained, judged, last_online, online};
 pub use slices::{Slicing, prove_slice};
 pub use ward::{ShieldLender, Ward, put_back_overdue};
-pub use wish::{ShieldWish, chain_text, machine, plan, read_chain};
+pub use wish::{ShieldWish, chain_text, machine, plan, plan_to_apply, read_chain};
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

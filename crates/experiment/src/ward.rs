@@ -1,6 +1,6 @@
 //! Keeps the promise that whatever ends a measurement under a shield leaves the machine as it was.
 
-use crate::{Because, ErrorKind, Notice, Observer, Result, ShieldWish, machine, plan};
+use crate::{Because, ErrorKind, Notice, Observer, Result, ShieldWish, machine, plan_to_apply};
 use quiet_linux::{Root, System};
 use quiet_shield::{ApplyOptions, Bond};
 use quiet_types::{Plan, plan::Applied};
@@ -85,7 +85,7 @@ impl<'a> Ward<'a> {
             put_back_overdue(self.state, self.observer)?;
             self.bond = Some(Bond::start(program, self.state, self.observer.guard())?);
         }
-        let plan = plan(&self.wish, &machine(&Root::system()?)?)?;
+        let plan = plan_to_apply(&self.wish, machine(&Root::system()?)?)?;
         let setup = ApplyOptions {
             state: self.state,
             holder: self.holder.as_deref(),
