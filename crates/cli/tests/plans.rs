@@ -9,6 +9,8 @@ use std::{
 };
 
 const MACHINES: [&str; 7] = ["corei7-64", "hybrid", "nuc", "numa2", "pi2", "ryzen1700", "vm2"];
+/// Their plans are argued in `boards.rs`.
+const BOARDS: [&str; 4] = ["pi3", "pi4", "pi5", "vim3"];
 const CHAINS: [&str; 7] =
     ["affinity-tuning", "ardour", "audiophile-cpusets", "camilladsp", "jackd", "mpd", "pipewire"];
 
@@ -59,6 +61,8 @@ fn every_machine_and_every_example_has_its_plan() {
         all.sort();
         all
     };
-    assert_eq!(names("fixtures/machines", ""), MACHINES);
+    let mut all: Vec<&str> = MACHINES.iter().chain(&BOARDS).copied().collect();
+    all.sort_unstable();
+    assert_eq!(names("fixtures/machines", ""), all);
     assert_eq!(names("examples/chains", ".toml"), CHAINS);
 }

@@ -198,6 +198,7 @@ impl Case {
             package: Some(0),
             siblings: self.core(id),
             llc: world.all.clone(),
+            cluster: None,
             llc_kib: None,
             node: Some(0),
             capacity: None,

@@ -418,7 +418,9 @@ pub(crate) fn interrupts(cpu: Option<CpuId>, before: &State, after: &State, hits
     let Some(cpu) = cpu else { return };
     for (row, count) in after.counters.since(&before.counters, cpu).interrupts {
         match row {
-            Interrupt::Vector(name) if name == "LOC" => hits.ticks = Some(count),
+            Interrupt::Vector(name) if name == "LOC" || name == "arch_timer" => {
+                hits.ticks = Some(count);
+            }
             row if count > 0 => {
                 hits.irqs.insert(row.to_string(), count);
             }

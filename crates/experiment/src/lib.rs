@@ -40,7 +40,7 @@ pub use run::{door, explained, judged, last_online, online};
 pub use slices::{Slicing, prove_slice};
 pub use tune::{DuplexAsk, Pick, TriedWrite, Tuning, measured_here, tunable, tune};
 pub use ward::{ShieldLender, Ward, put_back_overdue};
-pub use wish::{ShieldWish, chain_text, machine, plan, read_chain};
+pub use wish::{ShieldWish, chain_text, machine, plan, plan_to_apply, read_chain};
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -3,7 +3,7 @@
 use crate::{
     Because, Error, ErrorKind, Observer, Result, ShieldLender, ShieldWish, Ward,
     arms::{Measured, Turns},
-    begun, is_root, machine, plan, put_back_overdue, raised,
+    begun, is_root, machine, plan_to_apply, put_back_overdue, raised,
 };
 use quiet_linux::{Kernel, Root, System};
 use quiet_probe::TraceLender;
@@ -69,7 +69,7 @@ pub fn prove(args: &Proving, stop: &AtomicBool, observer: &dyn Observer) -> Resu
         None => {
             refuse_over_a_shield(&System, &args.state, observer)?;
             before = snapshot()?;
-            plan(&args.wish, &before)?
+            plan_to_apply(&args.wish, before.clone())?
         }
     };
     let mut proof = measure(args, &before, &plan, stop, observer)?;

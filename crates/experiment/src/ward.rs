@@ -1,6 +1,6 @@
 //! Keeps the promise that whatever ends a measurement under a shield leaves the machine as it was.
 
-use crate::{Because, ErrorKind, Notice, Observer, Result, ShieldWish, machine, plan};
+use crate::{Because, ErrorKind, Notice, Observer, Result, ShieldWish, machine, plan_to_apply};
 use quiet_linux::{Root, System};
 use quiet_shield::{ApplyOptions, Bond};
 use quiet_types::{Plan, plan::Applied};
@@ -81,7 +81,7 @@ impl<'a> Ward<'a> {
             self.up = true;
             return Ok(applied);
         }
-        let plan = plan(&self.wish, &machine(&Root::system()?)?)?;
+        let plan = plan_to_apply(&self.wish, machine(&Root::system()?)?)?;
         self.raise_plan(&plan)
     }
 

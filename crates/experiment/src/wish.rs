@@ -1,7 +1,7 @@
 //! What is to be shielded, and the plan of it.
 
 use crate::{Because, Error, ErrorKind, Result};
-use quiet_linux::{CommandLines, Options, Root, files, parse, snapshot};
+use quiet_linux::{CommandLines, Options, Root, System, files, parse, snapshot};
 use quiet_plan::ready;
 use quiet_types::{Chain, CpuSet, Machine, Plan, boot::Mode, chain::Choice};
 use std::path::{Path, PathBuf};
@@ -36,6 +36,24 @@ pub fn machine(root: &Root) -> Result<Machine> {
 /// # Errors
 /// When the chain file cannot be read, or no plan can be made; with the way on.
 pub fn plan(wish: &ShieldWish, machine: &Machine) -> Result<Plan> {
+    planned(wish, machine, &chain_of(wish, machine)?)
+}
+
+/// As [`plan`], of a machine that is to be changed: as root, the chain's interrupts are first asked whether they can be moved at all
+/// ([`quiet_shield::try_interrupts`]), since the chain goes where they stay.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_to_apply(wish: &ShieldWish, mut machine: Machine) -> Result<Plan> {
+    let chain = chain_of(wish, &machine)?;
+    if crate::is_root() {
+        let numbers = quiet_plan::chain_interrupts(&machine, &chain);
+        quiet_shield::try_interrupts(&System, &mut machine, &numbers);
+    }
+    planned(wish, &machine, &chain)
+}
+
+fn chain_of(wish: &ShieldWish, machine: &Machine) -> Result<Chain> {
     let mut chain = match &wish.chain {
         Some(path) => {
             let there: CpuSet = machine.cpus.iter().map(|cpu| cpu.id).collect();
@@ -50,7 +68,11 @@ pub fn plan(wish: &ShieldWish, machine: &Machine) -> Result<Plan> {
         chain.mode = Mode::NeverSleepingCore;
     }
     chain.smt_off |= wish.smt_off;
-    quiet_plan::plan(machine, &chain).map_err(|error| match &wish.chain {
+    Ok(chain)
+}
+
+fn planned(wish: &ShieldWish, machine: &Machine, chain: &Chain) -> Result<Plan> {
+    quiet_plan::plan(machine, chain).map_err(|error| match &wish.chain {
         Some(path) => Error::asked(format!("{}: {error}", path.display())),
         None => error.into(),
     })

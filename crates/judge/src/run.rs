@@ -213,6 +213,18 @@ fn clock(run: &Run) -> Vec<Finding> {
         ));
         return findings;
     }
+    if let Some(limit) = run
+        .spec
+        .threshold
+        .filter(|limit| run.is_gap() && clock.step > Nanos(1) && limit.0 < clock.step.0 * 4)
+    {
+        findings.push(
+            Finding::new(Severity::Warning, "run.clock_step", "the threshold is close to the clock's own step")
+                .evidence(format!("gaps above {limit} are counted, by a clock ({}) with a step of {}", clock.source, clock.step))
+                .effect("a gap is told longer or shorter by up to a step: of those near the threshold, who is counted is chance")
+                .remedy(format!("a threshold of {} or more", Nanos(clock.step.0 * 10))),
+        );
+    }
     let middle = run.readings().percentile(0.5);
     if !run.is_gap() && middle.is_some_and(|p50| p50 <= clock.floor) {
         findings.push(

@@ -54,7 +54,7 @@ pub(crate) fn cpus(
     if !chain.smt_off {
         split_cores(machine, &cpus, findings);
     }
-    boot_cpu(machine, &cpus, findings);
+    boot_cpu(on, chain, &cpus, findings);
     Ok(cpus)
 }
 
@@ -150,6 +150,8 @@ struct Merit {
     slow: bool,
     /// Cards of the chain that hang on another memory node.
     far: usize,
+    /// In another cluster than the first core that was chosen: it has another cache and another frequency.
+    other_cluster: bool,
     /// Interrupts that cannot leave it.
     stuck: usize,
     /// The kernel's boot CPU, where timers and interrupts gather.
@@ -184,15 +186,7 @@ fn best_cores(
             )
         }));
     }
-    let own: Vec<&Irq> = chain
-        .links
-        .iter()
-        .filter_map(|link| match &link.target {
-            Target::Irq(source) => Some(irqs(on, source)),
-            Target::Process { .. } => None,
-        })
-        .flatten()
-        .collect();
+    let own = own_irqs(on, chain);
     let wanted: Vec<&Irq> = own.iter().copied().filter(|irq| stuck_at(on, irq).is_some()).collect();
     let whole = Whole::of(on, &own, &wanted);
     let spare = cores.len() - 1;
@@ -210,7 +204,9 @@ fn best_cores(
     let mut ranked: Vec<(Merit, &CpuSet)> =
         cores.iter().map(|core| (merit(machine, core, &whole), core)).collect();
     ranked.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-    ranked.truncate(count.max(1));
+    let count = leave_a_fast_one(chain, &ranked, count.max(1), reasons);
+    stay_together(machine, &mut ranked);
+    ranked.truncate(count);
     let chosen = ranked.iter().fold(CpuSet::new(), |all, (_, core)| all.union(core));
     match ranked.as_slice() {
         [(merit, core)] => reasons.push(explain(machine, core, merit, &whole)),
@@ -230,7 +226,71 @@ fn best_cores(
             reasons.extend(parts);
         }
     }
+    inverse(on, &wanted, &chosen, reasons);
     Ok(chosen)
+}
+
+fn own_irqs<'a>(on: &Lookup<'a>, chain: &Chain) -> Vec<&'a Irq> {
+    let of = chain.links.iter().filter_map(|link| match &link.target {
+        Target::Irq(source) => Some(irqs(on, source)),
+        Target::Process { .. } => None,
+    });
+    of.flatten().collect()
+}
+
+/// Where the machine has two kinds of core, a chain that does not ask for a number leaves one of the faster kind to the rest: on little
+/// cores alone a desktop or a network share stands still, and with it who feeds the chain.
+fn leave_a_fast_one(
+    chain: &Chain,
+    ranked: &[(Merit, &CpuSet)],
+    count: usize,
+    reasons: &mut Vec<String>,
+) -> usize {
+    let fast = ranked.iter().filter(|(merit, _)| !merit.slow).count();
+    let two_kinds = fast < ranked.len();
+    let asked = matches!(chain.cpus, Choice::Cores(_));
+    if asked || !two_kinds || fast < 2 || count < fast {
+        return count;
+    }
+    reasons.push(format!(
+        "One of the {fast} cores of the faster kind stays with the rest: on the others alone the desktop, the network and the disk would \
+         be slow, and they feed the chain. Links share a core for that; auto:{fast} gives them all."
+    ));
+    fast - 1
+}
+
+/// Puts cores of the first one's cluster before others of equal merit: links hand blocks over within one cache, and no frequency is
+/// shared with the rest.
+fn stay_together(machine: &Machine, ranked: &mut [(Merit, &CpuSet)]) {
+    let cluster = |core: &CpuSet| {
+        core.first().and_then(|cpu| machine.cpu(cpu)).and_then(|cpu| cpu.cluster.as_ref())
+    };
+    let Some(first) = ranked.first().and_then(|(_, core)| cluster(core)) else { return };
+    for (merit, core) in ranked.iter_mut() {
+        merit.other_cluster = cluster(core).is_some_and(|cluster| !cluster.intersects(first));
+    }
+    ranked.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+}
+
+/// Says why the chain goes to its interrupt, where the interrupt cannot come to the chain.
+fn inverse(on: &Lookup<'_>, wanted: &[&Irq], chosen: &CpuSet, reasons: &mut Vec<String>) {
+    for irq in wanted {
+        let Some(at) = stuck_at(on, irq).filter(|at| at.intersects(chosen)) else { continue };
+        if irq.is_of_each_cpu() {
+            continue;
+        }
+        let why = irq
+            .immovable
+            .as_deref()
+            .unwrap_or("every device's interrupts have come to that CPU, whatever was asked");
+        reasons.push(format!(
+            "The chain goes to its interrupt, because the interrupt cannot come to the chain: IRQ {} ({}) stays on {}; {why}. All that \
+             can leave that CPU does.",
+            irq.number,
+            quiet_types::printable(&irq.actions.join(", "), 80),
+            say(&at),
+        ));
+    }
 }
 
 /// What the merits of all cores are taken from.
@@ -304,6 +364,7 @@ fn merit(machine: &Machine, core: &CpuSet, whole: &Whole) -> Merit {
                 || (cpu.kind.is_none() && cpu.capacity.is_some() && cpu.capacity < whole.strongest)
         }),
         far: whole.near.iter().filter(|near| !near.intersects(core)).count(),
+        other_cluster: false,
         boot: whole.boot.is_some_and(|boot| core.contains(boot)),
         unprepared: !whole.isolated.is_empty() && !core.is_subset(&whole.isolated),
         crowd: cpu.map_or(0, |cpu| cpu.llc.difference(core).len()),
@@ -321,7 +382,12 @@ fn explain(machine: &Machine, core: &CpuSet, merit: &Merit, whole: &Whole) -> St
         why.push("a whole core with its SMT siblings".into());
     }
     if machine.cpus.iter().any(|cpu| cpu.kind == Some(CoreKind::Efficiency)) && !merit.slow {
-        why.push("of the faster kind".into());
+        why.push(match kinds(machine, core) {
+            Some((own, least)) => {
+                format!("of the faster kind (capacity {own}; the others have {least})")
+            }
+            None => "of the faster kind".into(),
+        });
     }
     let nodes = machine.nodes.iter().filter(|node| !node.cpus.is_empty()).count();
     if nodes > 1 && merit.far == 0 && whole.told {
@@ -339,6 +405,13 @@ fn explain(machine: &Machine, core: &CpuSet, merit: &Merit, whole: &Whole) -> St
         why.push("isolated at boot already".into());
     }
     format!("{} to be shielded, chosen: {}.", say(core), why.join(", "))
+}
+
+/// The capacity of a core, and the least on the machine, where they differ.
+fn kinds(machine: &Machine, core: &CpuSet) -> Option<(u32, u32)> {
+    let own = core.first().and_then(|cpu| machine.cpu(cpu)).and_then(|cpu| cpu.capacity)?;
+    let least = machine.cpus.iter().filter_map(|cpu| cpu.capacity).min()?;
+    (least < own).then_some((own, least))
 }
 
 fn split_cores(machine: &Machine, cpus: &CpuSet, findings: &mut Vec<Finding>) {
@@ -365,16 +438,22 @@ fn split_cores(machine: &Machine, cpus: &CpuSet, findings: &mut Vec<Finding>) {
     }
 }
 
-fn boot_cpu(machine: &Machine, cpus: &CpuSet, findings: &mut Vec<Finding>) {
-    let boot = machine.cpus.iter().map(|cpu| cpu.id).min();
-    if boot.is_some_and(|boot| cpus.contains(boot)) {
+fn boot_cpu(on: &Lookup<'_>, chain: &Chain, cpus: &CpuSet, findings: &mut Vec<Finding>) {
+    let machine = on.machine;
+    let Some(boot) = machine.cpus.iter().map(|cpu| cpu.id).min() else { return };
+    if cpus.contains(boot) {
+        let comes = |irq: &&Irq| stuck_at(on, irq).is_some_and(|at| at.contains(boot));
+        let needed = own_irqs(on, chain).iter().any(comes);
         findings.push(
             note("plan.boot-cpu", "the boot CPU is to be shielded")
                 .effect(
                     "some of the kernel's own work cannot leave it (timekeeping, interrupts that \
                      boards deliver nowhere else)",
                 )
-                .remedy("choose another CPU unless the chain's interrupt is stuck there"),
+                .remedy(match needed {
+                    true => "none: the chain's interrupt comes there and nowhere else; what else stays there is told above",
+                    false => "choose another CPU unless the chain's interrupt is stuck there",
+                }),
         );
     }
 }

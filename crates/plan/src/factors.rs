@@ -137,6 +137,7 @@ mod tests {
                 package: None,
                 siblings: [id].into_iter().collect(),
                 llc: Default::default(),
+                cluster: None,
                 llc_kib: None,
                 node: None,
                 capacity: None,

@@ -1,6 +1,6 @@
 //! Where interrupts come to, by what the kernel shows and by their counts.
 
-use quiet_types::{CpuId, CpuSet, Machine, machine::Irq};
+use quiet_types::{CpuId, Machine, machine::Irq};
 
 /// Some boards tell no effective CPU and deliver every device's interrupts to one CPU, whatever is
 /// asked for: seen by the counts alone.
@@ -21,9 +21,4 @@ pub(crate) fn fired_on(irq: &Irq) -> Option<CpuId> {
     let mut fired = irq.counts.iter().filter(|(_, count)| *count > 0);
     let (cpu, _) = fired.next()?;
     fired.next().is_none().then_some(*cpu)
-}
-
-/// Where an interrupt is delivered, as far as it is told.
-pub(crate) fn delivered(irq: &Irq) -> Option<&CpuSet> {
-    irq.effective.as_ref().filter(|cpus| !cpus.is_empty()).or(irq.requested.as_ref())
 }

@@ -46,6 +46,7 @@ pub use factors::{factor_of, factors, only, without};
 pub use owner::{WantedProcess, wanted};
 pub use place::astray;
 pub use quiet_types::boot::Mode;
+pub use sources::chain_interrupts;
 pub use written::chain_text;
 
 /// Why no plan can be made, with what to do.
@@ -357,6 +358,7 @@ mod tests {
                 package: None,
                 siblings: [id].into_iter().collect(),
                 llc: CpuSet::default(),
+                cluster: None,
                 llc_kib: None,
                 node: None,
                 capacity: None,

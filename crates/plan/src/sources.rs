@@ -1,13 +1,9 @@
 //! Interrupts: which a source names, and where one is delivered that cannot be moved.
 
-use crate::{
-    irq::{delivered, fired_on},
-    lookup::Lookup,
-    names::says,
-};
+use crate::{irq::fired_on, lookup::Lookup, names::says};
 use quiet_types::{
-    CpuSet,
-    chain::IrqSource,
+    Chain, CpuSet, Machine,
+    chain::{IrqSource, Target},
     machine::{Device, Irq},
 };
 
@@ -33,6 +29,24 @@ pub(crate) fn irqs<'a>(on: &Lookup<'a>, source: &IrqSource) -> Vec<&'a Irq> {
     on.irqs(numbers)
 }
 
+/// The numbers of the interrupts that a chain's links name, rising.
+pub fn chain_interrupts(machine: &Machine, chain: &Chain) -> Vec<u32> {
+    let on = Lookup::new(machine);
+    let mut numbers: Vec<u32> = chain
+        .links
+        .iter()
+        .filter_map(|link| match &link.target {
+            Target::Irq(source) => Some(irqs(&on, source)),
+            Target::Process { .. } => None,
+        })
+        .flatten()
+        .map(|irq| irq.number)
+        .collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
 /// The sound cards that `source` names.
 pub(crate) fn cards<'a>(on: &Lookup<'a>, source: &IrqSource) -> Vec<&'a Device> {
     let own = irqs(on, source);
@@ -48,8 +62,28 @@ pub(crate) fn cards<'a>(on: &Lookup<'a>, source: &IrqSource) -> Vec<&'a Device> 
 /// Where an interrupt is delivered that cannot be moved from there; `None` where it can.
 pub(crate) fn stuck_at(on: &Lookup<'_>, irq: &Irq) -> Option<CpuSet> {
     if irq.immovable.is_some() {
-        return delivered(irq).cloned();
+        return place(on.machine, irq);
     }
     let only = on.only?;
     (fired_on(irq) == Some(only)).then(|| [only].into_iter().collect())
+}
+
+/// Where one comes to that cannot be moved: as the kernel tells; else where it was counted; else, as long as it has not come, where
+/// the others of its controller come to. Its mask is asked last: a controller that steers nothing lets it name every CPU.
+fn place(machine: &Machine, irq: &Irq) -> Option<CpuSet> {
+    if let Some(told) = irq.effective.as_ref().filter(|cpus| !cpus.is_empty()) {
+        return Some(told.clone());
+    }
+    let counted = irq.fired_on();
+    if !counted.is_empty() {
+        return Some(counted);
+    }
+    let kin = machine.irqs.iter().filter(|other| {
+        other.immovable.is_some()
+            && !other.is_of_each_cpu()
+            && other.chip.is_some()
+            && other.chip == irq.chip
+    });
+    let kin = kin.fold(CpuSet::new(), |all, other| all.union(&other.fired_on()));
+    if kin.is_empty() { irq.requested.clone() } else { Some(kin) }
 }

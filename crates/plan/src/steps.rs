@@ -3,11 +3,11 @@
 
 use crate::{
     Mode, REST_GROUP, SHIELD_GROUP, SHIELD_UNIT, is_ours, links::Found, lookup::Lookup,
-    names::served, note, say, shield_group, warning,
+    names::served, note, say, shield_group, sources::stuck_at, warning,
 };
 use quiet_types::{
     CpuSet, Finding, GroupPath, Machine,
-    machine::{Policy, Scheduling, Task},
+    machine::{Irq, Policy, Scheduling, Task},
     plan::{Action, Form, GroupFile, GroupValue, Narrow, Need, Step, Thread, Who},
     shield::{Mechanism, Shield},
 };
@@ -496,36 +496,72 @@ impl List<'_> {
                 "its handler runs off the shield",
             );
         }
-        for irq in stuck {
-            let effective = irq.effective.as_ref().or(irq.requested.as_ref());
-            if !effective.is_some_and(|at| at.intersects(&self.shield.cpus)) {
-                continue;
+        self.stuck(&stuck);
+    }
+
+    /// Tells of interrupts of others that stay on the shield; of one reason once.
+    fn stuck(&mut self, stuck: &[&Irq]) {
+        let on = self.on;
+        let here = |irq: &&&Irq| {
+            // Each CPU has its own timer: no device asks for it.
+            !irq.is_of_each_cpu()
+                && stuck_at(on, irq).is_some_and(|at| at.intersects(&self.shield.cpus))
+        };
+        let mut by_reason: Vec<(&str, Vec<&Irq>)> = Vec::new();
+        for irq in stuck.iter().filter(here) {
+            let reason = irq.immovable.as_deref().unwrap_or_default();
+            match by_reason.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, irqs)) => irqs.push(irq),
+                None => by_reason.push((reason, vec![irq])),
             }
-            self.findings.push(
-                warning(
-                    "plan.irq-immovable",
-                    format!("IRQ {} ({}) stays on the shield", irq.number, irq.actions.join(", ")),
-                )
-                .evidence(irq.immovable.clone().unwrap_or_default())
-                .effect("its handler interrupts the chain whenever the device asks")
-                .remedy("keep the device quiet, or shield another CPU"),
-            );
+        }
+        let named = |irq: &Irq| format!("IRQ {} ({})", irq.number, irq.actions.join(", "));
+        for (reason, mut irqs) in by_reason {
+            // A board has a dozen of one kind.
+            let told: Vec<(String, &str)> = if irqs.len() < 3 {
+                let each = irqs.iter().map(|irq| format!("{} stays on the shield", named(irq)));
+                each.map(|title| {
+                    (title, "its handler interrupts the chain whenever the device asks")
+                })
+                .collect()
+            } else {
+                irqs.sort_by_key(|irq| (std::cmp::Reverse(irq.total()), irq.number));
+                let names: Vec<String> = irqs.iter().take(6).map(|irq| named(irq)).collect();
+                let more = if irqs.len() > names.len() { ", ..." } else { "" };
+                let title = format!(
+                    "{} interrupts stay on the shield: {}{more}",
+                    irqs.len(),
+                    names.join(", ")
+                );
+                vec![(title, "their handlers interrupt the chain whenever the devices ask")]
+            };
+            for (title, effect) in told {
+                self.findings.push(
+                    warning("plan.irq-immovable", title)
+                        .evidence(reason)
+                        .effect(effect)
+                        .remedy("keep the device quiet, or shield another CPU"),
+                );
+            }
         }
     }
 
     fn link(&mut self, link: &Found<'_>) {
         let on = self.on;
         for irq in &link.irqs {
-            self.push(
-                Need::BestEffort,
-                Action::Irq {
-                    number: irq.number,
-                    name: irq.actions.join(", "),
-                    cpus: link.cpus.clone(),
-                },
-                irq.requested.as_ref().map(|old| format!("CPU {old}")),
-                format!("link `{}`: its interrupt is served on {}", link.name, say(&link.cpus)),
-            );
+            // One that stays where it is is not asked to move: the link goes there, or it is told that it does not.
+            if irq.immovable.is_none() {
+                self.push(
+                    Need::BestEffort,
+                    Action::Irq {
+                        number: irq.number,
+                        name: irq.actions.join(", "),
+                        cpus: link.cpus.clone(),
+                    },
+                    irq.requested.as_ref().map(|old| format!("CPU {old}")),
+                    format!("link `{}`: its interrupt is served on {}", link.name, say(&link.cpus)),
+                );
+            }
             for task in on.handlers(irq.number) {
                 // Kernels before 6.19 put it elsewhere when a partition is made; newer ones do not,
                 // and let nobody move it.

@@ -20,6 +20,7 @@ fn machine() -> Machine {
             package: None,
             siblings: [id].into_iter().collect(),
             llc: Default::default(),
+            cluster: None,
             llc_kib: None,
             node: None,
             capacity: None,

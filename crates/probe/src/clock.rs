@@ -115,8 +115,75 @@ impl Source {
             Source::Counter(c) => Nanos(c.nanos(median(|| Pair::take().width)).div_ceil(2)),
             Source::Plain(_) => Nanos::ZERO,
         };
-        run::RunClock { source: source.to_owned(), hertz, read, placing, ..Default::default() }
+        let step = match self {
+            Source::Counter(c) => step(c),
+            Source::Plain(c) => step(c),
+        };
+        let told_hertz = sys::told_hertz().filter(|_| matches!(self, Source::Counter(_)));
+        let why = why(source, step, read);
+        let source = source.to_owned();
+        run::RunClock { source, hertz, read, placing, step, told_hertz, why, ..Default::default() }
     }
+}
+
+/// A read of the counter that takes so long is no instruction: the kernel reads it in the program's place. A trap and its return take
+/// some hundred ns on the processors that need it, an instruction 10 to 40.
+const TRAPPED: Nanos = Nanos(150);
+
+/// Why this clock is the one, in a sentence or two.
+fn why(source: &str, step: Nanos, read: Nanos) -> String {
+    let chosen = match source {
+        "cntvct" => {
+            "architected: one rate on every CPU, whatever its frequency, and CLOCK_MONOTONIC is made of it; a cycle counter would be finer, \
+             but it changes its rate with the CPU's and stops with it"
+        }
+        "tsc" => "the kernel keeps time by it, and a read is one instruction",
+        _ => "the kernel does not trust the processor's counter, so its own clock stamps",
+    };
+    let trapped = match source != "clock_gettime" && read >= TRAPPED {
+        true => format!(
+            "; a read takes {read}, so the kernel or a hypervisor reads it in the program's place (an erratum of the processor, such as \
+             858921 of the Cortex-A73, or emulation)"
+        ),
+        false => String::new(),
+    };
+    let coarse = match step > read {
+        true => format!("; its step of {step} is longer than a read: nothing shorter is seen"),
+        false => String::new(),
+    };
+    format!("{chosen}{trapped}{coarse}")
+}
+
+/// The clock's finest step.
+fn step(clock: &impl Clock) -> Nanos {
+    let reads: Vec<u64> = (0..READS).map(|_| black_box(clock.ticks())).collect();
+    let ticks = finest(&reads);
+    // Rounded up: a step of 41.7 ns is not shorter than 42.
+    let ns = clock.nanos(ticks.saturating_mul(1024));
+    Nanos(ns.div_ceil(1024).max(1))
+}
+
+/// Reads that a step is found from.
+const READS: usize = 4096;
+
+/// The finest step in ticks that a row of reads shows. Where neighbours are equal the clock is slower than a read, and its step is the
+/// smallest change. Where all differ it is faster, and what divides all changes is its step (a counter that counts by 32, say).
+fn finest(reads: &[u64]) -> u64 {
+    let changes: Vec<u64> = reads.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
+    let moved = changes.iter().copied().filter(|change| *change > 0);
+    let step = match changes.contains(&0) {
+        true => moved.min(),
+        false => moved.reduce(divisor),
+    };
+    step.unwrap_or(1)
+}
+
+/// The greatest common divisor (Euclid).
+fn divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }
 
 /// One bare clock read: the median over blocks of 64.
@@ -161,6 +228,44 @@ mod tests {
             let error = error(after);
             assert!(before <= stamp + error && stamp <= after + error, "{before} {stamp} {after}");
         }
+    }
+
+    #[test]
+    fn the_step_of_a_clock_is_found_by_reading_it() {
+        let of = |period: u64, step: u64| {
+            // A counter in units of a tick that moves by `step` ticks at a time, read every `period` ticks, now and then later.
+            let mut now = 7;
+            let reads: Vec<u64> = (0..4096u64)
+                .map(|turn| {
+                    now += period + if turn % 97 == 0 { 3 } else { 0 };
+                    now / step * step
+                })
+                .collect();
+            finest(&reads)
+        };
+        // Finer than a read, and coarser.
+        assert_eq!(of(20, 1), 1);
+        assert_eq!(of(5, 16), 16);
+        // One that counts by 32, as some x86 do.
+        assert_eq!(of(100, 32), 32);
+        assert_eq!(finest(&[5, 5, 5]), 1, "one that stands still has no step to be told");
+        // 24 MHz shown in ns, as CLOCK_MONOTONIC shows it on many boards: 41 or 42.
+        let reads: Vec<u64> = (0..4000u64).map(|turn| turn * 10 * 24 / 1000 * 1000 / 24).collect();
+        assert_eq!(finest(&reads), 41);
+    }
+
+    #[test]
+    fn a_clock_says_why_it_was_taken_and_what_it_cannot_see() {
+        assert!(!why("cntvct", Nanos(16), Nanos(20)).contains("nothing shorter"));
+        assert!(
+            why("cntvct", Nanos(42), Nanos(12)).contains("step of 42 ns is longer than a read")
+        );
+        assert!(why("cntvct", Nanos(42), Nanos(400)).contains("858921"));
+        assert!(!why("clock_gettime", Nanos(1), Nanos(400)).contains("858921"));
+        let (source, _) = Source::choose(&Root::system().unwrap());
+        let clock = source.describe();
+        assert!(clock.step > Nanos::ZERO && !clock.why.is_empty(), "{clock:?}");
+        assert_eq!(clock.told_hertz.is_some(), clock.source == "cntvct");
     }
 
     #[test]

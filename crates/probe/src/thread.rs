@@ -94,6 +94,8 @@ pub(crate) fn run(job: Job<'_>) -> Option<Found> {
         Source::Counter(c) => floor(&c, job.spec.probe, &memory),
         Source::Plain(c) => floor(&c, job.spec.probe, &memory),
     };
+    // A clock that stands still between two reads sees nothing shorter than its step.
+    clock.floor = clock.floor.max(clock.step);
     memory.clear();
     job.gate.ready.wait();
     job.gate.go.wait();

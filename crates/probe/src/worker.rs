@@ -250,6 +250,11 @@ fn part(
     for one in found {
         late.push(one.late.iter().map(|kept| (kept.at, kept.value)).collect());
         clock.floor = clock.floor.max(one.clock.floor);
+        clock.step = clock.step.max(one.clock.step);
+        // CPUs of two kinds may differ in how a read is made: the dearest is told.
+        if one.clock.read > clock.read {
+            clock.why.clone_from(&one.clock.why);
+        }
         clock.read = clock.read.max(one.clock.read);
         clock.placing = clock.placing.max(one.clock.placing);
         threads.push(one.thread);

@@ -1,5 +1,6 @@
 //! A machine as text for people.
 
+mod heat;
 mod tables;
 mod topology;
 
@@ -71,6 +72,7 @@ pub fn machine_text(machine: &Machine, style: MachineStyle) -> String {
     cpu_sets(&mut page, machine);
     page.section("Power");
     power(&mut page, machine);
+    heat::draw(&mut page, machine);
     page.section("Sound cards");
     cards(&mut page, machine, &machine.sound_cards);
     pipewire(&mut page, machine);
@@ -220,6 +222,9 @@ fn heading(page: &mut Page, machine: &Machine) {
     let parts = [machine.board.as_deref().unwrap_or_default(), machine.processor.as_str()];
     let parts: Vec<String> = parts.iter().filter(|p| !p.is_empty()).map(|p| name(p)).collect();
     page.line(&if parts.is_empty() { "Unnamed machine".into() } else { parts.join(", ") });
+    if !machine.compatible.is_empty() {
+        page.wrapped("Device tree ", machine.compatible.iter().map(|word| name(word)));
+    }
     let kernel = &machine.kernel;
     let arch = kernel.arch.as_deref().map(|arch| format!(" ({})", name(arch)));
     let preemption = match kernel.preemption {

@@ -99,8 +99,17 @@ impl Acts {
     /// # Errors
     /// When there is no such chain, or no plan can be made of it.
     pub fn plan(&self, name: &str) -> Result<Plan, Error> {
-        let machine = machine()?;
+        self.planned(name, false)
+    }
+
+    /// With `to_apply` the chain's interrupts are first asked whether they can be moved at all.
+    fn planned(&self, name: &str, to_apply: bool) -> Result<Plan, Error> {
+        let mut machine = machine()?;
         let chain: Chain = self.approved.chain(name, &cpus(&machine))?;
+        if to_apply {
+            let numbers = quiet_plan::chain_interrupts(&machine, &chain);
+            quiet_shield::try_interrupts(&System, &mut machine, &numbers);
+        }
         quiet_plan::plan(&machine, &chain)
             .map_err(|error| Error::Failed(format!("cannot plan the chain `{name}`: {error}")))
     }
@@ -134,7 +143,7 @@ impl Acts {
         confirm: Option<u64>,
         up: impl FnOnce(&Plan, &ApplyOptions<'_>) -> quiet_shield::Result<Applied>,
     ) -> Result<Applied, Error> {
-        let plan = self.plan(name)?;
+        let plan = self.planned(name, true)?;
         quiet_shield::overdue(&System, &self.state).map_err(of_shield)?;
         let setup = ApplyOptions {
             state: &self.state,

@@ -120,8 +120,8 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
 pub(crate) fn irq_reason(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(errno::EPERM | errno::EIO) => {
-            "the kernel keeps it where it is: a managed interrupt of a multi-queue device, or one \
-             of a single CPU"
+            "the kernel keeps it where it is: a managed interrupt of a multi-queue device, one of a \
+             single CPU, or one whose controller steers none"
                 .into()
         }
         Some(errno::EINVAL) => {

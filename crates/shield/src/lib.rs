@@ -32,6 +32,7 @@ mod standing;
 mod status;
 mod tally;
 mod tasks;
+mod trial;
 mod watch;
 mod whose;
 
@@ -45,6 +46,7 @@ pub use loan::{LONGEST as LONGEST_LOAN, LoanOptions, guard_loan, lend, take_back
 pub use more::{WayBack, add, ways_back};
 pub use quiet_linux::files::DEFAULT_STATE;
 pub use status::{current, status};
+pub use trial::try_interrupts;
 pub use watch::{Planned, Watch, look_again, watch};
 pub use whose::applied_by;
 

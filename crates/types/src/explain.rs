@@ -237,6 +237,9 @@ pub enum Cause {
     Vector {
         /// `irq_work`, `thermal_apic` ...
         name: String,
+        /// The task that was running where it was sent from; `None` where the kernel does not tell.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sender: Option<String>,
     },
     /// Deferred work of interrupts.
     Softirq {

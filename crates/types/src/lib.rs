@@ -50,6 +50,8 @@ mod group_path;
 #[cfg(feature = "std")]
 pub mod head;
 #[cfg(feature = "std")]
+pub mod heat;
+#[cfg(feature = "std")]
 pub mod history;
 #[cfg(feature = "std")]
 mod host;

@@ -3,7 +3,7 @@
 //! What a kernel may lack is an `Option`; what should have been readable and was not stands in
 //! [`Machine::unread`] with the reason.
 
-use crate::{CpuId, CpuSet, Finding, GroupPath, surroundings::Surroundings};
+use crate::{CpuId, CpuSet, Finding, GroupPath, heat::Heat, surroundings::Surroundings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,6 +22,9 @@ pub struct Machine {
     pub processor: String,
     /// `/sys/class/dmi/id/{sys_vendor,product_name}` or `/proc/device-tree/model`.
     pub board: Option<String>,
+    /// What the device tree calls the board, most special first (`raspberrypi,4-model-b`, `brcm,bcm2711`). Empty without one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub compatible: Vec<String>,
     /// The hypervisor, where this is a virtual machine: `kvm`, `xen`, `hyperv`, `vmware`,
     /// `virtualbox`, or `unknown`.
     pub hypervisor: Option<String>,
@@ -47,6 +50,9 @@ pub struct Machine {
     pub vectors: Vec<Vector>,
     /// `/proc/irq/default_smp_affinity`.
     pub default_irq_affinity: Option<CpuSet>,
+    /// Thermal zones, what cools, and what a board's firmware says. `None` where there is none of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heat: Option<Heat>,
     /// Sound cards.
     pub sound_cards: Vec<Device>,
     /// Network cards with a device behind them (no loopback, no tunnels).
@@ -134,6 +140,9 @@ pub struct Cpu {
     pub package: Option<u32>,
     /// Itself and its SMT siblings.
     pub siblings: CpuSet,
+    /// The CPUs of its cluster, itself among them (`topology/cluster_cpus_list`). `None` where the machine has no clusters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<CpuSet>,
     /// CPUs that share its last-level cache, itself among them.
     pub llc: CpuSet,
     /// Size of that cache in KiB.
@@ -203,6 +212,20 @@ pub struct Irq {
 }
 
 impl Irq {
+    /// The CPUs on which it has been counted since boot.
+    pub fn fired_on(&self) -> CpuSet {
+        self.counts.iter().filter(|(_, count)| *count > 0).map(|(cpu, _)| *cpu).collect()
+    }
+
+    /// Whether each CPU has its own of it: a timer, a counter of events, a message between CPUs.
+    pub fn is_of_each_cpu(&self) -> bool {
+        let own = |action: &String| {
+            let told = ["arch_timer", "arm-pmu", "IPI", "riscv-timer", "vgic"];
+            told.contains(&action.as_str()) || action.starts_with("kvm guest ")
+        };
+        self.actions.iter().any(own)
+    }
+
     /// Interrupts on all CPUs since boot.
     pub fn total(&self) -> u64 {
         self.counts.iter().fold(0, |sum, count| sum.saturating_add(count.1))
@@ -419,6 +442,47 @@ pub struct Workqueues {
     pub isolated: Option<CpuSet>,
 }
 
+impl Vector {
+    /// What it is for, by the kernel's own words; by its name on processors whose names say it.
+    ///
+    /// The numbers of Arm's `IPIn` mean other things from kernel to kernel: only the words tell.
+    pub fn meaning(&self) -> Option<VectorMeaning> {
+        let says = |words: &str| self.description.to_ascii_lowercase().contains(words);
+        let is_ipi = self.name.starts_with("IPI");
+        Some(match self.name.as_str() {
+            "LOC" => VectorMeaning::Timer,
+            "RES" => VectorMeaning::Reschedule,
+            "CAL" => VectorMeaning::Call,
+            "TLB" => VectorMeaning::Shootdown,
+            "NMI" => VectorMeaning::Nmi,
+            _ if is_ipi && says("rescheduling") => VectorMeaning::Reschedule,
+            _ if is_ipi && says("function call") => VectorMeaning::Call,
+            _ if is_ipi && says("irq work") => VectorMeaning::Work,
+            _ if is_ipi && says("timer broadcast") => VectorMeaning::Broadcast,
+            _ => return None,
+        })
+    }
+}
+
+/// What a per-CPU interrupt is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VectorMeaning {
+    /// The CPU's own timer: the tick, and every other timer.
+    Timer,
+    /// Another CPU asks to look for whom to run.
+    Reschedule,
+    /// Another CPU asks to run a function.
+    Call,
+    /// Another CPU changed page tables.
+    Shootdown,
+    /// The kernel asks itself, or another CPU, to run something in a hard interrupt.
+    Work,
+    /// Another CPU's timer woke this one, whose own stood still.
+    Broadcast,
+    /// Non-maskable.
+    Nmi,
+}
+
 impl Machine {
     /// The CPU with this number.
     pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
@@ -430,6 +494,29 @@ impl Machine {
     pub fn text(&self, path: &str) -> Option<&str> {
         let beside = || self.surroundings.as_ref().and_then(|around| around.files.get(path));
         self.settings.get(path).or_else(beside).map(|text| text.trim())
+    }
+
+    /// The row of `/proc/interrupts` that counts the CPUs' own timers, and its counts: `LOC`, on Arm the interrupts `arch_timer`.
+    pub fn timer_interrupts(&self) -> (&'static str, Vec<(CpuId, u64)>) {
+        if let Some(row) = self.vectors.iter().find(|row| row.name == "LOC") {
+            return ("LOC", row.counts.clone());
+        }
+        let mut counts: BTreeMap<CpuId, u64> = BTreeMap::new();
+        let is_timer = |irq: &&Irq| irq.actions.iter().any(|action| action == "arch_timer");
+        for (cpu, count) in self.irqs.iter().filter(is_timer).flat_map(|irq| &irq.counts) {
+            *counts.entry(*cpu).or_default() += count;
+        }
+        ("arch_timer", counts.into_iter().collect())
+    }
+
+    /// Whether the device tree calls the board so, or names a chip of it so.
+    pub fn is_board(&self, name: &str) -> bool {
+        self.compatible.iter().any(|known| known == name)
+    }
+
+    /// Whether it is a Raspberry Pi.
+    pub fn is_raspberry_pi(&self) -> bool {
+        self.compatible.iter().any(|known| known.starts_with("raspberrypi,"))
     }
 
     /// The physical cores as sets of their online logical CPUs, lowest CPU first.

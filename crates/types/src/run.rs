@@ -245,6 +245,15 @@ pub struct RunClock {
     /// The instrument's own noise: median time of one turn of the measuring loop with nothing to
     /// measure. Readings below it are the instrument.
     pub floor: Nanos,
+    /// The finest step of the clock, found by reading it: no reading is finer.
+    #[serde(default)]
+    pub step: Nanos,
+    /// Ticks a second as the processor tells them (Arm's `CNTFRQ`); `None` where it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told_hertz: Option<u64>,
+    /// Why this clock was taken, and what to know of it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
     /// How far a stamp may lie from its place on `CLOCK_MONOTONIC`; zero where that clock itself
     /// made it.
     #[serde(default)]
@@ -353,9 +362,20 @@ impl Run {
         all
     }
 
-    /// The finest step of its readings: the instrument's of another tool, else one nanosecond.
+    /// The finest step of its readings: the instrument's of another tool, else that of the clock.
     pub fn resolution(&self) -> Nanos {
-        self.origin.as_ref().map_or(Nanos(1), |origin| origin.resolution)
+        let step = self.clock.as_ref().map_or(Nanos(1), |clock| clock.step.max(Nanos(1)));
+        self.origin.as_ref().map_or(step, |origin| origin.resolution)
+    }
+
+    /// A figure of its readings: one below the clock's step is not told as if it had been measured.
+    pub fn figure(&self, value: Nanos) -> String {
+        let step = self.clock.as_ref().map_or(Nanos::ZERO, |clock| clock.step);
+        if self.origin.is_none() && step > Nanos(1) && value < step {
+            format!("< {step}")
+        } else {
+            value.to_string()
+        }
     }
 
     /// Periods missed by all threads, where each one's are known.

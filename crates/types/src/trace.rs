@@ -112,6 +112,13 @@ pub enum What {
         /// What is to be run there; `None` for a bare reschedule.
         function: Option<Name>,
     },
+    /// An interrupt of this kind is sent to another CPU, or by a CPU to itself; where in the kernel is not told. Arm's kernels tell it.
+    Raised {
+        /// To whom.
+        to: CpuId,
+        /// As [`Handler::Vector`] names it: `reschedule`, `call_function`, `irq_work` ...
+        kind: Name,
+    },
     /// The tick could not stop, by what it is said to depend on.
     TickKept(Name),
     /// Events before this one are missing.

@@ -50,7 +50,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(name) = asked::approved(&args.wish, &args.state)? {
         return by_service(&args, &name);
     }
-    let plan = quiet_experiment::plan(&args.wish.wish(), &machine(&Root::system()?)?)?;
+    let plan = quiet_experiment::plan_to_apply(&args.wish.wish(), machine(&Root::system()?)?)?;
     if !face::is_root() {
         bail!(
             "cannot apply a shield without root: {} steps change kernel settings; `quietcores \

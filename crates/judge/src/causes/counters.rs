@@ -53,14 +53,40 @@ fn interrupt(row: Interrupt) -> Cause {
         Interrupt::Irq(number) => return Cause::Irq { number, name: unknown() },
         Interrupt::Vector(name) => name,
     };
+    let call = |function: String| Cause::Call { function, sender: unknown(), site: unknown() };
+    // Arm's rows bring their words with them: `IPI0 Rescheduling`.
+    let says = |word: &str| name.starts_with("IPI") && name.contains(word);
     match name.as_str() {
-        "LOC" => Cause::Timer { function: unknown() },
+        "LOC" | "arch_timer" | "riscv-timer" => Cause::Timer { function: unknown() },
         "RES" => Cause::Reschedule { sender: unknown(), site: unknown() },
-        "CAL" => Cause::Call { function: unknown(), sender: unknown(), site: unknown() },
-        "TLB" => {
-            Cause::Call { function: "flush_tlb".to_owned(), sender: unknown(), site: unknown() }
-        }
+        "CAL" => call(unknown()),
+        "TLB" => call("flush_tlb".to_owned()),
         "NMI" => Cause::Nmi,
-        _ => Cause::Vector { name },
+        _ if says("Rescheduling") => Cause::Reschedule { sender: unknown(), site: unknown() },
+        _ if says("Function call") => call(unknown()),
+        _ if says("IRQ work") => Cause::Vector { name: "irq_work".to_owned(), sender: None },
+        _ if says("Timer broadcast") => {
+            Cause::Vector { name: "timer_broadcast".to_owned(), sender: None }
+        }
+        _ => Cause::Vector { name, sender: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arms_rows_are_causes_by_their_words_whatever_their_numbers() {
+        let of = |name: &str| title(&interrupt(Interrupt::Vector(name.to_owned())));
+        assert_eq!(of("arch_timer"), "timer interrupt");
+        assert_eq!(of("arch_timer"), of("LOC"));
+        assert_eq!(of("IPI0 Rescheduling"), of("RES"));
+        // Linux of 32-bit Arm has the same messages at other numbers.
+        assert_eq!(of("IPI2 Rescheduling"), of("RES"));
+        assert_eq!(of("IPI1 Function call"), of("CAL"));
+        assert_eq!(of("IPI5 IRQ work"), "interrupt irq_work");
+        assert_eq!(of("IPI4 Timer broadcast"), "interrupt timer_broadcast");
+        assert_eq!(of("IPI6 CPU backtrace"), "interrupt IPI6 CPU backtrace");
     }
 }

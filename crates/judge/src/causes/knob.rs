@@ -16,12 +16,20 @@ pub fn title(cause: &Cause) -> String {
         Cause::Timer { function } => format!("timer {function}"),
         Cause::Call { function, sender, site } => match (function.as_str(), sender.as_str()) {
             ("?", "?") => "function call from another CPU".to_owned(),
+            ("?", sender) => format!("function call from another CPU, from {sender}"),
+            (function, sender) if site == "?" && sender != "?" => {
+                format!("IPI to run {function}, from {sender}")
+            }
             (function, "?") => format!("IPI to run {function}"),
             (function, sender) => format!("IPI to run {function}, from {sender} in {site}"),
         },
         Cause::Reschedule { sender, .. } if sender == "?" => "reschedule IPI".to_owned(),
+        Cause::Reschedule { sender, site } if site == "?" => {
+            format!("reschedule IPI, from {sender}")
+        }
         Cause::Reschedule { sender, site } => format!("reschedule IPI, from {sender} in {site}"),
-        Cause::Vector { name } => format!("interrupt {name}"),
+        Cause::Vector { name, sender: Some(sender) } => format!("interrupt {name}, from {sender}"),
+        Cause::Vector { name, sender: None } => format!("interrupt {name}"),
         Cause::Softirq { name } => format!("softirq {name}"),
         Cause::Nmi => "NMI".to_owned(),
         Cause::Stopped => "stopped by a signal".to_owned(),
@@ -78,6 +86,10 @@ pub fn knob(cause: &Cause) -> String {
             "Stop who asks (profilers, membarrier, module loading), or confine it to other CPUs."
         }
         Cause::Reschedule { .. } => "Another CPU wakes tasks here: keep them off this CPU.",
+        Cause::Vector { name, .. } if name == "timer_broadcast" => {
+            "This CPU's own timer stands still in a deep idle state, and another wakes it: forbid deep idle states \
+             (/dev/cpu_dma_latency held at 0, as the shield does)."
+        }
         Cause::Vector { .. } => "See what arms it; profilers and watchdogs do.",
         Cause::Softirq { name } => match name.as_str() {
             "NET_RX" | "NET_TX" => {

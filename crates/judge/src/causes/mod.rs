@@ -234,7 +234,9 @@ fn findings(explained: &Explained, trace: &Trace, kept: &BTreeMap<String, u64>) 
         ("timer/hrtimer_expire_entry", "timers' functions"),
         ("nmi/nmi_handler", "non-maskable interrupts"),
     ] {
-        if !known(event) {
+        // Older kernels of Arm tell the sender by another event.
+        let elsewhere = event == "ipi/ipi_send_cpu" && known("ipi/ipi_raise");
+        if !known(event) && !elsewhere {
             lacks.push(what);
         }
     }

@@ -69,7 +69,7 @@ pub(super) fn sweep(trace: &Trace, victim: &Victim, facts: Facts) -> Found {
 
 fn concerns(event: &TraceEvent, victim: &Victim) -> bool {
     match event.what {
-        What::Sent { to, .. } => to == victim.cpu,
+        What::Sent { to, .. } | What::Raised { to, .. } => to == victim.cpu,
         What::Waking(task) => task == victim.task,
         _ => event.cpu == victim.cpu,
     }
@@ -119,6 +119,8 @@ struct Sweep<'a> {
     irqs: Vec<On>,
     deferred: BTreeMap<u32, Vec<On>>,
     sent: VecDeque<Sent>,
+    /// Messages of which only the kind and the sender are known.
+    raised: VecDeque<(Name, u32)>,
     /// The reading that is next or under way, and its stretches so far.
     reading: usize,
     stretches: Vec<Stretch>,
@@ -140,6 +142,7 @@ impl<'a> Sweep<'a> {
             irqs: Vec::new(),
             deferred: BTreeMap::new(),
             sent: VecDeque::new(),
+            raised: VecDeque::new(),
             reading: 0,
             stretches: Vec::new(),
         }
@@ -162,6 +165,13 @@ impl<'a> Sweep<'a> {
                 self.sent.push_back(Sent { task: event.task, site, function });
                 if self.sent.len() > PENDING {
                     self.sent.pop_front();
+                }
+                return;
+            }
+            What::Raised { kind, .. } => {
+                self.raised.push_back((kind, event.task));
+                if self.raised.len() > PENDING {
+                    self.raised.pop_front();
                 }
                 return;
             }
@@ -211,7 +221,7 @@ impl<'a> Sweep<'a> {
             What::Enter(place) => self.enter(place),
             What::Exit(kind) => self.exit(kind),
             What::Nmi(lasted) => self.nmi(at, lasted.0),
-            What::Sent { .. } | What::Lost | What::TickKept(_) => {}
+            What::Sent { .. } | What::Raised { .. } | What::Lost | What::TickKept(_) => {}
         }
     }
 
@@ -235,6 +245,13 @@ impl<'a> Sweep<'a> {
         let mark = self.stretches.len();
         let name = |sweep: &Self, name: Name| sweep.trace.name(name).to_owned();
         let (cause, vague) = match place {
+            // Arm's timers and messages are numbered interrupts that each CPU has of its own; what is within says more.
+            Handler::Irq { name: n, .. } if is_timer(self.trace.name(n)) => {
+                (Cause::Timer { function: "?".to_owned() }, true)
+            }
+            Handler::Irq { name: n, .. } if self.trace.name(n) == "IPI" => {
+                (Cause::Vector { name: "ipi".to_owned(), sender: None }, true)
+            }
             Handler::Irq { number, name: n } => (Cause::Irq { number, name: name(self, n) }, false),
             Handler::Softirq(n) => (Cause::Softirq { name: name(self, n) }, false),
             Handler::Work(n) => (Cause::Work { function: name(self, n) }, false),
@@ -246,25 +263,40 @@ impl<'a> Sweep<'a> {
             Handler::Vector(n) => match self.trace.name(n) {
                 "local_timer" => (Cause::Timer { function: "?".to_owned() }, true),
                 "reschedule" => {
-                    let (sender, site) = self.sender(None);
+                    let (mut sender, site) = self.sender(None);
+                    if let Some(task) = self.raiser(n).filter(|_| sender == "?") {
+                        sender = task;
+                    }
                     (Cause::Reschedule { sender, site }, false)
                 }
                 word if word.starts_with("call_function") => {
                     let function = "?".to_owned();
                     let any = self.sent.iter().rev().find(|sent| sent.function.is_some());
-                    let (sender, site) = self.words(any);
+                    let (mut sender, site) = self.words(any);
+                    if let Some(task) = self.raiser(n).filter(|_| sender == "?") {
+                        sender = task;
+                    }
                     (Cause::Call { function, sender, site }, true)
                 }
-                word => (Cause::Vector { name: word.to_owned() }, true),
+                word => {
+                    let name = word.to_owned();
+                    (Cause::Vector { name, sender: self.raiser(n) }, true)
+                }
             },
         };
-        let cause = self.cause(cause);
-        if matches!(place, Handler::Timer(_) | Handler::Call(_))
-            && let Some(outer) = self.irqs.last_mut().filter(|on| on.vague)
-        {
-            // Now it is known what the interrupt is for.
+        let cause = self.cause(self.better(place, cause));
+        // Now it is known what the interrupts around are for: a timer, a call, or a message within its numbered interrupt.
+        let told = match place {
+            Handler::Timer(_) | Handler::Call(_) => self.irqs.len(),
+            Handler::Vector(_) => {
+                self.irqs.last().is_some_and(|on| on.kind == EventKind::Irq).into()
+            }
+            _ => 0,
+        };
+        let around = self.irqs.iter_mut().rev().take(told).take_while(|on| on.vague);
+        for outer in around {
             let was = std::mem::replace(&mut outer.cause, cause);
-            outer.vague = false;
+            outer.vague = vague;
             for stretch in self.stretches.get_mut(outer.mark..).unwrap_or_default() {
                 if stretch.cause == was {
                     stretch.cause = cause;
@@ -305,6 +337,26 @@ impl<'a> Sweep<'a> {
             self.sent.retain(|sent| sent.function.is_some());
         }
         self.words(sent.as_ref())
+    }
+
+    /// A call whose sender no newer event told was raised by whom its interrupt tells.
+    fn better(&self, place: Handler, cause: Cause) -> Cause {
+        let around = self.irqs.last().filter(|on| on.vague && matches!(place, Handler::Call(_)));
+        match (cause, around.map(|on| &self.found.causes[on.cause])) {
+            (Cause::Call { function, sender, site }, Some(Cause::Call { sender: raised, .. }))
+                if sender == "?" =>
+            {
+                Cause::Call { function, sender: raised.clone(), site }
+            }
+            (cause, _) => cause,
+        }
+    }
+
+    /// Who raised the latest message of this kind; the ones before have melted into it.
+    fn raiser(&mut self, kind: Name) -> Option<String> {
+        let task = self.raised.iter().rev().find(|(of, _)| *of == kind).map(|(_, task)| *task)?;
+        self.raised.retain(|(of, _)| *of != kind);
+        Some(self.trace.task(task).to_owned())
     }
 
     fn words(&self, sent: Option<&Sent>) -> (String, String) {
@@ -484,6 +536,11 @@ fn timer(function: &str) -> Cause {
     }
 }
 
+/// Whether an interrupt's handler is that of the CPU's own timer, as Arm's and RISC-V's kernels register it.
+fn is_timer(name: &str) -> bool {
+    matches!(name, "arch_timer" | "riscv-timer")
+}
+
 /// The kernel's order (99 - n for real-time) as people know it.
 fn priority(kernel: i32) -> u8 {
     match kernel {
@@ -599,6 +656,64 @@ mod tests {
             site: "membarrier_private_expedited".to_owned(),
         };
         assert_eq!(story.told(100, 106, FACTS), [(call, 6)]);
+    }
+
+    #[test]
+    fn arms_timer_is_a_numbered_interrupt_and_the_tick_all_the_same() {
+        let mut story = Story::new();
+        let (timer, tick) = (story.name("arch_timer"), story.name("tick_nohz_handler"));
+        story.at(101, What::Enter(Handler::Irq { number: 11, name: timer }));
+        story.at(103, What::Enter(Handler::Timer(tick)));
+        story.at(108, What::Exit(EventKind::Irq));
+        assert_eq!(story.told(100, 109, FACTS), [(Cause::Tick, 9)]);
+        let mut story = Story::new();
+        let timer = story.name("arch_timer");
+        story.at(101, What::Enter(Handler::Irq { number: 11, name: timer }));
+        story.at(108, What::Exit(EventKind::Irq));
+        let timer = Cause::Timer { function: "?".to_owned() };
+        assert_eq!(story.told(100, 109, FACTS), [(timer, 9)], "no timer was due");
+    }
+
+    #[test]
+    fn arms_messages_are_told_by_who_raised_them_where_nothing_newer_tells() {
+        let mut story = Story::new();
+        let (ipi, look, call) =
+            (story.name("IPI"), story.name("reschedule"), story.name("call_function"));
+        let (work, ask) = (story.name("irq_work"), story.name("do_flush"));
+        story.on(99, CpuId(0), 7, What::Raised { to: CPU, kind: look });
+        story.at(101, What::Enter(Handler::Irq { number: 1, name: ipi }));
+        story.at(102, What::Enter(Handler::Vector(look)));
+        story.at(103, What::Exit(EventKind::Vector));
+        story.at(104, What::Exit(EventKind::Irq));
+        let unknown = || "?".to_owned();
+        let rescheduled = Cause::Reschedule { sender: "hog".to_owned(), site: unknown() };
+        assert_eq!(story.told(100, 105, FACTS), [(rescheduled, 5)]);
+        let story_of = |kind: Name, within: Option<Name>| {
+            let trace = story.trace.clone();
+            let mut story = Story { trace, task: ME };
+            story.trace.events.clear();
+            story.on(99, CpuId(0), 7, What::Raised { to: CPU, kind });
+            // One to another CPU is not ours.
+            story.on(99, CpuId(0), 8, What::Raised { to: CpuId(2), kind });
+            story.at(101, What::Enter(Handler::Irq { number: 2, name: ipi }));
+            story.at(102, What::Enter(Handler::Vector(kind)));
+            if let Some(within) = within {
+                story.at(103, What::Enter(Handler::Call(within)));
+                story.at(104, What::Exit(EventKind::Call));
+            }
+            story.at(105, What::Exit(EventKind::Vector));
+            story.at(106, What::Exit(EventKind::Irq));
+            story.told(100, 107, FACTS)
+        };
+        let call_of = |function: &str| Cause::Call {
+            function: function.to_owned(),
+            sender: "hog".to_owned(),
+            site: unknown(),
+        };
+        assert_eq!(story_of(call, Some(ask)), [(call_of("do_flush"), 7)]);
+        assert_eq!(story_of(call, None), [(call_of("?"), 7)]);
+        let worked = Cause::Vector { name: "irq_work".to_owned(), sender: Some("hog".to_owned()) };
+        assert_eq!(story_of(work, None), [(worked, 7)]);
     }
 
     #[test]

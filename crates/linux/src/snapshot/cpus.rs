@@ -59,6 +59,7 @@ fn cpu(reader: &Reader<'_>, machine: &Machine, id: CpuId) -> Cpu {
         core: told(format!("{dir}/topology/core_id")),
         package: told(format!("{dir}/topology/physical_package_id")),
         siblings: with_itself(reader.cpus(&format!("{dir}/topology/thread_siblings_list"))),
+        cluster: cluster(reader, &dir, id),
         llc: with_itself(llc),
         llc_kib,
         node: machine.nodes.iter().find(|node| node.cpus.contains(id)).map(|node| node.id),
@@ -74,6 +75,16 @@ fn cpu(reader: &Reader<'_>, machine: &Machine, id: CpuId) -> Cpu {
         idle_states: idle_states(reader, &dir),
         steal_ticks: None,
     }
+}
+
+/// The CPUs of its cluster. Where the firmware tells none the kernel gives each CPU one of its own, without a number.
+fn cluster(reader: &Reader<'_>, cpu: &str, id: CpuId) -> Option<CpuSet> {
+    let number: i64 =
+        reader.text_if_allowed(&format!("{cpu}/topology/cluster_id"))?.parse().ok()?;
+    if number < 0 {
+        return None;
+    }
+    reader.cpus(&format!("{cpu}/topology/cluster_cpus_list")).filter(|cpus| cpus.contains(id))
 }
 
 /// The CPUs that share the cache of the highest level, and its size in KiB.

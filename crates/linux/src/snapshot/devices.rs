@@ -51,7 +51,7 @@ fn device(
     description: String,
 ) -> Option<Device> {
     let path = reader.real_path(&format!("{class}/{name}"))?;
-    let controller = controller(reader, irqs, &path, name);
+    let controller = controller(reader, irqs, &path, name).or_else(|| of_soc(reader, irqs, &path));
     let mut card = Device { name: name.to_owned(), description, path, ..Device::default() };
     if let Some(controller) = controller {
         let shared = usb_neighbours(reader, &controller.path, &card.path);
@@ -99,6 +99,9 @@ impl Controller {
         }
         if suffix.starts_with("card") {
             return suffix == card;
+        }
+        if action == "DMA IRQ" {
+            return true;
         }
         let driver = self.driver.as_deref().map(plain).unwrap_or_default();
         let family = driver.split('_').next().unwrap_or_default();
@@ -159,6 +162,105 @@ fn handled(irqs: &[Irq], device: &str, buses: &[&str], card: &str) -> Vec<u32> {
         action == device || action == card || buses.contains(&suffix)
     };
     irqs.iter().filter(|irq| irq.actions.iter().any(is_its)).map(|irq| irq.number).collect()
+}
+
+/// A card of the chip itself has no interrupt: those of its serial ports, or of the DMA controller that feeds them, are its own. The
+/// device tree names both. The first of them that has interrupts is told, with all that the card's devices have.
+///
+/// # Source
+/// Devicetree bindings `sound/simple-card`, `sound/amlogic,axg-sound-card`, `dma/dma`: a `phandle` is a big-endian number.
+fn of_soc(reader: &Reader<'_>, irqs: &[Irq], card: &str) -> Option<Controller> {
+    let (device, _) = card.rsplit_once("/sound/")?;
+    let node = reader.real_path(&format!("{device}/of_node"))?;
+    let mut ports = phandles(reader, &node, 2);
+    // A card that is itself the port (HDMI) is fed by DMA that it names.
+    ports.extend(
+        reader
+            .bytes_if_allowed(&format!("{node}/phandle"), |bytes| bytes)
+            .as_deref()
+            .and_then(number),
+    );
+    let of: Vec<(u32, String)> = soc_devices(reader);
+    let find =
+        |phandle: &u32| of.iter().find(|(known, _)| known == phandle).map(|(_, path)| path.clone());
+    let mut found: Option<Controller> = None;
+    let mut tell = |path: String, numbers: Vec<u32>| {
+        let driver = reader.link_name(&format!("{path}/driver"));
+        let name = last(&path).to_owned();
+        let one = found.get_or_insert_with(|| Controller {
+            path,
+            driver,
+            irqs: Vec::new(),
+            children: Vec::new(),
+        });
+        one.irqs.extend(numbers);
+        // Handlers of its other ports are its own.
+        one.children.push(name);
+    };
+    let ports: Vec<String> = ports.iter().filter_map(find).collect();
+    for path in &ports {
+        let own = handled(irqs, last(path), &[], "");
+        if !own.is_empty() {
+            tell(path.clone(), own);
+        }
+    }
+    if found.is_none() {
+        for path in &ports {
+            let dmas = reader
+                .bytes_if_allowed(&format!("{path}/of_node/dmas"), |bytes| bytes)
+                .unwrap_or_default();
+            let Some(dma) = number(&dmas).as_ref().and_then(find) else { continue };
+            let mut own = handled(irqs, last(&dma), &[], "");
+            // This driver calls all its channels alike.
+            own.extend(handled(irqs, "DMA IRQ", &[], ""));
+            let driver = reader.link_name(&format!("{dma}/driver"));
+            found = Some(Controller { path: dma, driver, irqs: own, children: Vec::new() });
+            break;
+        }
+    }
+    let mut found = found?;
+    found.irqs.sort_unstable();
+    found.irqs.dedup();
+    Some(found)
+}
+
+/// The first number of a property.
+fn number(bytes: &[u8]) -> Option<u32> {
+    bytes.first_chunk().map(|four| u32::from_be_bytes(*four))
+}
+
+/// More links than any board's card has.
+const MOST_PORTS: usize = 64;
+
+/// The devices that a card's node and those below it name as its serial ports.
+fn phandles(reader: &Reader<'_>, node: &str, depth: u32) -> Vec<u32> {
+    let of = |name: &str| reader.bytes_if_allowed(&format!("{node}/{name}"), |bytes| bytes);
+    let mut found: Vec<u32> =
+        ["sound-dai", "i2s-controller"].into_iter().filter_map(|name| number(&of(name)?)).collect();
+    if depth > 0 {
+        let is_link = |name: &str| {
+            ["dai-link", "codec", "cpu", "simple-audio-card,"]
+                .iter()
+                .any(|word| name.starts_with(word))
+        };
+        for name in reader.names(node, is_link).into_iter().take(MOST_PORTS) {
+            found.extend(phandles(reader, &format!("{node}/{name}"), depth - 1));
+        }
+    }
+    found.truncate(MOST_PORTS);
+    found
+}
+
+/// The devices of the chip that the device tree numbers.
+fn soc_devices(reader: &Reader<'_>) -> Vec<(u32, String)> {
+    let bus = "/sys/bus/platform/devices";
+    let has_node = |name: &str| reader.exists(&format!("{bus}/{name}/of_node/phandle"));
+    let told = |name: String| {
+        let phandle =
+            reader.bytes_if_allowed(&format!("{bus}/{name}/of_node/phandle"), |bytes| bytes)?;
+        Some((number(&phandle)?, reader.real_path(&format!("{bus}/{name}"))?))
+    };
+    reader.names(bus, has_node).into_iter().filter_map(told).collect()
 }
 
 /// The USB devices behind a controller, hubs and the card itself left out, by product name.

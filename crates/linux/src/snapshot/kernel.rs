@@ -8,6 +8,9 @@ use quiet_types::{
 };
 use std::{collections::BTreeMap, io::Read};
 
+/// Boards have two to four names in their device tree, none of them long.
+const MOST_COMPATIBLE: usize = 16;
+const LONGEST_COMPATIBLE: usize = 100;
 /// No kernel's configuration is larger when unpacked.
 const LARGEST_CONFIG: u64 = 4 << 20;
 
@@ -31,6 +34,7 @@ pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine) {
     };
     machine.processor = info.processor.unwrap_or_default();
     machine.board = board(reader);
+    machine.compatible = compatible(reader);
     machine.clock_sources = clock_sources(reader);
     machine.hypervisor = hypervisor(reader, machine, info.hypervisor);
 }
@@ -105,7 +109,19 @@ fn board(reader: &Reader<'_>) -> Option<String> {
         return Some(board.trim().to_owned());
     }
     let model = reader.text("/proc/device-tree/model")?;
-    Some(model.trim_end_matches('\0').to_owned()).filter(|model| !model.is_empty())
+    let model = model.split('\0').next().unwrap_or_default();
+    Some(model.chars().take(LONGEST_COMPATIBLE).collect())
+        .filter(|model: &String| !model.is_empty())
+}
+
+/// Words of the device tree, each ended by a zero byte.
+fn compatible(reader: &Reader<'_>) -> Vec<String> {
+    let text = reader.text_if_allowed("/proc/device-tree/compatible").unwrap_or_default();
+    let words = text.split('\0').map(str::trim).filter(|word| !word.is_empty());
+    words
+        .take(MOST_COMPATIBLE)
+        .map(|word| word.chars().take(LONGEST_COMPATIBLE).collect())
+        .collect()
 }
 
 fn clock_sources(reader: &Reader<'_>) -> Vec<String> {

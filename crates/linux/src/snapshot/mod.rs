@@ -3,6 +3,7 @@
 mod cgroups;
 mod cpus;
 mod devices;
+mod heat;
 mod irqs;
 mod kernel;
 pub(crate) mod reader;
@@ -88,6 +89,7 @@ fn read(reader: Reader<'_>, root: &Root, options: Options) -> Result<(Machine, R
     kernel::read(&reader, &mut machine);
     irqs::read(&reader, &mut machine);
     devices::read(&reader, &mut machine);
+    machine.heat = heat::read(&reader);
     let cgroup_root = cgroups::read(&reader, &mut machine);
     tasks::read(&reader, &mut machine, options.command_lines);
     cgroups::count_tasks(&mut machine, &cgroup_root);

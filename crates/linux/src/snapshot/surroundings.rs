@@ -25,7 +25,7 @@ const MOST_RECORDS: usize = 100_000;
 const BUSY: u64 = 50;
 
 /// What the kernel log says of boot parameters, clocks, firmware, and CPUs taken away.
-const TOLD: [&str; 9] = [
+const TOLD: [&str; 10] = [
     "Unknown kernel command line parameters",
     "unstable",
     "is now offline",
@@ -35,6 +35,8 @@ const TOLD: [&str; 9] = [
     "NO_HZ",
     "Firmware Bug",
     "rcu_nocbs",
+    // Of Arm: which CPUs' clock reads go through the kernel.
+    "Trapping CNTVCT access",
 ];
 
 /// Of each CPU's `cpufreq`.
@@ -139,7 +141,39 @@ fn files(reader: &Reader<'_>, machine: &Machine, mounts: &[Mount]) -> BTreeMap<S
         }
     }
     grub(reader, &mut found);
+    config_txt(reader, &mut found);
     found
+}
+
+/// What of a Raspberry Pi's `config.txt` decides about frequencies and heat; the rest may hold anything.
+const CLOCKS: [&str; 9] = [
+    "arm_boost",
+    "arm_freq",
+    "arm_freq_min",
+    "core_freq",
+    "force_turbo",
+    "initial_turbo",
+    "over_voltage",
+    "over_voltage_delta",
+    "temp_soft_limit",
+];
+
+fn config_txt(reader: &Reader<'_>, found: &mut BTreeMap<String, String>) {
+    for path in ["boot/firmware/config.txt", "boot/config.txt"] {
+        let clocks = |bytes: Vec<u8>| {
+            let text = String::from_utf8_lossy(&bytes);
+            let is_clock = |line: &&str| {
+                let name = line.split('=').next().unwrap_or_default().trim();
+                CLOCKS.contains(&name)
+                    || (line.starts_with('[') && line.ends_with(']') && line.len() < 40)
+            };
+            let lines = text.lines().map(str::trim).filter(is_clock);
+            lines.map(|line| line.to_owned() + "\n").collect::<String>().into_bytes()
+        };
+        if let Some(bytes) = reader.bytes_if_allowed(&format!("/{path}"), clocks) {
+            found.insert(path.to_owned(), String::from_utf8_lossy(&bytes).trim().to_owned());
+        }
+    }
 }
 
 /// Of GRUB's settings only the kernel's parameters: the rest may hold anything.

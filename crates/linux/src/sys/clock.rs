@@ -45,6 +45,28 @@ pub fn ticks() -> u64 {
     }
 }
 
+/// Ticks a second of [`ticks`] as the processor tells them: `CNTFRQ_EL0` on aarch64; `None` elsewhere, or where it tells 0.
+///
+/// The firmware writes it; the kernel makes `CLOCK_MONOTONIC` of the same number, or of the device tree's in its place.
+///
+/// # Source
+/// `CNTFRQ_EL0` in the Arm architecture manual; readable wherever `CNTVCT_EL0` is (`arch_counter_set_user_access` of Linux).
+pub fn told_hertz() -> Option<u64> {
+    #[cfg(target_arch = "aarch64")]
+    {
+        let hertz: u64;
+        // SAFETY: reads a register that Linux leaves readable to user space, or emulates.
+        unsafe {
+            core::arch::asm!("mrs {}, cntfrq_el0", out(reg) hertz, options(nomem, nostack, preserves_flags));
+        }
+        (hertz > 0).then_some(hertz)
+    }
+    #[cfg(not(target_arch = "aarch64"))]
+    {
+        None
+    }
+}
+
 /// `CLOCK_MONOTONIC` in ns.
 ///
 /// # Real time

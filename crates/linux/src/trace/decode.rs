@@ -17,6 +17,8 @@ enum Shape {
     Waking { pid: Field },
     Irq { number: Field, name: Field },
     Vector(Name),
+    Message { reason: Field },
+    Raise { mask: Field, reason: Field },
     Softirq { number: Field },
     Timer { function: Field, now: Option<Field> },
     Call { function: Field },
@@ -40,6 +42,8 @@ const SOFTIRQS: [&str; 10] =
 const HARD: u64 = 0x08;
 /// A timer's `now` that lies further back is of another clock.
 const WITHIN: u64 = 1_000_000_000;
+/// Texts of the kernel that are kept; it has some thousands.
+const TEXTS: usize = 1 << 16;
 /// Names of more tasks than this are not kept.
 const TASKS: usize = 1 << 16;
 
@@ -54,6 +58,8 @@ pub struct Decoder {
     /// CPUs that are in an interrupt.
     inside: CpuSet,
     symbols: Symbols,
+    /// Texts of the kernel by their address.
+    texts: HashMap<u64, String>,
     functions: HashMap<u64, Name>,
     words: Words,
     tasks: BTreeMap<u32, Name>,
@@ -76,6 +82,27 @@ impl Decoder {
         self.flags = self.flags.or(format.field("common_flags"));
         self.shapes.insert(format.id, shape);
         true
+    }
+
+    /// Learns the kernel's texts that events point to, from `printk_formats` of tracefs: `0xffff800081234567 : "Rescheduling interrupts"`.
+    ///
+    /// # Source
+    /// `t_show`, kernel/trace/trace_printk.c; `ipi_types`, arch/arm64/kernel/smp.c.
+    pub fn learn_texts(&mut self, formats: &str) {
+        for line in formats.lines() {
+            let Some((address, text)) = line.split_once(" : \"") else { continue };
+            let address = address.trim().trim_start_matches("0x");
+            let Ok(address) = u64::from_str_radix(address, 16) else { continue };
+            if self.texts.len() < TEXTS {
+                self.texts.insert(address, text.trim_end_matches('"').to_owned());
+            }
+        }
+    }
+
+    /// What a message between CPUs is for, by the text that its event points to.
+    fn message(&mut self, address: u64) -> Name {
+        let word = self.texts.get(&address).map_or("ipi", |text| message(text));
+        self.words.put(word)
     }
 
     /// Whether a local timer's interrupt needs no event for its begin: a high resolution timer's record holds the time at which the
@@ -106,6 +133,11 @@ impl Decoder {
             ("irq", "irq_handler_exit") => Shape::Exit(EventKind::Irq),
             ("irq", "softirq_entry") => Shape::Softirq { number: field("vec")? },
             ("irq", "softirq_exit") => Shape::Exit(EventKind::Softirq),
+            // Of Arm: one event for all messages between CPUs, and its reason is a text of the kernel's.
+            ("ipi", "ipi_entry") => Shape::Message { reason: field("reason")? },
+            ("ipi", "ipi_raise") => {
+                Shape::Raise { mask: field("target_cpus")?, reason: field("reason")? }
+            }
             ("irq_vectors" | "ipi", name) if name.ends_with("_entry") => {
                 Shape::Vector(self.words.put(name.trim_end_matches("_entry")))
             }
@@ -179,6 +211,17 @@ impl Decoder {
                 say(What::Enter(Handler::Irq { number: number.number(record) as u32, name }));
             }
             Shape::Vector(name) => say(What::Enter(Handler::Vector(name))),
+            Shape::Message { reason } => {
+                let name = self.message(reason.number(record));
+                say(What::Enter(Handler::Vector(name)));
+            }
+            Shape::Raise { mask, reason } => {
+                let kind = self.message(reason.number(record));
+                let mask = mask.bytes(record);
+                for to in self.cpus.iter().filter(|cpu| in_mask(mask, cpu.0)) {
+                    say(What::Raised { to, kind });
+                }
+            }
             Shape::Softirq { number } => {
                 let number = number.number(record) as usize;
                 let name = self.words.put(SOFTIRQS.get(number).copied().unwrap_or("?"));
@@ -242,7 +285,7 @@ impl Decoder {
         let name = self.timer?;
         let within = self.inside.contains(cpu);
         match shape {
-            Shape::Vector(_) | Shape::Irq { .. } => {
+            Shape::Vector(_) | Shape::Message { .. } | Shape::Irq { .. } => {
                 self.inside.insert(cpu);
                 None
             }
@@ -315,6 +358,18 @@ impl Decoder {
             self.functions.insert(address, name);
         }
         name
+    }
+}
+
+/// A message between CPUs, in the words of [`Handler::Vector`].
+fn message(text: &str) -> &str {
+    let says = |word: &str| text.to_ascii_lowercase().contains(word);
+    match text {
+        _ if says("rescheduling") => "reschedule",
+        _ if says("function call") => "call_function",
+        _ if says("irq work") => "irq_work",
+        _ if says("timer broadcast") => "timer_broadcast",
+        text => text.strip_suffix(" interrupts").unwrap_or(text),
     }
 }
 
@@ -394,6 +449,57 @@ mod tests {
         let (names, _) = decoder.names();
         assert_eq!(names[site.0 as usize], "membarrier");
         assert_eq!(names[function.unwrap().0 as usize], "do_it");
+    }
+
+    /// Descriptions as Linux 6.12 of arm64 prints them, without the common fields.
+    const ENTRY: &str = "\tfield:const char * reason;\toffset:8;\tsize:8;\tsigned:0;\n";
+    const RAISE: &str = "\tfield:__data_loc unsigned long[] target_cpus;\toffset:8;\tsize:4;\tsigned:0;\n\
+        \tfield:const char * reason;\toffset:16;\tsize:8;\tsigned:0;\n";
+
+    #[test]
+    fn a_message_between_arms_cpus_is_told_by_the_text_it_points_to_and_by_who_raised_it() {
+        let mut decoder = Decoder::new("1,5".parse().unwrap(), Symbols::default());
+        decoder.learn_texts(
+            "0xffff800081a00010 : \"Rescheduling interrupts\"\n0xffff800081a00040 : \"Function call interrupts\"\n\
+             0xffff800081a00080 : \"IRQ work interrupts\"\nnonsense\n0xzz : \"x\"\n",
+        );
+        for (id, name, fields) in
+            [(1, "ipi_entry", ENTRY), (2, "ipi_raise", RAISE), (3, "ipi_exit", ENTRY)]
+        {
+            let text = format!("name: {name}\nID: {id}\nformat:\n{COMMON}\n{fields}");
+            assert!(decoder.learn("ipi", name, &text), "{name}");
+        }
+        let mut told = |id: u16, reason: u64, cpus: u64| {
+            let mut record = vec![0u8; 32];
+            record[0..2].copy_from_slice(&id.to_ne_bytes());
+            record[4..8].copy_from_slice(&77u32.to_ne_bytes());
+            let at = if id == 2 { 16 } else { 8 };
+            record[at..at + 8].copy_from_slice(&reason.to_ne_bytes());
+            if id == 2 {
+                record[8..12].copy_from_slice(&(8u32 << 16 | 24).to_ne_bytes());
+                record[24..32].copy_from_slice(&cpus.to_ne_bytes());
+            }
+            let events = all(&mut decoder, &record);
+            let names = &decoder.words.all;
+            let told = events.iter().map(|event| match event.what {
+                What::Enter(Handler::Vector(name)) => names[name.0 as usize].clone(),
+                What::Raised { to, kind } => {
+                    format!("{} to {to} by {}", names[kind.0 as usize], event.task)
+                }
+                What::Exit(EventKind::Vector) => "end".to_owned(),
+                what => panic!("{what:?}"),
+            });
+            told.collect::<Vec<String>>()
+        };
+        assert_eq!(told(1, 0xffff_8000_81a0_0010, 0), ["reschedule"]);
+        assert_eq!(told(1, 0xffff_8000_81a0_0040, 0), ["call_function"]);
+        assert_eq!(told(1, 0xffff_8000_81a0_0099, 0), ["ipi"], "a text that nobody told");
+        assert_eq!(told(3, 0xffff_8000_81a0_0010, 0), ["end"]);
+        // CPUs 0, 1 and 5 get one; 0 is nobody's who was asked for.
+        assert_eq!(
+            told(2, 0xffff_8000_81a0_0080, 0b10_0011),
+            ["irq_work to 1 by 77", "irq_work to 5 by 77"]
+        );
     }
 
     /// A decoder of timers, and records of 24 bytes for it.

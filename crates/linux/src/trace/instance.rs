@@ -110,6 +110,8 @@ impl Tracer {
             Error::nonsense("events/header_page of tracefs", None, "an unknown layout of pages")
         })?;
         let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        // Without it messages between CPUs have no names of their own.
+        let texts = read(&base.path.join("printk_formats")).unwrap_or_default();
         let mut tracer = Tracer {
             base,
             instances: Vec::new(),
@@ -122,6 +124,7 @@ impl Tracer {
             smis: cpus.iter().filter_map(|cpu| Some((cpu, smis(cpu)?))).collect(),
             switches: Vec::new(),
         };
+        tracer.decoder.learn_texts(&texts);
         tracer.watch(cpus, online)?;
         Ok(tracer)
     }
@@ -173,6 +176,7 @@ impl Tracer {
             let _ = if filter.is_empty() { Ok(()) } else { write(&file, &filter) };
             self.enable(&reach, group, name);
         }
+        self.raises(&reach);
         for cpu in cpus.iter() {
             self.pipes.push((cpu, main.pipe(cpu)?));
         }
@@ -184,6 +188,19 @@ impl Tracer {
             write(&instance.0.join("tracing_on"), "1")?;
         }
         Ok(())
+    }
+
+    /// Who sends messages between CPUs on Arm, in the kernel's own words (Linux 3.17). Where newer events tell who asks for a look or a
+    /// function, only the rest of them is wanted.
+    fn raises(&mut self, reach: &Instance) {
+        let newer = !self.trace.absent.iter().any(|name| name == "ipi/ipi_send_cpu");
+        if newer {
+            let rest =
+                "reason == \"IRQ work interrupts\" || reason == \"Timer broadcast interrupts\"";
+            // Without it there are only more events to read.
+            let _ = write(&reach.0.join("events/ipi/ipi_raise/filter"), rest);
+        }
+        self.enable(reach, "ipi", "ipi_raise");
     }
 
     /// Switches an event on, or notes that it is absent.
@@ -241,7 +258,7 @@ impl Tracer {
                                 keep(trace, TraceEvent { at: Nanos(at), cpu: *cpu, task: 0, what });
                             }
                             decoder.decode(*cpu, at, record, &mut |event| {
-                                if matches!(event.what, What::Sent { .. }) {
+                                if matches!(event.what, What::Sent { .. } | What::Raised { .. }) {
                                     senders.insert(event.task);
                                 }
                                 keep(trace, event);

@@ -4,6 +4,7 @@ use super::{
     facts::{Facts, count, cpus, irq_name, some, task_name},
     verdict::{NO_QUIET, Verdict, fine, moot, note, problem, unknown, warning},
 };
+use crate::sources::stuck_at;
 use quiet_types::{
     CpuSet,
     finding::{Finding, When},
@@ -89,11 +90,11 @@ pub(super) fn card_stuck(f: &Facts) -> Verdict {
         return moot("no interrupt belongs to the chain or a sound card");
     }
     let stuck: Vec<&Irq> = own.iter().copied().filter(|irq| irq.immovable.is_some()).collect();
+    let none = stuck.is_empty();
     let mut found: Vec<Finding> = stuck
         .into_iter()
         .map(|irq| {
-            let at = irq.effective.as_ref().or(irq.requested.as_ref());
-            let at = at.map_or("an unknown CPU".into(), cpus);
+            let at = stuck_at(&f.on, irq).map_or("an unknown CPU".into(), |at| cpus(&at));
             let away = at_odds(f, irq);
             let finding = if away {
                 problem(format!("{} cannot be moved off {at}", irq_name(irq)))
@@ -113,7 +114,9 @@ pub(super) fn card_stuck(f: &Facts) -> Verdict {
                 .when(When::RunTime)
         })
         .collect();
-    found.extend(all_on_one(f));
+    if none {
+        found.extend(all_on_one(f));
+    }
     Verdict::of(
         found,
         "the chain's interrupts have masks that can be written; whether the \
@@ -148,8 +151,7 @@ fn all_on_one(f: &Facts) -> Option<Finding> {
 }
 
 fn at_odds(f: &Facts, irq: &Irq) -> bool {
-    let at = irq.effective.as_ref().or(irq.requested.as_ref());
-    !f.quiet.is_empty() && at.is_some_and(|at| !at.intersects(&f.quiet))
+    !f.quiet.is_empty() && stuck_at(&f.on, irq).is_some_and(|at| !at.intersects(&f.quiet))
 }
 
 pub(super) fn on_quiet(f: &Facts) -> Verdict {
@@ -246,8 +248,7 @@ fn on_quiet_now(f: &Facts, here: &[&Irq]) -> Finding {
 
 /// Whether it is a timer or a counter that each CPU has of its own.
 fn of_the_cpu(irq: &Irq) -> bool {
-    let own = ["timer", "arch_timer", "arm-pmu", "IPI"];
-    irq.actions.iter().any(|action| own.contains(&action.as_str()))
+    irq.is_of_each_cpu() || irq.actions.iter().any(|action| action == "timer")
 }
 
 /// Where an interrupt goes: where the kernel says so, else where it was counted, else where it may.

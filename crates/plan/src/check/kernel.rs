@@ -1,10 +1,10 @@
 //! The kernel itself: timers, clocks, its build, its mitigations.
 
 use super::{
-    facts::{Facts, count, some},
+    facts::{Facts, count, cpus, some},
     verdict::{Verdict, fine, moot, note, problem, unknown, warning},
 };
-use quiet_types::{finding::When, printable};
+use quiet_types::{CpuId, CpuSet, finding::When, printable};
 
 pub(super) fn config_unknown(f: &Facts) -> Verdict {
     match &f.machine.kernel.config {
@@ -71,6 +71,35 @@ pub(super) fn tick(f: &Facts) -> Verdict {
 
 /// Clock sources that are read from a device, not from the processor.
 const SLOW_CLOCKS: [&str; 5] = ["hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"];
+
+/// Errata of Arm processors are mended by having the kernel read the counter, for programs too.
+///
+/// # Source
+/// `arch_counter_set_user_access`, drivers/clocksource/arm_arch_timer.c, whose line of the log this is.
+pub(super) fn clock_trapped(f: &Facts) -> Verdict {
+    let Some(log) = &f.around.kernel_log else {
+        return unknown("the kernel log may not be read");
+    };
+    let trapped: CpuSet = log
+        .iter()
+        .filter(|line| line.contains("Trapping CNTVCT access"))
+        .filter_map(|line| line.split("CPU").nth(1)?.split(':').next()?.trim().parse().ok())
+        .map(CpuId)
+        .collect();
+    let trapped = trapped.intersection(&f.machine.online);
+    if trapped.is_empty() {
+        return fine("no CPU is said to read the clock by way of the kernel");
+    }
+    note(format!("programs on {} read the clock by way of the kernel", cpus(&trapped)))
+        .evidence("kernel log: Trapping CNTVCT access; the processor has an erratum (858921 of the Cortex-A73, for one)")
+        .effect(
+            "each reading of the time costs some tenths of a microsecond in place of some hundredths; latency is as it was, but a \
+             program that asks often computes less, and gaps shorter than that cannot be seen",
+        )
+        .remedy("none on this processor: the erratum is worse; a loop that reads the clock once a block does not notice")
+        .when(When::Hands)
+        .into()
+}
 
 pub(super) fn clock(f: &Facts) -> Verdict {
     let Some(current) = f.machine.clock_sources.first() else {

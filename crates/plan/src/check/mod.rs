@@ -4,6 +4,7 @@
 
 mod boot;
 mod facts;
+mod heat;
 mod interrupts;
 mod irqbalance;
 mod kernel;

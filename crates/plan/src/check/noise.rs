@@ -4,7 +4,7 @@ use super::{
     facts::{Facts, count, cpus, some, task_name},
     verdict::{NO_QUIET, Verdict, fine, moot, note, unknown, warning},
 };
-use quiet_types::{CpuSet, finding::When, printable};
+use quiet_types::{CpuSet, finding::When, machine::VectorMeaning, printable};
 
 /// From this share of one CPU on a program is named, in thousandths.
 const HOG: u64 = 200;
@@ -255,7 +255,7 @@ pub(super) fn cross_calls(f: &Facts) -> Verdict {
         .machine
         .vectors
         .iter()
-        .filter(|v| matches!(v.name.as_str(), "CAL" | "TLB" | "IPI1"))
+        .filter(|v| matches!(v.meaning(), Some(VectorMeaning::Call | VectorMeaning::Shootdown)))
         .flat_map(|v| v.counts.iter().map(move |(cpu, count)| (v.name.clone(), *cpu, *count)))
         .filter(|(_, cpu, _)| f.quiet.contains(*cpu))
         .map(|(name, cpu, count)| {
@@ -292,21 +292,23 @@ pub(super) fn tick_stays(f: &Facts) -> Verdict {
     let Some(uptime) = f.around.uptime_s.filter(|s| *s >= 60) else {
         return unknown("the time since boot is not known, or too short to judge rates");
     };
-    let timers = f.machine.vectors.iter().filter(|v| v.name == "LOC");
-    let worst = timers
-        .flat_map(|v| v.counts.iter())
+    let (row, counts) = f.machine.timer_interrupts();
+    let worst = counts
+        .into_iter()
         .filter(|(cpu, _)| off.contains(*cpu))
-        .map(|(cpu, count)| (*cpu, count / uptime))
+        .map(|(cpu, count)| (cpu, count / uptime))
         .max_by_key(|(_, rate)| *rate);
     match worst {
-        None => unknown("/proc/interrupts has no row LOC here"),
+        None => {
+            unknown("/proc/interrupts has no row of the CPUs' own timers here (LOC, arch_timer)")
+        }
         Some((_, rate)) if rate < TICKS => {
             fine(format!("at most {rate} timer interrupts a second on {}, on average", cpus(&off)))
         }
         Some((cpu, rate)) => {
             note(format!("CPU {cpu} of nohz_full had {rate} timer interrupts a second"))
                 .evidence(format!(
-                    "row LOC of /proc/interrupts, on average over {uptime} s since boot"
+                    "row {row} of /proc/interrupts, on average over {uptime} s since boot"
                 ))
                 .effect(
                     "the tick stays, or a program there sets timers: either interrupts \

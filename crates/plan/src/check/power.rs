@@ -251,31 +251,6 @@ pub(super) fn latency_denied(f: &Facts) -> Verdict {
     }
 }
 
-pub(super) fn throttled(f: &Facts) -> Verdict {
-    let files: Vec<(&String, u64)> = f
-        .settings()
-        .filter(|(path, _)| path.contains("/thermal_throttle/"))
-        .filter_map(|(path, text)| Some((path, text.trim().parse().ok()?)))
-        .collect();
-    if files.is_empty() {
-        return unknown("this machine has no throttle counters that may be read");
-    }
-    let Some((path, count)) =
-        files.iter().filter(|(_, count)| *count > 0).max_by_key(|(_, count)| *count)
-    else {
-        return fine("no CPU was slowed down by heat since boot");
-    };
-    warning(format!("heat has slowed CPUs down {count} times since boot"))
-        .evidence(format!("/{path} is {count}"))
-        .effect("a block that fitted into its period no longer does, for seconds")
-        .remedy(
-            "cool it, or lower the highest frequency until it stays even; a \
-                snapshot does not tell whether it happened while you played",
-        )
-        .when(When::Hands)
-        .into()
-}
-
 pub(super) fn daemons(f: &Facts) -> Verdict {
     let running = f.running(&[
         "power-profiles-daemon",

@@ -1,8 +1,8 @@
 //! Every check, in the order of its effect on latency.
 
 use super::{
-    boot, facts::Facts, interrupts, irqbalance, kernel, limits, loader, memory, network, noise,
-    power, real_time, scheduling, shield, topology, verdict::Verdict,
+    boot, facts::Facts, heat, interrupts, irqbalance, kernel, limits, loader, memory, network,
+    noise, power, real_time, scheduling, shield, topology, verdict::Verdict,
 };
 
 /// One check: its findings carry its id.
@@ -91,13 +91,15 @@ pub const CHECKS: &[Check] = &[
     look("topology.weak_core", "the kind of core of the chain's CPUs", topology::weak_core),
     look("topology.far_node", "the card's NUMA node", topology::far_node),
     look("noise.smi", "interrupts by firmware", noise::management_mode),
-    look("power.throttled", "CPUs slowed down by heat", power::throttled),
+    look("power.throttled", "CPUs slowed down by heat", heat::throttled),
+    look("power.supply", "the supply of a board", heat::supply),
     look("limits.memlock", "whether the user may lock memory", limits::memlock),
     look("memory.swapped", "audio programs in swap", memory::swapped),
     look("noise.tracers", "profilers, tracers and stress that run", noise::tracers),
     look("noise.ksm", "sharing of equal pages", noise::same_pages),
     look("noise.numa_balancing", "pages unmapped to see who uses them", noise::numa_balancing),
     look("kernel.clock", "clock source", kernel::clock),
+    look("kernel.clock_trapped", "clock reads that go through the kernel", kernel::clock_trapped),
     look("kernel.debug", "a kernel built to find bugs", kernel::debug_build),
     look("irq.busy", "devices that interrupt without end", interrupts::busy),
     look("power.preference", "energy preference of the processor", power::preference),
@@ -137,6 +139,8 @@ pub const CHECKS: &[Check] = &[
     look("irq.delivery", "whether the kernel tells where interrupts go", interrupts::delivery),
     look("topology.cache_shared", "who shares the chain's cache", topology::cache_shared),
     look("power.resume_zero", "0 in place of n/a for idle states", power::resume_zero),
+    look("power.capped", "the highest frequency that is allowed", heat::capped),
+    look("power.firmware_clocks", "clocks that a board's firmware sets", heat::firmware_clocks),
     look("power.slow_clock", "frequency at the moment", power::slow_clock),
     look("power.daemons", "daemons that steer power", power::daemons),
     look("power.latency_denied", "who may hold idle latency down", power::latency_denied),

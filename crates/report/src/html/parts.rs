@@ -243,7 +243,13 @@ pub(super) fn clock(run: &Run) -> Markup {
                 (fact("clock", &clock.source))
                 (fact("rate", &format!("{} MHz", words::significant(clock.hertz / 1e6))))
                 (fact("one read", &clock.read.to_string()))
+                @if clock.step.0 > 0 {
+                    (fact("finest step", &clock.step.to_string()))
+                }
                 (fact("own noise", &clock.floor.to_string()))
+                @if !clock.why.is_empty() {
+                    (fact("why this clock", &clock.why))
+                }
                 (fact("drift", &format!("{} ppm against CLOCK_MONOTONIC", words::significant(clock.drift_ppm))))
             }
             @if let Some(stress) = &run.stress {

@@ -4,6 +4,7 @@ use super::{Page, name, set_text};
 use quiet_types::{
     CpuId, CpuSet, Machine,
     machine::{Irq, Policy, Task},
+    printable,
 };
 
 /// With more CPUs than this, counts by CPU become a total and the busiest CPU.
@@ -60,7 +61,7 @@ pub(super) fn irqs(page: &mut Page, machine: &Machine) {
         reasons.sort_unstable();
         reasons.dedup();
         for reason in reasons {
-            page.wrapped("  fixed: ", name(reason).split(' '));
+            page.wrapped("  fixed: ", printable(reason, 300).split(' '));
         }
     }
 }

@@ -17,6 +17,7 @@ fn big(count: u32) -> Machine {
         package: Some(0),
         siblings: [CpuId(id & !1), CpuId(id | 1)].into_iter().collect(),
         llc: (id & !7..(id & !7) + 8).map(CpuId).collect(),
+        cluster: None,
         llc_kib: Some(32 << 10),
         node: Some(0),
         capacity: None,

@@ -26,6 +26,32 @@ pub(super) fn draw(page: &mut Page, machine: &Machine) {
         }
     }
     legend(page, machine);
+    clusters(page, machine);
+}
+
+/// Clusters, with the capacities of their CPUs, where they differ: `clusters CPU 0-1 (capacity 592), CPU 2-5 (capacity 1024)`.
+fn clusters(page: &mut Page, machine: &Machine) {
+    let mut groups: Vec<(CpuSet, Option<u32>)> = Vec::new();
+    for cpu in machine.cpus.iter().filter(|cpu| cpu.online) {
+        let alike = |(set, capacity): &&mut (CpuSet, Option<u32>)| {
+            *capacity == cpu.capacity
+                && cpu.cluster.as_ref().is_none_or(|cluster| set.intersects(cluster))
+        };
+        match groups.iter_mut().find(alike) {
+            Some((set, _)) => set.insert(cpu.id),
+            None => groups.push(([cpu.id].into_iter().collect(), cpu.capacity)),
+        }
+    }
+    if groups.len() < 2 || groups.len() > MOST_DRAWN {
+        return;
+    }
+    let told = machine.cpus.iter().any(|cpu| cpu.cluster.is_some());
+    let texts = groups.iter().map(|(set, capacity)| match capacity {
+        Some(capacity) => format!("CPU {set} (capacity {capacity})"),
+        None => format!("CPU {set}"),
+    });
+    let text = texts.collect::<Vec<_>>().join(", ");
+    page.wrapped("  ", format!("{} {text}", if told { "clusters" } else { "kinds" }).split(' '));
 }
 
 /// The sets of online CPUs that share a last-level cache, lowest CPU first.

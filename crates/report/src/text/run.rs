@@ -81,11 +81,13 @@ fn surroundings(run: &Run) -> String {
         None if run.is_imported() => "stress, clock and own noise not known".to_owned(),
         None => "no stress".to_owned(),
     });
-    parts.extend(
-        run.clock.as_ref().map(|clock| {
-            format!("clock {}, own noise {}", printable(&clock.source, 20), clock.floor)
-        }),
-    );
+    parts.extend(run.clock.as_ref().map(|clock| {
+        let step = match clock.step > Nanos(1) {
+            true => format!(", step {}", clock.step),
+            false => String::new(),
+        };
+        format!("clock {}{step}, own noise {}", printable(&clock.source, 20), clock.floor)
+    }));
     parts.retain(|part| !part.is_empty());
     parts.join("; ")
 }
@@ -103,7 +105,7 @@ fn threads(run: &Run) -> Table {
         // Earlier moments of the same wake-ups stand above what came of them.
         for station in &thread.stations {
             let all = &station.readings;
-            let shown = |value: Option<Nanos>| value.map_or("-".to_owned(), |v| v.to_string());
+            let shown = |value: Option<Nanos>| value.map_or("-".to_owned(), |v| run.figure(v));
             let mut cells = vec![thread.cpu.to_string(), format!("to {}", station.name)];
             cells.push(shown(all.min));
             cells.extend([0.5, 0.99, 0.999].map(|q| shown(all.percentile(q))));
@@ -117,7 +119,7 @@ fn threads(run: &Run) -> Table {
 
 fn row(run: &Run, thread: &MeasuringThread) -> Vec<String> {
     let all = thread.corrected.as_ref().unwrap_or(&thread.readings);
-    let shown = |value: Option<Nanos>| value.map_or("-".to_owned(), |v| v.to_string());
+    let shown = |value: Option<Nanos>| value.map_or("-".to_owned(), |v| run.figure(v));
     let mut row = vec![thread.cpu.to_string(), known::policy(thread), shown(thread.readings.min)];
     row.extend([0.5, 0.99, 0.999].map(|q| shown(all.percentile(q))));
     row.push(shown(thread.readings.max));

@@ -68,7 +68,7 @@ impl<'a> Hands<'a> {
                     cpus: Some(plan.shield.cpus.clone()),
                     ..ShieldWish::default()
                 };
-                let plan = quiet_experiment::plan(&wish, &machine(&Root::system()?)?)?;
+                let plan = quiet_experiment::plan_to_apply(&wish, machine(&Root::system()?)?)?;
                 apply::put_up(&plan, &self.args.state, None, stop)
             }
             Who::Service(name) => apply::put_up_by_service(name, None),

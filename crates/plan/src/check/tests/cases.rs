@@ -5,6 +5,7 @@ use quiet_types::{
     Chain, CpuId, Finding, Machine,
     Severity::{self, Note, Problem, Warning},
     chain::{IrqSource, Target},
+    heat::{Cooler, FirmwareFlags, Heat, Trip, Zone},
     machine::{CoreKind, Node, Policy, Preemption},
     surroundings::{BusyProcess, Mount, Surroundings, UsbDevice},
 };
@@ -298,6 +299,74 @@ pub const CASES: &[Case] = &[
     }),
     case("noise.smi", Warning, "firmware has stopped", |m, _| around(m).smi_count = Some(500)),
     case("noise.smi", Note, "firmware has stopped", |m, _| around(m).smi_count = Some(5)),
+    case("power.throttled", Problem, "slows the CPUs down now", |m, _| {
+        let cooler = |kind: &str, state| Cooler {
+            name: "cooling_device0".into(),
+            kind: kind.into(),
+            state: Some(state),
+            most: Some(9),
+        };
+        m.heat = Some(Heat {
+            coolers: vec![cooler("cpufreq-cpu2", 3), cooler("pwm-fan", 1)],
+            ..Heat::default()
+        });
+    }),
+    case("power.throttled", Warning, "has slowed the CPUs down since boot (throttled)", |m, _| {
+        let firmware = Some(FirmwareFlags::from_word("sys/x/get_throttled", 0x4_0000));
+        m.heat = Some(Heat { firmware, ..Heat::default() });
+    }),
+    case("power.throttled", Note, "82.0 C, and CPUs are slowed down at 85.0 C", |m, _| {
+        let trip = |kind: &str, temperature| Trip { kind: kind.into(), temperature };
+        m.heat = Some(Heat {
+            zones: vec![Zone {
+                name: "thermal_zone0".into(),
+                kind: "cpu-thermal".into(),
+                temperature: Some(82_000),
+                trips: vec![
+                    trip("active", 60_000),
+                    trip("passive", 85_000),
+                    trip("critical", 110_000),
+                ],
+            }],
+            ..Heat::default()
+        });
+    }),
+    case("power.supply", Problem, "too low now", |m, _| {
+        let firmware = Some(FirmwareFlags::from_word("sys/x/get_throttled", 0x1_0001));
+        m.heat = Some(Heat { firmware, ..Heat::default() });
+    }),
+    case("power.supply", Warning, "was too low", |m, _| {
+        let firmware = Some(FirmwareFlags::from_word("sys/x/get_throttled", 0x1_0000));
+        m.heat = Some(Heat { firmware, ..Heat::default() });
+    }),
+    case("power.capped", Note, "may run at 1800 of 3000 MHz", |m, _| {
+        put(m, "sys/devices/system/cpu/cpu1/cpufreq/scaling_max_freq", "1800000");
+    }),
+    case("power.firmware_clocks", Note, "force_turbo=1", |m, _| {
+        m.compatible = vec!["raspberrypi,4-model-b".into(), "brcm,bcm2711".into()];
+        put(
+            m,
+            "boot/firmware/config.txt",
+            "[pi5]\narm_freq=3000\n[all]\nforce_turbo=1\nover_voltage=6",
+        );
+    }),
+    case("power.firmware_clocks", Note, "may run at 1800 MHz", |m, _| {
+        m.compatible = vec!["raspberrypi,4-model-b".into(), "brcm,bcm2711".into()];
+        m.cpus.iter_mut().for_each(|cpu| cpu.max_khz = Some(1_500_000));
+        m.cpus.iter_mut().for_each(|cpu| cpu.current_khz = Some(1_500_000));
+        // Of another board.
+        put(m, "boot/firmware/config.txt", "[pi5]\narm_boost=1\n[all]");
+    }),
+    case(
+        "kernel.clock_trapped",
+        Note,
+        "programs on CPUs 2-3 read the clock by way of the kernel",
+        |m, _| {
+            let log = &mut around(m).kernel_log;
+            let line = |cpu: u32| format!("CPU{cpu}: Trapping CNTVCT access");
+            log.get_or_insert_default().extend([line(2), line(3)]);
+        },
+    ),
     case("power.throttled", Warning, "heat", |m, _| {
         put(m, "sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "7");
     }),

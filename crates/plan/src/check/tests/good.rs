@@ -101,6 +101,7 @@ fn cpu(id: u32) -> Cpu {
         package: Some(0),
         siblings: CpuSet::from_iter([CpuId(id)]),
         llc: set("0-3"),
+        cluster: None,
         llc_kib: Some(8192),
         node: Some(0),
         capacity: Some(1024),

@@ -90,7 +90,8 @@ fn every_finding_says_what_was_read_what_it_does_and_what_to_do_when() {
             assert!(!text.contains(char::is_control), "{}: {text}", finding.id);
         }
         assert!(finding.when.is_some(), "{} does not say when", finding.id);
-        let sources = ["/proc", "/sys", "/dev", "/etc", "CONFIG_", "kernel log", "MSR", "running"];
+        let sources =
+            ["/proc", "/sys", "/dev", "/etc", "/boot", "CONFIG_", "kernel log", "MSR", "running"];
         let has_source = sources.iter().any(|word| finding.evidence.contains(word));
         if !has_source {
             nameless.push(format!("{}: {}", finding.id, finding.evidence));
