@@ -174,7 +174,8 @@ fn settings_are_mended_one_by_one_taken_back_one_by_one_and_put_back_together() 
         hold(TIMERS);
     }
     let again: Doctored = json(&run(&usual, &all));
-    let offered = again.mended.iter().any(|one| matches!(one.mend.way, MendWay::Steps { shield: true, .. }));
+    let offered =
+        again.mended.iter().any(|one| matches!(one.mend.way, MendWay::Steps { shield: true, .. }));
     assert_eq!(again.findings.iter().any(|one| one.id == "doctor.shield_up"), offered);
     assert_eq!(read(TIMERS).trim(), "1");
     machine.revert_to(&before, "after single settings");

@@ -232,7 +232,10 @@ fn last_asks_the_next_boots_for_what_was_applied_and_unpersist_takes_it_back() {
     let cpu = machine.cpu.to_string();
     let fit = within(&["persist", "--cpus", &cpu, "--dry-run"]);
     if fit.status.code() == Some(2) {
-        return skip(Why::Machine(format!("no loader's files can be laid over its own: {}", text(&fit))));
+        return skip(Why::Machine(format!(
+            "no loader's files can be laid over its own: {}",
+            text(&fit)
+        )));
     }
     let loader = files(&place);
     let asked = ["setup", "--player", "engine", "--card", "none", "--json", "--yes", "--no-proof"];

@@ -376,7 +376,8 @@ fn who_plays_as_root_stays_where_it_plays_also_where_a_shield_has_no_door() {
     // Another one goes there by itself, where it can: twice the watch takes it off, and looked at everybody for that.
     let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
     let looks = |n: u32| {
-        let pinned = Command::new("taskset").args(["-pc", &cpu, &stranger.id().to_string()]).output();
+        let pinned =
+            Command::new("taskset").args(["-pc", &cpu, &stranger.id().to_string()]).output();
         match pinned.unwrap().status.success() {
             true => soon("the stranger is off", || !allowed(stranger.id()).contains(&on_shield)),
             false => std::thread::sleep(Duration::from_secs(2)),

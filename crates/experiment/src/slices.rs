@@ -176,7 +176,9 @@ fn too_short(args: &Slicing) -> Option<Finding> {
     (args.slice < least).then(|| {
         Finding::new(Severity::Note, "prove.slice_short", "The slice does not cover the work")
             .evidence(format!("{} asked for, and {} of work in each period", args.slice, args.work))
-            .effect("It ends before the work does at times, and others go first in the middle of it.")
+            .effect(
+                "It ends before the work does at times, and others go first in the middle of it.",
+            )
             .remedy(format!("ask for --slice={}us or more", least.0.div_ceil(1000)))
     })
 }

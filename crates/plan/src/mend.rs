@@ -88,6 +88,22 @@ pub fn mended_by(step: &Step, own: &CpuSet) -> Vec<&'static str> {
     ids.filter(is_its).collect()
 }
 
+/// The names of the plan's factors that mend each of these findings, each once, in the order of the plan's steps.
+pub fn factors_by_finding(plan: &Plan, findings: &[Finding]) -> Vec<(String, Vec<String>)> {
+    let shielding = findings.iter().any(|finding| finding.id == "shield.none");
+    let own = &plan.shield.cpus;
+    let of = |finding: &Finding| {
+        let mut names: Vec<String> = Vec::new();
+        for step in plan.steps.iter().filter(|step| mends_it(step, &finding.id, shielding, own)) {
+            if let Some(name) = crate::factor_of(plan, step).filter(|name| !names.contains(name)) {
+                names.push(name);
+            }
+        }
+        (finding.id.clone(), names)
+    };
+    findings.iter().map(of).filter(|(_, names)| !names.is_empty()).collect()
+}
+
 /// Whether a step mends a finding. Where no CPU is set apart yet, `shield.none` takes in all that sets them apart.
 fn mends_it(step: &Step, id: &str, shielding: bool, own: &CpuSet) -> bool {
     let with_shield = shielding && id == "shield.none";

@@ -5,8 +5,7 @@ use quiet_types::{
     Finding,
     doctor::{Doctored, Mend, MendAnswer, MendWay},
     plan::{Step, Taken},
-    printable,
-    words,
+    printable, words,
 };
 
 /// Nothing in a finding is longer than this on a terminal.

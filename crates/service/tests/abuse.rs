@@ -167,7 +167,10 @@ fn a_flood_of_one_user_or_of_two_keeps_nobody_else_waiting() {
                         for _ in 0..10 {
                             let mut last = Vec::new();
                             for call in 0..100 {
-                                last = raw.of_service(["ListChains", "Status"][call % 2], &Body::default());
+                                last = raw.of_service(
+                                    ["ListChains", "Status"][call % 2],
+                                    &Body::default(),
+                                );
                                 if call < 99 {
                                     raw.stream.write_all(&last).unwrap();
                                 }

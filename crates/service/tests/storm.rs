@@ -18,7 +18,9 @@ use std::{
 };
 use world::{
     World,
-    load::{Ends, Lot, METHODS, USERS, Waited, body, held, nobody_hangs, policy_of, sleeper, waited},
+    load::{
+        Ends, Lot, METHODS, USERS, Waited, body, held, nobody_hangs, policy_of, sleeper, waited,
+    },
     raw::{Body, Raw, Reply},
 };
 
@@ -80,9 +82,7 @@ fn is_within(player: Player, method: &str, body: &Body, reply: &Reply) -> Result
         "Apply" | "ApplyBound" | "Watch" if !begins(b"\x04\0\0\0room\0") => {
             Err("another chain than the approved one".into())
         }
-        "Admit" | "Release" if !begins(&player.own.to_le_bytes()) => {
-            Err("another's thread".into())
-        }
+        "Admit" | "Release" if !begins(&player.own.to_le_bytes()) => Err("another's thread".into()),
         "Admit" if body.bytes.last().is_some_and(|priority| *priority > 85) => {
             Err("a priority that is not given".into())
         }

@@ -147,7 +147,9 @@ fn undo(args: &Args, id: &str) -> anyhow::Result<ExitCode> {
         known.dedup();
         let id = quiet_types::printable(id, 60);
         match known.is_empty() {
-            true => bail!("no mend of `{id}` is up, nor another one that is taken back by itself; `quietcores revert` puts the machine back"),
+            true => bail!(
+                "no mend of `{id}` is up, nor another one that is taken back by itself; `quietcores revert` puts the machine back"
+            ),
             false => bail!("no mend of `{id}` is up: there are those of {}", known.join(", ")),
         }
     }
@@ -222,8 +224,7 @@ impl<'a> Hands<'a> {
             self.begin(&Plan { steps: Vec::new(), ..chosen.clone() })?;
         }
         let program = std::env::current_exe().context("cannot find the program itself")?;
-        let taken =
-            quiet_shield::add(&System, &self.args.state, &chosen.steps, Some(&program))?;
+        let taken = quiet_shield::add(&System, &self.args.state, &chosen.steps, Some(&program))?;
         match &mut self.applied {
             Some(applied) => applied.steps.extend(taken.iter().cloned()),
             none => {
@@ -247,7 +248,8 @@ impl<'a> Hands<'a> {
             return error.context("nothing on this machine is changed");
         };
         let done = match self.was_up {
-            false => revert::put_back(&self.args.state).map(|done| done.is_none_or(|done| done.is_complete())),
+            false => revert::put_back(&self.args.state)
+                .map(|done| done.is_none_or(|done| done.is_complete())),
             true => self.withdraw(&applied),
         };
         match done {
@@ -257,12 +259,10 @@ impl<'a> Hands<'a> {
     }
 
     fn withdraw(&self, applied: &Applied) -> anyhow::Result<bool> {
-        let ours = |way: &WayBack| {
-            applied.steps.iter().any(|taken| taken.step.action == way.taken.action)
-        };
+        let ours =
+            |way: &WayBack| applied.steps.iter().any(|taken| taken.step.action == way.taken.action);
         let ways = quiet_shield::ways_back(&System, &self.args.state)?;
-        let steps: Vec<Step> =
-            ways.into_iter().filter(ours).map(|way| way.back).collect();
+        let steps: Vec<Step> = ways.into_iter().filter(ours).map(|way| way.back).collect();
         let taken = quiet_shield::add(&System, &self.args.state, &steps, None)?;
         Ok(taken.iter().all(|taken| taken.outcome.holds()))
     }

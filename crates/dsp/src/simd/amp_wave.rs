@@ -213,6 +213,15 @@ pub(super) fn activate<L: Lanes, const FV: usize, const OT: usize>(
                 }
             }
         }
+        Act::Leaky(slope) if (0.0..=1.0).contains(&slope) => {
+            let slope = l.splat(slope);
+            for o in 0..OT {
+                for f in 0..FV {
+                    let x = acc[o][f];
+                    acc[o][f] = l.max(x, l.mul(slope, x));
+                }
+            }
+        }
         Act::Leaky(slope) => {
             let (slope, zero) = (l.splat(slope), l.splat(0.0));
             for o in 0..OT {

@@ -41,7 +41,7 @@ impl RecurrentRun {
             && net.cells.first().is_some_and(|cell| cell.inputs == 1)
             && matches!(&net.dense[..], [(conv, Activation::Identity)] if conv.outputs == 1);
         let fast = usual.then(|| {
-            let joined = amp_lstm::side_by_side(&net.cells, kernel);
+            let joined = amp_lstm::side_by_side(&net.cells);
             let mut head = net.dense.first().map_or(Vec::new(), |(conv, _)| conv.weights.clone());
             let (layers, room) = match joined {
                 Some((cell, starts)) => {
