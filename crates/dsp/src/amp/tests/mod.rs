@@ -135,8 +135,9 @@ fn small_sigmoids_are_not_lost_where_they_are_multiplied_up() {
     for level in SimdLevel::all() {
         let mut stage = amp.prepare_for(&setting(&amp, 64), &AmpOptions::default(), level).unwrap();
         let (esr, most) = error(&play(&mut *stage, &input, &[64]), &wanted);
-        // NAM Core in 32 bits: 1.6e-12. Sigmoids that were good to the last bits of 1: 4.6e-12.
-        assert!(esr <= 2e-12, "{level:?}: ESR {esr:e}, at most {most:e}");
+        // NAM Core in 32 bits: 1.6e-12; here 8e-13, and 1.7e-12 without fused products. Sigmoids that were good to the
+        // last bits of 1: 4.6e-12.
+        assert!(esr <= 3e-12, "{level:?}: ESR {esr:e}, at most {most:e}");
     }
 }
 
