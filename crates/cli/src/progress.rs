@@ -71,6 +71,11 @@ impl Observer for Progress {
                 let left = words::span(left);
                 self.line(&format!("run {number} of {of}: {name}: {said}; about {left} left"));
             }
+            Notice::Design(design, factors) => {
+                self.line(&quiet_report::design_text(design, factors.len()));
+            }
+            // 200 of them: the bar tells how far it is.
+            Notice::Block(_) => {}
             Notice::Buffer { period, buffer, plays } => {
                 let word = match plays {
                     Ok(true) => "plays",

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`prove()`] | is a shielded CPU quieter than a shared one, pair by pair, by lot? |
 //! | [`prove_slice`] | is an ordinary thread with a short slice woken sooner beside a hog? |
+//! | [`tune()`] | which steps of a plan help, and which set of them is enough? |
 //! | [`campaign()`] | a declared matrix of runs, measured until all of it is there |
 //! | [`buffers()`] | which buffers hold, under which stress |
 //! | [`least_buffer`] | the least buffer that plays now |
@@ -22,6 +23,7 @@ mod observer;
 mod prove;
 mod run;
 mod slices;
+mod tune;
 mod ward;
 mod wish;
 
@@ -32,8 +34,11 @@ pub use error::{Because, Error, ErrorKind, Result};
 pub use find_buffer::least_buffer;
 pub use observer::{Notice, Observer, Silent};
 pub use prove::{Proving, prove, refuse_over_a_shield};
+/// Where the journal lies where nobody says.
+pub use quiet_shield::DEFAULT_STATE;
 pub use run::{door, explained, judged, last_online, online};
 pub use slices::{Slicing, prove_slice};
+pub use tune::{DuplexAsk, Pick, TriedWrite, Tuning, measured_here, tunable, tune};
 pub use ward::{ShieldLender, Ward, put_back_overdue};
 pub use wish::{ShieldWish, chain_text, machine, plan, read_chain};
 

@@ -1,6 +1,12 @@
 //! Who hears what happens in an experiment.
 
-use quiet_types::{Frames, Nanos, history::Line, plan::Reverted, proof::Arm};
+use quiet_types::{
+    Frames, Nanos,
+    history::Line,
+    plan::Reverted,
+    proof::Arm,
+    tune::{Factor, TuneBlock, TuneDesign},
+};
 
 /// Something that happened, for a line in a log.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +41,10 @@ pub enum Notice<'a> {
         /// About how long the rest takes.
         left: Nanos,
     },
+    /// A tune's design, as it is stated before the first step is looked at.
+    Design(&'a TuneDesign, &'a [Factor]),
+    /// A block of a tune is measured.
+    Block(&'a TuneBlock),
     /// A buffer was tried.
     Buffer {
         /// Frames a period.

@@ -81,18 +81,26 @@ impl<'a> Ward<'a> {
             self.up = true;
             return Ok(applied);
         }
+        let plan = plan(&self.wish, &machine(&Root::system()?)?)?;
+        self.raise_plan(&plan)
+    }
+
+    /// A shield of this plan, which was made for the machine as it is at this moment.
+    ///
+    /// # Errors
+    /// When there is no guard, or an essential step fails: what was done is put back then.
+    pub(crate) fn raise_plan(&mut self, plan: &Plan) -> Result<Applied> {
         if let (None, Some(program)) = (&self.bond, &self.holder) {
             put_back_overdue(self.state, self.observer)?;
             self.bond = Some(Bond::start(program, self.state, self.observer.guard())?);
         }
-        let plan = plan(&self.wish, &machine(&Root::system()?)?)?;
         let setup = ApplyOptions {
             state: self.state,
             holder: self.holder.as_deref(),
             interrupt: self.stop,
             confirm: None,
         };
-        let applied = quiet_shield::up_bound(&System, &plan, &setup)?;
+        let applied = quiet_shield::up_bound(&System, plan, &setup)?;
         self.up = true;
         Ok(applied)
     }

@@ -134,6 +134,14 @@ const WAKEUP: [Rule; 6] = [
     },
 ];
 
+/// A judged figure of one run by its id, and half of its smallest step; `None` where the run does not tell it.
+pub fn figure_of(run: &Run, id: &str) -> Option<(f64, f64)> {
+    let rules = if run.is_gap() { &GAP[..] } else { &WAKEUP[..] };
+    let rule = rules.iter().find(|rule| rule.id == id)?;
+    let value = (rule.take)(&Taken::one(run), run.spec.threshold)?;
+    Some((value.value, value.half))
+}
+
 /// Where only gaps were measured.
 const GAP: [Rule; 2] = [
     Rule {

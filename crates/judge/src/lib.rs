@@ -9,7 +9,7 @@
 //! | is the one setting better than the other? | [`judge_proof`], [`compare_runs`], [`campaigned`]: one judge |
 //! | did something change over weeks? | [`changes_over_time`] |
 //! | who took the time? | [`explain`] |
-//! | which of many steps did something? | [`screen`] |
+//! | which of many steps did something? | [`screen`]; as `tune` tells it: [`tune`] |
 //! | how often will a buffer run dry? | [`predict`], [`judge_buffers`] |
 //! | what is a round trip made of? | [`judge_trip`], [`budget`] |
 #![forbid(unsafe_code)]
@@ -32,6 +32,7 @@ mod simulated;
 pub mod stats;
 mod trend;
 mod trip;
+pub mod tune;
 
 pub use buffers::{at_most_an_hour, judge_buffers, least_safe};
 pub use campaign::{RunsBySetting, campaigned, groups};
@@ -39,6 +40,7 @@ pub use causes::explain;
 pub use changes::changes;
 pub use compare::compare_runs;
 pub use cost::cost_figures;
+pub use figures::figure_of;
 pub use predict::{Ask, buffers_of, predict};
 pub use proof::{Judgement, judge_proof, throughput};
 pub use run::judge_run;

@@ -6,6 +6,7 @@
 
 mod capture;
 pub mod clock;
+mod energy;
 mod error;
 pub mod fault;
 pub mod files;
@@ -25,6 +26,7 @@ pub mod trace;
 pub mod walls;
 
 pub use capture::{Captured, capture};
+pub use energy::{EnergyReading, EnergySpent};
 pub use error::{Error, ErrorKind, Result, plain};
 pub use kernel::{Kernel, System, unit_file};
 pub use pipewire::pipewire_settings;

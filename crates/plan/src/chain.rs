@@ -6,6 +6,7 @@
 //! cpus = "2-3"              # or "auto": as many cores as the links need; "auto:3"
 //! mode = "sleep"            # or "never-sleep": one thread a CPU that spins
 //! smt = "as-is"             # or "off": siblings of shielded CPUs are switched off
+//! steps = ["partition"]     # only these steps of the plan, by what they are for; all where left out
 //!
 //! [[link]]
 //! name = "player"
@@ -58,6 +59,7 @@ struct RawChain {
     cpus: Option<Spanned<String>>,
     mode: Option<Spanned<String>>,
     smt: Option<Spanned<String>>,
+    steps: Option<Vec<Spanned<String>>>,
 }
 
 #[derive(Deserialize)]
@@ -142,6 +144,10 @@ impl Reader<'_> {
                 chain.smt_off =
                     self.one_of(smt, "a setting of SMT", &[("as-is", false), ("off", true)])?;
             }
+            if let Some(steps) = &head.steps {
+                let names = steps.iter().map(|name| self.step_name(name));
+                chain.steps = Some(names.collect::<Result<_, _>>()?);
+            }
         }
         if let Some(extra) = file.link.get(MOST_LINKS) {
             return Err(self.wrong(
@@ -158,6 +164,21 @@ impl Reader<'_> {
         self.check_priorities(&file.link)?;
         self.check_within(&chain, &file.link)?;
         Ok(chain)
+    }
+
+    /// The name of a factor: which ones there are depends on the machine.
+    fn step_name(&self, name: &Spanned<String>) -> Result<String, FileError> {
+        let text = name.get_ref();
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.".contains(c);
+        if text.is_empty() || text.len() > 60 || !text.chars().all(plain) {
+            return Err(self.wrong(
+                name.span(),
+                "this is no name of a step",
+                "1 to 60 small letters, digits, `_`, `-` and `.`",
+                "`quietcores tune --list` names the steps of this machine",
+            ));
+        }
+        Ok(text.clone())
     }
 
     fn link(&self, link: &Spanned<RawLink>) -> Result<Link, FileError> {

@@ -134,7 +134,7 @@ fn plan_on(on: &Lookup<'_>, chain: &Chain) -> Result<Plan, PlanError> {
         ..link.clone()
     };
     let links = chain.links.iter().zip(&found).map(placed).collect();
-    Ok(Plan {
+    let plan = Plan {
         schema: PLAN_SCHEMA.into(),
         chain: chain.name.clone(),
         mode: chain.mode,
@@ -143,7 +143,33 @@ fn plan_on(on: &Lookup<'_>, chain: &Chain) -> Result<Plan, PlanError> {
         reasons,
         steps,
         findings,
+    };
+    Ok(match &chain.steps {
+        Some(names) => chosen(plan, names),
+        None => plan,
     })
+}
+
+/// The plan with the steps that the chain names, and what places the chain.
+fn chosen(plan: Plan, names: &[String]) -> Plan {
+    let (known, _) = factors(&plan);
+    let off: Vec<String> =
+        known.iter().map(|f| f.name.clone()).filter(|name| !names.contains(name)).collect();
+    let mut less = without(&plan, &off);
+    if !off.is_empty() {
+        less.reasons
+            .push(format!("The chain takes only some of the steps; left out: {}.", off.join(", ")));
+    }
+    let there = |name: &&String| known.iter().any(|factor| factor.name == **name);
+    for name in names.iter().filter(|name| !there(name)) {
+        let name = quiet_types::printable(name, 60);
+        let title = format!("The chain names the step {name}, which is none on this machine");
+        let finding = Finding::new(Severity::Note, "plan.no_such_step", title)
+            .effect("Nothing is done for it.")
+            .remedy("`quietcores tune --list` names the steps of this machine.");
+        less.findings.push(finding);
+    }
+    less
 }
 
 /// A chain file is checked when it is read; chains come from elsewhere too.

@@ -30,6 +30,10 @@ pub fn chain_text(chain: &Chain, comments: &[String]) -> String {
     if chain.smt_off {
         text += "smt = \"off\"\n";
     }
+    if let Some(steps) = &chain.steps {
+        let names: Vec<String> = steps.iter().map(|name| quoted(name)).collect();
+        let _ = writeln!(text, "steps = [{}]", names.join(", "));
+    }
     for link in &chain.links {
         link_text(&mut text, link);
     }
@@ -158,6 +162,7 @@ mod tests {
             cores in 0u32..9,
             never in any::<bool>(),
             smt_off in any::<bool>(),
+            steps in prop::option::of(prop::collection::vec("[a-z0-9_.-]{1,40}", 0..4)),
             targets in prop::collection::vec(target(), 0..6),
         ) {
             let cpus = match cores {
@@ -172,7 +177,7 @@ mod tests {
                 cpus: (at == 1).then(|| "2".parse().unwrap()),
                 priority: (at != 2).then_some(50 + at as u8),
             });
-            let chain = Chain { name: head, cpus, mode, smt_off, links: links.collect() };
+            let chain = Chain { name: head, cpus, mode, smt_off, steps, links: links.collect() };
             let text = chain_text(&chain, &["made\nby chance".into()]);
             prop_assert_eq!(parse(&text, "x.toml", None).map_err(|e| format!("{e}\n{text}")), Ok(chain));
         }

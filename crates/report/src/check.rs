@@ -3,7 +3,7 @@
 use crate::{machine::Colour, wrap};
 use quiet_types::{
     Finding, Severity,
-    check::{CheckOutcome, Checked},
+    check::{CheckOutcome, Checked, MeasuredHere},
     finding::When,
     printable,
 };
@@ -25,7 +25,7 @@ pub struct Style {
 pub fn check_text(checked: &Checked, style: Style) -> String {
     let mut page = Page { text: String::new(), width: style.width.max(40), colour: style.colour };
     for finding in &checked.findings {
-        page.finding(finding);
+        page.finding(finding, &checked.measured);
     }
     if !checked.looked.is_empty() {
         looked(&mut page, checked);
@@ -76,7 +76,7 @@ struct Page {
 }
 
 impl Page {
-    fn finding(&mut self, finding: &Finding) {
+    fn finding(&mut self, finding: &Finding, measured: &[MeasuredHere]) {
         let (word, code) = severity(finding.severity);
         let id = printable(&finding.id, 60);
         let title = format!("{word}: {}", printable(&finding.title, LONGEST));
@@ -90,6 +90,14 @@ impl Page {
             _ => finding.remedy.clone(),
         };
         self.paragraph("  remedy  ", &remedy, None);
+        for here in measured.iter().filter(|here| here.finding == finding.id) {
+            let day = here.started.get(..10).unwrap_or_default();
+            let said = format!(
+                "{} (measured on this machine, {day}, kernel {}, stress {})",
+                here.said, here.kernel, here.stress
+            );
+            self.paragraph("  here    ", &said, None);
+        }
         self.paragraph("  id      ", &id, None);
         self.text.push('\n');
     }
@@ -162,7 +170,19 @@ mod tests {
             result: CheckOutcome::Fine,
             because: "CONFIG_HIGH_RES_TIMERS=y".into(),
         };
-        Checked { schema: SCHEMA.into(), findings: vec![finding], looked: vec![looked] }
+        Checked {
+            schema: SCHEMA.into(),
+            measured: vec![MeasuredHere {
+                finding: finding.id.clone(),
+                said: "watchdog: not shown, p99 x0.99 [0.9, 1.1]".into(),
+                tune: "a-tune-b".into(),
+                started: "2026-11-21T21:30:00.000Z".into(),
+                kernel: "6.18".into(),
+                stress: "kernel".into(),
+            }],
+            findings: vec![finding],
+            looked: vec![looked],
+        }
     }
 
     #[test]
@@ -175,6 +195,9 @@ mod tests {
              \x20         is powersave\u{fffd}[31m\n\
              \x20 effect  each change stops the core for some microseconds\n\
              \x20 remedy  write performance there (works at once)\n\
+             \x20 here    watchdog: not shown, p99 x0.99 [0.9, 1.1]\n\
+             \x20         (measured on this machine, 2026-11-21, kernel\n\
+             \x20         6.18, stress kernel)\n\
              \x20 id      power.governor\n\
              \n\
              Fine: 1 of 1\n\
@@ -197,7 +220,8 @@ mod tests {
 
     #[test]
     fn nothing_found_is_said() {
-        let none = Checked { schema: SCHEMA.into(), findings: vec![], looked: vec![] };
+        let none =
+            Checked { schema: SCHEMA.into(), findings: vec![], looked: vec![], measured: vec![] };
         let text = check_text(&none, Style { width: 80, colour: Colour::Plain });
         assert_eq!(text, "Nothing found that stands in the way.\n");
     }

@@ -17,12 +17,13 @@ pub mod svg;
 mod text;
 mod trend;
 mod trip;
+mod tune;
 
 pub use buffers::{buffers_line, buffers_page, buffers_text};
 pub use campaign::{campaign_markdown, campaign_progress, campaign_text};
 pub use compare::{compared_junit, compared_tap, compared_text};
 pub use cost::cost_text;
-pub use html::{PAGE_MARK, campaign_page, history_page, proof_page, runs_page};
+pub use html::{PAGE_MARK, campaign_page, history_page, proof_page, runs_page, tune_page};
 pub use markdown::{proof_markdown, runs_markdown};
 pub use predict::prediction_text;
 pub use text::{
@@ -30,6 +31,7 @@ pub use text::{
 };
 pub use trend::history_text;
 pub use trip::{trip_line, trip_page, trip_text};
+pub use tune::{design_text, factors_text, tune_line, tune_text};
 
 pub mod doctor;
 pub mod loan;

@@ -34,6 +34,10 @@ pub fn history_text(history: &History, short: &HashMap<String, String>, width: u
         text.push_str("\nproofs\n");
         text.push_str(&proofs(history, short).text(width.min(PROSE)));
     }
+    if !history.steps.is_empty() {
+        text.push_str("\nsteps, by tune\n");
+        text.push_str(&steps(history).text(width.min(PROSE)));
+    }
     if !history.by_sound.is_empty() {
         text.push_str("\nby sound\n");
         for sound in &history.by_sound {
@@ -98,6 +102,38 @@ fn runs(history: &History, short: &HashMap<String, String>) -> Table {
             shown(line.p99_9),
             shown(line.max),
             known::or_not(line.missed.map(words::count)),
+        ]);
+    }
+    table
+}
+
+/// What tunes said of each step, step by step: the same one over machines and kernels stands together.
+fn steps(history: &History) -> Table {
+    let mut table = Table::new([
+        Column::Left("step"),
+        Column::Left("says"),
+        Column::Left("with it by without"),
+        Column::Right("seen from"),
+        Column::Left("figure"),
+        Column::Left("machine"),
+        Column::Left("kernel"),
+        Column::Left("stress"),
+        Column::Left("started"),
+    ])
+    .yields(&["started", "figure", "stress", "seen from", "machine"]);
+    let mut lines: Vec<_> = history.steps.iter().collect();
+    lines.sort_by(|a, b| a.step.cmp(&b.step).then(a.started.cmp(&b.started)));
+    for line in lines {
+        table.row([
+            printable(&line.step, 30),
+            line.says.to_string(),
+            line.ratio.map_or("-".into(), words::ratio_between),
+            line.visible.map_or("-".into(), words::ratio),
+            printable(&line.figure, 20),
+            printable(&line.host, 20),
+            printable(&line.kernel, 18),
+            printable(&line.stress, 16),
+            minute(Some(&line.started)),
         ]);
     }
     table

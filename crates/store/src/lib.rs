@@ -1,5 +1,5 @@
 //! Runs, proofs and what was measured by sound, kept as files: `runs/ID.json`,
-//! `proofs/ID/{proof.json,report.html}`, `buffers/ID.json`, `roundtrips/ID.json`.
+//! `proofs/ID/{proof.json,report.html}`, `buffers/ID.json`, `roundtrips/ID.json`, `tunes/ID.json`.
 //!
 //! Every file is written aside, synced and renamed: a reader sees all of it or nothing, also
 //! after a power cut. An index in SQLite answers questions about many of them, and can be thrown
@@ -21,6 +21,7 @@ use quiet_types::{
     history::Proven,
     printable, proof, run,
     trip::{self, RoundTrip},
+    tune::{self, Tuned},
 };
 use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
@@ -53,6 +54,8 @@ pub enum Kept {
     Buffers(Box<Buffers>),
     /// From playback to capture, by sound.
     RoundTrip(Box<RoundTrip>),
+    /// A verdict for every step.
+    Tune(Box<Tuned>),
 }
 
 impl Kept {
@@ -63,6 +66,7 @@ impl Kept {
             Kept::Proof(proof) => &proof.id,
             Kept::Buffers(buffers) => &buffers.head.id,
             Kept::RoundTrip(trip) => &trip.head.id,
+            Kept::Tune(tuned) => &tuned.head.id,
         }
     }
 
@@ -73,6 +77,7 @@ impl Kept {
             Kept::Proof(_) => "a proof",
             Kept::Buffers(_) => "a table of buffers",
             Kept::RoundTrip(_) => "a round trip",
+            Kept::Tune(_) => "a tune",
         }
     }
 }
@@ -88,6 +93,8 @@ pub enum KeptKind {
     Buffers,
     /// From playback to capture, by sound.
     RoundTrip,
+    /// A verdict for every step.
+    Tune,
 }
 
 /// One kept thing by name; nothing of it is read yet. Ids start with the UTC time of the start,
@@ -269,6 +276,7 @@ impl Store {
             (KeptKind::Run, "runs"),
             (KeptKind::Buffers, "buffers"),
             (KeptKind::RoundTrip, "roundtrips"),
+            (KeptKind::Tune, "tunes"),
         ] {
             let dir = self.dir.join(dir);
             for name in names(&dir)? {
@@ -404,6 +412,7 @@ pub fn load(path: &Path) -> Result<Kept, Error> {
             .map(|proof: Proof| Kept::Proof(Box::new(proof.from_first()))),
         buffers::SCHEMA => serde_json::from_slice(&bytes).map(Kept::Buffers),
         trip::SCHEMA => serde_json::from_slice(&bytes).map(Kept::RoundTrip),
+        tune::SCHEMA => serde_json::from_slice(&bytes).map(Kept::Tune),
         other => return Err(Error::text("use", path.display().to_string(), foreign(other))),
     };
     kept.map_err(|e| Error::json(path, &e, &bytes))
@@ -411,9 +420,9 @@ pub fn load(path: &Path) -> Result<Kept, Error> {
 
 fn foreign(schema: &str) -> String {
     let shown = printable(schema, 60);
-    let all = [run::SCHEMA, proof::SCHEMA, buffers::SCHEMA, trip::SCHEMA];
-    let [first, second, third, last] = all;
-    let known = format!("this program reads {first}, {second}, {third} and {last}");
+    let all = [run::SCHEMA, proof::SCHEMA, buffers::SCHEMA, trip::SCHEMA, tune::SCHEMA];
+    let [first, second, third, fourth, last] = all;
+    let known = format!("this program reads {first}, {second}, {third}, {fourth} and {last}");
     let kind = |text: &str| text.rsplit_once('/').map(|(kind, _)| kind.to_owned());
     let ours = all.iter().any(|ours| kind(ours) == kind(schema));
     if schema.is_empty() {

@@ -17,6 +17,10 @@ pub struct Chain {
     /// SMT siblings of the shielded CPUs that are not shielded themselves are switched off.
     #[serde(default)]
     pub smt_off: bool,
+    /// The steps that are taken, by what they are for (`partition`, `interrupts` ...); all where `None`. What places the chain itself
+    /// is always done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Vec<String>>,
     /// From input to output. Priorities rise along it.
     pub links: Vec<Link>,
 }

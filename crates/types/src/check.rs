@@ -17,6 +17,26 @@ pub struct Checked {
     /// Every check and what it came to, where that was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub looked: Vec<Looked>,
+    /// What `tune` has measured on this machine of steps that mend a finding.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub measured: Vec<MeasuredHere>,
+}
+
+/// What was measured on this machine of a step that mends a finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MeasuredHere {
+    /// The finding.
+    pub finding: String,
+    /// The step, what was said of it, and by how much.
+    pub said: String,
+    /// Id of the tune.
+    pub tune: String,
+    /// When, UTC, RFC 3339.
+    pub started: String,
+    /// On which kernel.
+    pub kernel: String,
+    /// Under which stress; `none`.
+    pub stress: String,
 }
 
 /// One check and what it came to.

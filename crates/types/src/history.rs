@@ -5,6 +5,7 @@ use crate::{
     figure::{Ratio, Unit, Verdict},
     head::Head,
     host::Host,
+    tune::{StepSays, Tuned},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,9 @@ pub struct History {
     /// condition asks for runs.
     #[serde(default)]
     pub by_sound: Vec<BySound>,
+    /// What tunes have said of steps, oldest first: the same step over machines and kernels. Only where no condition asks for runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepLine>,
     /// Changes between neighbouring stretches of a series, newest last.
     pub changes: Vec<Change>,
     /// Files that are no run any more, each with the reason and where it was put.
@@ -54,6 +58,33 @@ pub struct Proven {
     pub verdict: Verdict,
     /// The verdict in one sentence.
     pub sentence: String,
+}
+
+/// What a tune said of one step, in a line.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepLine {
+    /// The tune's id.
+    pub id: String,
+    /// Start, UTC, RFC 3339.
+    pub started: String,
+    /// Name of the machine.
+    pub host: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The processor's name.
+    pub processor: String,
+    /// Names of the stress, joined by commas; `none`.
+    pub stress: String,
+    /// The step.
+    pub step: String,
+    /// What is said of it.
+    pub says: StepSays,
+    /// The figure.
+    pub figure: String,
+    /// With the step by without it; `None` where nothing is known of it.
+    pub ratio: Option<Ratio>,
+    /// The smallest change that would have been seen, as a factor above 1.
+    pub visible: Option<f64>,
 }
 
 /// A measurement by sound in a line.
@@ -161,4 +192,33 @@ pub struct Aside {
     pub why: String,
     /// Where it lies now; empty where it was left in its place.
     pub moved: String,
+}
+
+impl StepLine {
+    /// A line a step of a tune.
+    pub fn of(tuned: &Tuned) -> Vec<StepLine> {
+        let host = &tuned.head.host;
+        let stress = match tuned.stress.as_slice() {
+            [] => "none".to_owned(),
+            names => names.join(","),
+        };
+        let line = |step: &crate::tune::TunedStep| {
+            let told = step.effects.iter().find(|effect| effect.shown).or(step.effects.first());
+            let told = told.filter(|effect| effect.visible.is_finite());
+            StepLine {
+                id: tuned.head.id.clone(),
+                started: tuned.head.started.clone(),
+                host: host.name.clone(),
+                kernel: host.release.clone(),
+                processor: host.processor.clone(),
+                stress: stress.clone(),
+                step: step.factor.name.clone(),
+                says: step.says,
+                figure: told.map(|effect| effect.id.clone()).unwrap_or_default(),
+                ratio: told.map(|effect| effect.ratio),
+                visible: told.map(|effect| effect.visible),
+            }
+        };
+        tuned.steps.iter().map(line).collect()
+    }
 }

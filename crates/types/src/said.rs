@@ -1,6 +1,11 @@
 //! What verbs print as JSON whose result is no thing of its own: where a file went, what was taken back.
 
-use crate::{Finding, Frames, SampleRate, boot::BootParameters, run};
+use crate::{
+    Finding, Frames, SampleRate,
+    boot::BootParameters,
+    run,
+    tune::{Factor, LeftOut},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +31,20 @@ pub const DEVICES: &str = "quietcores.devices/1";
 pub const STRESSED: &str = "quietcores.stress/1";
 /// The schema of [`Suites`] in JSON.
 pub const SUITES: &str = "quietcores.suites/1";
+
+/// The schema of [`FactorList`] in JSON.
+pub const FACTORS: &str = "quietcores.factors/1";
+
+/// The steps of a plan that can be taken or left by themselves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FactorList {
+    /// [`FACTORS`].
+    pub schema: String,
+    /// Those.
+    pub factors: Vec<Factor>,
+    /// What of the plan is none, and why.
+    pub left_out: Vec<LeftOut>,
+}
 
 /// A run that was written in the form of another tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

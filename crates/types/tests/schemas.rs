@@ -45,6 +45,12 @@ fn the_committed_proof_schema_is_that_of_the_type() {
 }
 
 #[test]
+fn the_committed_tune_schemas_are_those_of_the_types() {
+    check::<quiet_types::tune::Tuned>("tune");
+    check::<quiet_types::said::FactorList>("factors");
+}
+
+#[test]
 fn the_committed_plan_schema_is_that_of_the_type() {
     check::<Plan>("plan");
 }

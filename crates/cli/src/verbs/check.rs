@@ -1,6 +1,6 @@
 //! `check`: the audit.
 
-use crate::face;
+use crate::{face, keep};
 use anyhow::Context;
 use quiet_experiment::{machine, read_chain};
 use quiet_linux::Root;
@@ -9,7 +9,7 @@ use quiet_report::{
     check::{Style, check_text},
     machine::Colour,
 };
-use quiet_types::{CpuSet, Severity};
+use quiet_types::{Chain, CpuSet, Severity};
 use std::{path::PathBuf, process::ExitCode};
 
 /// Name what stands in the way of low latency, greatest effect first
@@ -61,6 +61,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut checked = audit(&machine, chain.as_ref());
     if !args.all {
         checked.looked.clear();
+    }
+    if args.root.is_none()
+        && let Ok(store) = keep::store(None)
+        && let Ok(plan) = quiet_plan::plan(&machine, chain.as_ref().unwrap_or(&Chain::default()))
+    {
+        checked.measured = quiet_experiment::measured_here(&store, &plan, &checked.findings)
+            .unwrap_or_else(|error| {
+                face::say(&format!("quietcores: {error:#}"));
+                Vec::new()
+            });
     }
     if args.json {
         face::print_json(&checked)?;

@@ -36,6 +36,7 @@ pub mod status;
 pub mod stress;
 pub mod strip;
 pub mod taster;
+pub mod tune;
 pub mod unpersist;
 pub mod walled;
 pub mod watch;

@@ -25,6 +25,7 @@ A chain file, from input to output:
   cpus = \"auto\"                 # as many cores as the links need; or \"auto:3\", or a list: \"2-3\"
   mode = \"sleep\"                # or \"never-sleep\": one thread a CPU that spins
   smt = \"as-is\"                 # or \"off\": siblings of shielded CPUs are switched off
+  steps = [\"partition\"]         # only these steps (see `quietcores tune --list`); all where left out
   [[link]]
   name = \"player\"
   process = \"mpd\"

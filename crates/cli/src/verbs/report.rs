@@ -103,6 +103,8 @@ fn pages(store: &Store, args: &Args) -> anyhow::Result<Shown> {
             Kept::Buffers(it) => quiet_report::buffers_page(it),
             Kept::RoundTrip(it) if args.markdown => fenced(quiet_report::trip_text(it, 110)),
             Kept::RoundTrip(it) => quiet_report::trip_page(it),
+            Kept::Tune(it) if args.markdown => fenced(quiet_report::tune_text(it, 110)),
+            Kept::Tune(it) => quiet_report::tune_page(it),
             _ => return of_kept(vec![kept], args.markdown),
         };
         return Ok((vec![kept.id().to_owned()], text));
@@ -172,6 +174,7 @@ fn history(store: &Store, conditions: &[String]) -> anyhow::Result<Shown> {
         runs,
         proofs: Vec::new(),
         by_sound: Vec::new(),
+        steps: Vec::new(),
         aside: index.aside().to_vec(),
     };
     Ok((vec!["history".to_owned()], quiet_report::history_page(&history)))

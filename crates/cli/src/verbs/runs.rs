@@ -2,7 +2,7 @@
 
 use crate::{face, keep};
 use quiet_store::{Filter, Kept, KeptFile, KeptKind, Store};
-use quiet_types::history::{BySound, History, Proven, SCHEMA};
+use quiet_types::history::{BySound, History, Proven, SCHEMA, StepLine};
 use std::{path::PathBuf, process::ExitCode};
 
 /// List what is kept (runs, proofs, what was measured by sound), and name what changed between kernels or settings
@@ -59,6 +59,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         runs: index.lines(&filter, most)?,
         proofs: if all { proofs(&store, &entries, most)? } else { Vec::new() },
         by_sound: if all { by_sound(&store, &entries, most)? } else { Vec::new() },
+        steps: if all { steps(&store, &entries, most)? } else { Vec::new() },
         changes,
         aside: index.aside().to_vec(),
     };
@@ -90,6 +91,20 @@ fn by_sound(store: &Store, entries: &[KeptFile], most: usize) -> anyhow::Result<
     };
     let read = || lines.iter().filter_map(|entry| line(quiet_store::load(&entry.path))).collect();
     keep::as_owner(store.owner(), read)
+}
+
+/// What the newest `most` tunes said of steps.
+fn steps(store: &Store, entries: &[KeptFile], most: usize) -> anyhow::Result<Vec<StepLine>> {
+    let lines = newest(entries, most, |kind| kind == KeptKind::Tune);
+    let of = |entry: &&KeptFile| match quiet_store::load(&entry.path) {
+        Ok(Kept::Tune(tuned)) => StepLine::of(&tuned),
+        Ok(_) => Vec::new(),
+        Err(error) => {
+            face::say(&format!("quietcores: {error}"));
+            Vec::new()
+        }
+    };
+    keep::as_owner(store.owner(), || lines.iter().flat_map(of).collect())
 }
 
 /// The newest `most` proofs.

@@ -23,6 +23,13 @@ pub(crate) struct Rows<'a> {
     pub stride: usize,
 }
 
+impl<'a> Rows<'a> {
+    /// The first frames of a row.
+    pub fn row(&self, n: usize, frames: usize) -> &'a [f32] {
+        &self.data[n * self.stride..][..frames]
+    }
+}
+
 /// A convolution's weights, `[tap][input][output]`.
 #[derive(Clone, Copy)]
 pub(crate) struct Mac<'a> {

@@ -77,7 +77,7 @@ fn quantile(chance: f64) -> f64 {
 ///
 /// # Source
 /// Abramowitz and Stegun 26.7.5, three terms: within 2 % from 6 degrees of freedom on, down to tails of 0.1 %.
-fn student(chance: f64, freedom: usize) -> f64 {
+pub fn student(chance: f64, freedom: usize) -> f64 {
     let (z, n) = (quantile(chance), freedom as f64);
     let cube = z.powi(3);
     z + (cube + z) / (4.0 * n)

@@ -53,5 +53,5 @@ pub fn audit(machine: &Machine, chain: Option<&Chain>) -> Checked {
     }
     // Stable: within a severity the order of the table, which is by effect.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    Checked { schema: SCHEMA.into(), findings, looked }
+    Checked { schema: SCHEMA.into(), findings, looked, measured: Vec::new() }
 }

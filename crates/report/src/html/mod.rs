@@ -11,6 +11,7 @@ mod course;
 mod history;
 mod parts;
 mod sections;
+mod tune;
 
 use crate::text;
 pub use campaign::campaign_page;
@@ -22,6 +23,7 @@ use quiet_judge::{known, throughput};
 use quiet_types::{
     Histogram, Proof, Run, proof::Setting, proof::Verdict, run::MeasuringThread, words,
 };
+pub use tune::tune_page;
 
 /// Stands near the beginning of every page: how an earlier page is told from a foreign file.
 pub const PAGE_MARK: &str = r#"<meta name="generator" content="quietcores">"#;

@@ -1,0 +1,251 @@
+//! Which step helped: a line a step, and the smallest set.
+
+use crate::text::{Column, Table, findings_text, wrap};
+use quiet_judge::tune::step_line;
+use quiet_types::{
+    Nanos, printable,
+    tune::{
+        Factor, LeftOut, Smallest, StepPrice, StepSays, TuneDesign, Tuned, TunedChoice, TunedStep,
+    },
+    words,
+};
+use std::fmt::Write;
+
+/// What is said before the first pair is measured: how many pairs, how often chance may speak, and what can be seen at all.
+pub fn design_text(design: &TuneDesign, steps: usize) -> String {
+    let mut text = format!(
+        "{} pairs of blocks of about {} for {steps} steps (seed {}). Of a step that does nothing chance shows something in fewer than 5 \
+         of 100 such tunes, all steps and figures together.",
+        design.pairs,
+        Nanos(design.block.0 / 1_000_000 * 1_000_000),
+        design.seed
+    );
+    let screening = Nanos(design.block.0 * 2 * u64::from(design.pairs));
+    let _ = write!(text, " The screening takes about {}.", words::span(screening));
+    for response in &design.responses {
+        if response.noise == 0.0 {
+            let _ = write!(text, " {}: every block of the pilot read the same.", response.title);
+        } else if response.resolves.is_finite() {
+            let _ = write!(
+                text,
+                " {}: a change of {} or more is seen in 4 of 5 cases.",
+                response.title,
+                words::ratio(response.resolves)
+            );
+        }
+    }
+    text
+}
+
+/// The price in a few words: only what its interval tells from none.
+pub(crate) fn price_words(price: &StepPrice) -> String {
+    let said = format!("{} {:+.1} {}", price.title, price.change + 0.0, price.unit);
+    if price.low <= 0.0 && price.high >= 0.0 {
+        let most = price.low.abs().max(price.high.abs());
+        format!("{}: none shown, at most {most:.1} {}", price.title, price.unit)
+    } else {
+        said
+    }
+}
+
+fn effect_words(step: &TunedStep, nth: usize) -> String {
+    match step.effects.get(nth) {
+        Some(effect) if effect.visible.is_finite() => words::ratio_between(effect.ratio),
+        _ => "-".to_owned(),
+    }
+}
+
+/// How it was confirmed, in a few words.
+pub(crate) fn confirmed_words(step: &TunedStep) -> String {
+    match &step.confirmed {
+        None => "-".to_owned(),
+        Some(one) if one.shown => format!("yes, {}", words::ratio(one.ratio.value)),
+        Some(one) => format!("no, {}", words::ratio_between(one.ratio)),
+    }
+}
+
+/// The smallest change that would have been seen.
+pub(crate) fn visible_words(step: &TunedStep) -> String {
+    match step.effects.first().map(|effect| effect.visible) {
+        Some(visible) if visible.is_finite() => words::ratio(visible),
+        _ => "-".to_owned(),
+    }
+}
+
+/// The smallest set against the whole.
+pub(crate) fn smallest_words(smallest: &Smallest, tuned: &Tuned) -> String {
+    let set = match smallest.steps.as_slice() {
+        [] => "No step at all".to_owned(),
+        names => names.join(" + "),
+    };
+    let mut text = format!(
+        "{set} against the whole shield, {} pairs: {} (margin {}).",
+        smallest.pairs,
+        smallest.says,
+        words::ratio(tuned.design.margin)
+    );
+    for one in &smallest.ratios {
+        let title = tuned.design.responses.iter().find(|r| r.id == one.id);
+        let title = title.map_or(one.id.as_str(), |r| r.title.as_str());
+        let _ = write!(text, " {title} {}.", words::ratio_between(one.ratio));
+    }
+    text
+}
+
+/// The table of a choice.
+fn choice_text(choice: &TunedChoice, width: usize) -> String {
+    let mut table = Table::new([
+        Column::Left(""),
+        Column::Right("rounds"),
+        Column::Right("median"),
+        Column::Left("the best by it"),
+        Column::Right("p"),
+    ]);
+    for one in &choice.tried {
+        table.row([
+            printable(&one.name, 40),
+            one.blocks.to_string(),
+            Nanos(one.median.max(0.0) as u64).to_string(),
+            one.ratio.map_or("-".into(), words::ratio_between),
+            one.p_value.map_or("-".into(), words::p_value),
+        ]);
+    }
+    format!("{}: {}\n{}", choice.what, wrap(&choice.sentence, width, 2), table.text(width))
+}
+
+/// A tune as text, at most `width` columns wide.
+pub fn tune_text(tuned: &Tuned, width: usize) -> String {
+    let mut text = format!("{}\n\n", wrap(&tuned.sentence, width, 0));
+    let mut table = Table::new([
+        Column::Left("step"),
+        Column::Left("says"),
+        Column::Left("by how much"),
+        Column::Left("late"),
+        Column::Right("p"),
+        Column::Left("left out of the whole"),
+        Column::Right("seen from"),
+    ])
+    .yields(&["late", "p", "seen from", "left out of the whole"]);
+    for step in &tuned.steps {
+        let p = step.effects.iter().map(|effect| effect.p_value).fold(1.0, f64::min);
+        table.row([
+            printable(&step.factor.name, 40),
+            step.says.to_string(),
+            effect_words(step, 0),
+            effect_words(step, 1),
+            words::p_value(p),
+            confirmed_words(step),
+            visible_words(step),
+        ]);
+    }
+    text.push_str(&table.text(width));
+    let first = tuned.design.responses.first().map_or("", |one| one.title.as_str());
+    let legend = format!(
+        "by how much: {first} with the step by {first} without it, and an interval that holds for all steps at once; below x1 it helps; \
+         seen from: the smallest change that 4 of 5 such tunes show"
+    );
+    let _ = writeln!(text, "{}", wrap(&legend, width, 2));
+    prices(&mut text, tuned, width);
+    if let Some(smallest) = &tuned.smallest {
+        let _ = writeln!(text, "\n{}", wrap(&smallest_words(smallest, tuned), width, 2));
+    }
+    for choice in &tuned.choices {
+        let _ = write!(text, "\n{}", choice_text(choice, width));
+    }
+    left_out(&mut text, &tuned.left_out, width);
+    if let Some(restored) = tuned.restored.as_ref().filter(|restored| !restored.exact) {
+        let _ =
+            writeln!(text, "\nThe machine is not as it was: {}", restored.differences.join("; "));
+    }
+    if !tuned.findings.is_empty() {
+        text.push('\n');
+        text.push_str(&findings_text(&tuned.findings, width));
+    }
+    text
+}
+
+fn prices(text: &mut String, tuned: &Tuned, width: usize) {
+    let with: Vec<&TunedStep> = tuned.steps.iter().filter(|step| !step.prices.is_empty()).collect();
+    if with.is_empty() {
+        return;
+    }
+    text.push_str("\nPrices:\n");
+    for step in with {
+        let words: Vec<String> = step.prices.iter().map(price_words).collect();
+        let line = format!("  {}: {}", printable(&step.factor.name, 40), words.join("; "));
+        let _ = writeln!(text, "{}", wrap(&line, width, 4));
+    }
+}
+
+fn left_out(text: &mut String, left: &[LeftOut], width: usize) {
+    if left.is_empty() {
+        return;
+    }
+    text.push_str("\nNot tried:\n");
+    for one in left.iter().take(40) {
+        let line = format!("  {}: {}", printable(&one.what, 80), printable(&one.why, 200));
+        let _ = writeln!(text, "{}", wrap(&line, width, 4));
+    }
+}
+
+/// The steps of this machine's plan that can be taken or left.
+pub fn factors_text(factors: &[Factor], left: &[LeftOut], width: usize) -> String {
+    let mut text = String::new();
+    for factor in factors {
+        let what = match factor.steps.as_slice() {
+            [one] => one.clone(),
+            [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+            [] => String::new(),
+        };
+        let line =
+            format!("{}: {} ({})", factor.name, printable(&factor.why, 200), printable(&what, 120));
+        let _ = writeln!(text, "{}", wrap(&line, width, 4));
+    }
+    left_out(&mut text, left, width);
+    text
+}
+
+/// A tune in a line of the history.
+pub fn tune_line(tuned: &Tuned) -> String {
+    let lines = tuned.steps.iter().filter(|step| step.says != StepSays::NotShown);
+    let lines: Vec<String> = lines.map(|step| step_line(step, &tuned.design)).collect();
+    if lines.is_empty() { tuned.sentence.clone() } else { lines.join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quiet_judge::tune::example;
+
+    #[test]
+    fn a_tune_is_told_with_its_figures_and_what_it_could_not_see() {
+        let tuned = example();
+        let text = tune_text(&tuned, 200);
+        for word in [
+            "partition helps",
+            "x0.50 [0.40, 0.62]",
+            "stat_interval",
+            "not shown",
+            "seen from",
+            "x1.15",
+            "what the stress got done -4.0 %",
+            "yes, x0.52",
+            "as good",
+            "it was forbidden by --keep-off",
+        ] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+        assert!(tune_text(&tuned, 60).lines().all(|line| line.chars().count() <= 60));
+        assert!(
+            tune_line(&tuned).starts_with("partition: helps, p99 x0.50"),
+            "{}",
+            tune_line(&tuned)
+        );
+    }
+
+    #[test]
+    fn the_design_says_what_it_will_see() {
+        let said = design_text(&example().design, 8);
+        assert!(said.contains("60 pairs") && said.contains("x1.15"), "{said}");
+    }
+}
