@@ -1,7 +1,9 @@
 //! FIRs against their peers, in turn, with the processor's peak beside them.
 //!
-//! `cargo bench -p quiet-dsp --bench fir -- [PASSES [PEER]]`, on one CPU (`taskset -c 1`); `benches/fir.sh` builds the
-//! driver of zita-convolver (PEER), runs this and keeps what it prints.
+//! `cargo bench -p quiet-dsp --bench fir -- [PASSES]`, on one CPU (`taskset -c 1`); `benches/fir.sh` builds the
+//! driver of zita-convolver, runs this and keeps what it prints. `QUIET_BENCH_FIR_PEERS=NAME=PROGRAM,...` has other
+//! engines run in turn (`peers` says how; FILE holds the taps): each is heard before it is timed, and one that fails
+//! is a line of the table and an exit code of 1. Their worst is of whole passes, the first third included.
 //!
 //! A pass plays two seconds of noise through each engine in turn, block after block, each block timed by
 //! itself. Passes are repeated; a block's time is its least over the passes, at the same place of the stream
@@ -9,7 +11,10 @@
 //! the first third of the pass: the mean, and the worst. `start us` is the worst block of that first third, which
 //! begins with cold caches: each engine runs after another one.
 
+mod peers;
+
 use fft_convolver::FFTConvolver;
+use peers::{Peer, median};
 use quiet_dsp::{
     Block, ProcessSpec, Stage,
     fir::{Fir, Route},
@@ -17,8 +22,10 @@ use quiet_dsp::{
 };
 use quiet_types::{Frames, SampleRate};
 use std::{
+    fs,
     hint::black_box,
-    process::Command,
+    path::{Path, PathBuf},
+    process::ExitCode,
     time::{Duration, Instant},
 };
 
@@ -76,10 +83,13 @@ fn clock() -> f64 {
     least.as_secs_f64() * 1e9
 }
 
-fn main() {
+fn main() -> ExitCode {
     let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
     let passes: usize = words.next().and_then(|word| word.parse().ok()).unwrap_or(15);
-    let peer = words.next();
+    let peers = peers::of("QUIET_BENCH_FIR_PEERS");
+    let room = std::env::temp_dir().join(format!("quiet-fir-{}", std::process::id()));
+    fs::create_dir_all(&room).expect("room for what the peers read");
+    let mut well = true;
     let _zero = Denormals::flush();
     let clock = clock();
     println!(
@@ -89,8 +99,10 @@ fn main() {
     println!("taps\tblock\tengine\tns/sample\tworst/mean\tworst us\tstart us");
     let sound = noise(TIMED, 1);
     let silence = vec![0.0; TIMED];
+    let sound_file = keep(&room, "sound.f32", &sound);
     for taps in TAPS {
         let ir: Vec<f32> = noise(taps, 2).iter().map(|x| x / taps as f32).collect();
+        let ir_file = keep(&room, "ir.f32", &ir);
         for block in BLOCKS {
             let setting =
                 ProcessSpec { rate: SampleRate(48_000), channels: 1, block: Frames(block as u32) };
@@ -106,8 +118,9 @@ fn main() {
             let mut least: Vec<Least> = levels.iter().map(|_| Least::new(TIMED / block)).collect();
             let mut silent = Least::new(TIMED / block);
             let mut other = Least::new(TIMED / block);
-            let mut zita = f64::INFINITY;
-            let mut zita_worst = Vec::new();
+            let what = (&*ir_file, block, &*sound_file);
+            let mut others: Vec<Other> =
+                peers.iter().map(|peer| Other::new(peer, what, ours.last_mut(), &sound)).collect();
             let mut peak = 0f64;
             for i in 0..passes {
                 peak = peak.max(gigaflops(SimdLevel::here()));
@@ -129,10 +142,8 @@ fn main() {
                         black_box(&mut out);
                     });
                 }
-                if let Some(peer) = peer.as_ref().filter(|_| i < 2) {
-                    let (mean, worst) = zita_pass(peer, taps, block);
-                    zita = zita.min(mean);
-                    zita_worst.push(worst);
+                for other in others.iter_mut().filter(|_| i < 2) {
+                    other.time(what);
                 }
             }
             let print = |name: &str, least: &Least| {
@@ -144,27 +155,76 @@ fn main() {
             }
             print("quietcores, silence", &silent);
             print("fft-convolver", &other);
-            if peer.is_some() {
-                let worst = zita_worst.iter().copied().fold(f64::INFINITY, f64::min);
-                let ratio = worst / (zita * block as f64);
-                println!(
-                    "{taps}\t{block}\tzita-convolver\t{zita:.1}\t{ratio:.2}\t{:.2}",
-                    worst / 1e3
-                );
+            for other in &others {
+                well &= other.tell(taps, block);
             }
             let cut = ours.last().map(Fir::cut).unwrap_or_default();
             println!("# {taps}@{block}: {cut:?}; peak {peak:.0} Gflop/s");
         }
     }
+    let _ = fs::remove_dir_all(&room);
+    ExitCode::from(u8::from(!well))
 }
 
-/// The mean and the worst block, in ns; all its threads on this CPU.
-fn zita_pass(peer: &str, taps: usize, block: usize) -> (f64, f64) {
-    let out = Command::new(peer)
-        .args([taps.to_string(), block.to_string(), TIMED.to_string()])
-        .output()
-        .expect("the driver starts");
-    let text = String::from_utf8_lossy(&out.stdout);
-    let mut numbers = text.split_whitespace().map(|word| word.parse().unwrap_or(f64::NAN));
-    (numbers.next().unwrap_or(f64::NAN), numbers.next().unwrap_or(f64::NAN))
+/// A peer and its figures.
+struct Other<'a> {
+    peer: &'a Peer,
+    late: Result<usize, String>,
+    means: Vec<f64>,
+    worst: Vec<f64>,
+}
+
+impl<'a> Other<'a> {
+    /// Hears it, against what ours makes of the same.
+    fn new(
+        peer: &'a Peer,
+        what: (&Path, usize, &Path),
+        ours: Option<&mut Fir>,
+        sound: &[f32],
+    ) -> Other<'a> {
+        let mut heard = sound.to_vec();
+        if let Some(fir) = ours {
+            fir.reset();
+            for part in heard.chunks_mut(what.1) {
+                fir.process(&mut Block::new(part, 1));
+            }
+        }
+        let late = peer.check(what, &heard).map(|heard| heard.late);
+        Other { peer, late, means: Vec::new(), worst: Vec::new() }
+    }
+
+    fn time(&mut self, what: (&Path, usize, &Path)) {
+        if self.late.is_ok() {
+            match self.peer.time(what, 2) {
+                Ok((mean, worst)) => {
+                    self.means.push(mean);
+                    self.worst.push(worst);
+                }
+                Err(why) => self.late = Err(why),
+            }
+        }
+    }
+
+    /// Its line; whether there are figures.
+    fn tell(&self, taps: usize, block: usize) -> bool {
+        let name = &self.peer.name;
+        match &self.late {
+            Ok(late) => {
+                let (mean, worst) = (median(&self.means), median(&self.worst));
+                let late = if *late > 0 { format!("\t{late} late") } else { String::new() };
+                let us = worst * block as f64 / 1e3;
+                println!("{taps}\t{block}\t{name}\t{mean:.1}\t{:.2}\t{us:.2}{late}", worst / mean);
+            }
+            Err(why) => println!("{taps}\t{block}\t{name}\terror: {why}"),
+        }
+        self.late.is_ok()
+    }
+}
+
+/// Numbers in a file.
+fn keep(room: &Path, name: &str, numbers: &[f32]) -> PathBuf {
+    let file = room.join(name);
+    let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
+    fs::write(&file, bytes).expect("room for what the peers read");
+    file
 }
