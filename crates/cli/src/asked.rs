@@ -7,13 +7,14 @@ use quiet_linux::{Error, seat::SeatLender};
 use quiet_probe::TraceLender;
 use quiet_service::{
     MOST_PRIORITY,
+    acts::{Acts, ThreadWish},
     approved::is_name,
     client::{Refusal, ServiceClient},
 };
 use quiet_types::{
     CpuId, CpuSet, Plan,
     machine::Scheduling,
-    plan::{Applied, ShieldStanding, Status},
+    plan::{Admitted, Applied, ShieldStanding, Status},
     shield::{Entry, Shield},
     words,
 };
@@ -199,17 +200,48 @@ impl SeatLender for Lender {
         cpu: Option<CpuId>,
         schedule: Option<Scheduling>,
     ) -> Result<(), Error> {
-        let refused = |why: String| Error::refused("seat", format!("thread {tid}"), why);
         let service = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let cpus: Option<CpuSet> = cpu.map(|cpu| [cpu].into_iter().collect());
-        let admitted =
-            service.admit(tid, cpus.as_ref(), schedule).map_err(|e| refused(e.to_string()))?;
-        let held_back = admitted.steps.iter().find(|taken| !taken.outcome.holds());
-        held_back.map_or(Ok(()), |taken| {
-            let (what, became) = (taken.step.action.what(), words::outcome(&taken.outcome));
-            Err(refused(format!("{what}: {became}")))
-        })
+        let admitted = service.admit(tid, cpus.as_ref(), schedule);
+        is_seated(tid, admitted.map_err(|why| why.to_string()))
     }
+}
+
+/// Who seats threads of root's own in a shield without a door: whoever is within one is known by the journal alone, and a watch takes
+/// everybody else off.
+pub fn own_lender(shield: Option<&Shield>, state: &Path) -> Option<Arc<dyn SeatLender>> {
+    shield.filter(|shield| shield.entry.is_none())?;
+    Some(Arc::new(Own(Acts::at(state))))
+}
+
+#[derive(Debug)]
+struct Own(Acts);
+
+impl SeatLender for Own {
+    fn lend(
+        &self,
+        tid: u32,
+        cpu: Option<CpuId>,
+        scheduling: Option<Scheduling>,
+    ) -> Result<(), Error> {
+        let cpus = cpu.map(|cpu| [cpu].into_iter().collect());
+        let wish = ThreadWish { tid, cpus, scheduling };
+        let uid = rustix::process::geteuid().as_raw();
+        // Whoever asks is the thread itself.
+        let admitted = self.0.admit(uid, &wish, &|| true);
+        is_seated(tid, admitted.map_err(|why| why.sentence()))
+    }
+}
+
+/// Whether all that was asked for a thread was done.
+fn is_seated(tid: u32, admitted: Result<Admitted, String>) -> Result<(), Error> {
+    let refused = |why: String| Error::refused("seat", format!("thread {tid}"), why);
+    let admitted = admitted.map_err(refused)?;
+    let held_back = admitted.steps.iter().find(|taken| !taken.outcome.holds());
+    held_back.map_or(Ok(()), |taken| {
+        let (what, became) = (taken.step.action.what(), words::outcome(&taken.outcome));
+        Err(refused(format!("{what}: {became}")))
+    })
 }
 
 /// What a user reads where the service did not do it: `what` could not be done, and `sudo quietcores VERB` does it.

@@ -12,7 +12,7 @@ use quiet_testing::{
 use quiet_types::{
     Plan,
     check::Checked,
-    doctor::{Doctored, MendAnswer, MendWay},
+    doctor::{Doctored, Mend, MendAnswer, MendWay},
     plan::Action,
 };
 use std::{
@@ -89,59 +89,119 @@ impl Drop for Spoilt {
     }
 }
 
+/// Yes to those mends, no to all else that is asked about; the order is that of the questions.
+fn answers(listed: &Doctored, shields: bool, yes: impl Fn(&Mend) -> bool) -> String {
+    let is_shield = |mend: &Mend| matches!(mend.way, MendWay::Steps { shield: true, .. });
+    let mut asked: Vec<&Mend> = listed.mended.iter().map(|one| &one.mend).collect();
+    asked.retain(|mend| matches!(mend.way, MendWay::Steps { .. }) && (shields || !is_shield(mend)));
+    asked.sort_by_key(|mend| (!is_shield(mend), mend.finding.id != "irq.balance"));
+    asked.iter().map(|mend| if yes(mend) { "y\n" } else { "n\n" }).collect()
+}
+
+/// The single settings that a mend writes, where it does nothing else.
+fn writes(mend: &Mend) -> Option<Vec<(String, String)>> {
+    let MendWay::Steps { steps, shield: false } = &mend.way else { return None };
+    let one = |step: &quiet_types::plan::Step| match &step.action {
+        Action::Write { path, value, .. } if !path.contains("/transparent_hugepage/") => {
+            Some((path.clone(), value.clone()))
+        }
+        _ => None,
+    };
+    steps.iter().map(one).collect()
+}
+
+const TIMERS: &str = "/proc/sys/kernel/timer_migration";
+
 #[test]
-fn single_settings_are_made_read_back_and_put_back() {
+fn settings_are_mended_one_by_one_taken_back_one_by_one_and_put_back_together() {
     let Some(machine) = Machine::take() else { return };
-    let Some(_timers) = Spoilt::new("/proc/sys/kernel/timer_migration", "0") else {
+    let Some(_timers) = Spoilt::new(TIMERS, "0") else {
         return skip(Why::Machine("this kernel has no timer_migration".into()));
     };
     let state = machine.state().to_str().unwrap().to_owned();
     let swappiness = read("/proc/sys/vm/swappiness");
     let before = Capture::take();
     let usual = ["doctor", "--json", "--state", state.as_str()];
-    let listed: Doctored = json(&run(&[&usual[..], &["--dry-run"]].concat(), ""));
-    // Yes to every single setting that is written to a file, no to all else.
-    let (mut answers, mut wanted) = (String::new(), Vec::new());
-    for one in &listed.mended {
-        let MendWay::Steps { steps, shield } = &one.mend.way else { continue };
-        let writes: Option<Vec<(String, String)>> = steps
-            .iter()
-            .map(|step| match &step.action {
-                Action::Write { path, value, .. } if !path.contains("/transparent_hugepage/") => {
-                    Some((path.clone(), value.clone()))
-                }
-                _ => None,
-            })
-            .collect();
-        match writes.filter(|_| !shield) {
-            Some(writes) => {
-                answers += "y\n";
-                wanted.extend(writes);
-            }
-            None => answers += "n\n",
-        }
-    }
-    assert!(wanted.iter().any(|(path, _)| path.ends_with("timer_migration")), "{wanted:?}");
-    let done = run(&usual, &answers);
+    let list = || json::<Doctored>(&run(&[&usual[..], &["--dry-run"]].concat(), ""));
+    let listed = list();
+    let wanted: Vec<(String, String)> =
+        listed.mended.iter().filter_map(|one| writes(&one.mend)).flatten().collect();
+    assert!(wanted.iter().any(|(path, _)| path == TIMERS), "{wanted:?}");
+    let done = run(&usual, &answers(&listed, true, |mend| writes(mend).is_some()));
     let doctored: Doctored = json(&done);
     let applied = doctored.applied.unwrap_or_else(|| panic!("{}", text(&done)));
     assert!(applied.shield.cpus.is_empty());
-    for (path, value) in &wanted {
-        let refused = applied
-            .steps
-            .iter()
-            .any(|taken| taken.step.action.what() == *path && !taken.outcome.holds());
-        assert!(refused || read(path).trim() == value, "{path}: {}", read(path));
-    }
+    let held = |path: &str| {
+        let mut steps = applied.steps.iter();
+        steps.any(|taken| taken.step.action.what() == path && taken.outcome.holds())
+    };
+    assert!(held(TIMERS), "{applied:?}");
+    let hold = |but: &str| {
+        for (path, value) in wanted.iter().filter(|(path, _)| held(path) && path != but) {
+            assert_eq!(read(path).trim(), value, "{path}");
+        }
+    };
+    hold("");
     let taken = doctored.mended.iter().filter(|one| one.answer == MendAnswer::Taken);
     assert!(taken.clone().count() > 0 && taken.clone().any(|one| one.still_there == Some(false)));
     let status = text(&machine.run("status"));
     assert!(status.contains("A set of single settings"), "{status}");
-    // The journal is one: what is up is not added to.
-    let again: Doctored = json(&run(&[&usual[..], &["--yes"]].concat(), ""));
-    assert_eq!((again.applied, again.findings[0].id.as_str()), (None, "doctor.shield_up"));
+
+    // One of them is taken back, and the others stay.
+    let undo = [&usual[..], &["--undo", "noise.timers"]].concat();
+    let undone = run(&undo, "");
+    assert_eq!(undone.status.code(), Some(0), "{}", text(&undone));
+    let steps = json::<Doctored>(&undone).undone;
+    assert_eq!(steps.iter().map(|one| one.step.action.what()).collect::<Vec<_>>(), [TIMERS]);
+    assert_eq!(read(TIMERS).trim(), "0");
+    hold(TIMERS);
+    let status = text(&machine.run("status"));
+    assert!(!status.contains("timer_migration"), "it is as it was, and no drift: {status}");
+    let twice = run(&undo, "");
+    assert_eq!(twice.status.code(), Some(2), "{}", text(&twice));
+    assert!(text(&twice).contains("no mend of `noise.timers` is up"), "{}", text(&twice));
+
+    // It is offered again, and added to what is up; who stops in the middle has what was up.
+    let listed = list();
+    let timers = |mend: &Mend| mend.finding.id == "noise.timers";
+    let all = answers(&listed, false, timers);
+    let until = all.find('y').unwrap() + 2;
+    let cut = run(&usual, &all[..until]);
+    if until < all.len() {
+        assert_eq!(cut.status.code(), Some(2), "{}", text(&cut));
+        assert!(text(&cut).contains("nothing on this machine is changed"), "{}", text(&cut));
+        assert_eq!(read(TIMERS).trim(), "0");
+        hold(TIMERS);
+    }
+    let again: Doctored = json(&run(&usual, &all));
+    let offered =
+        again.mended.iter().any(|one| matches!(one.mend.way, MendWay::Steps { shield: true, .. }));
+    assert_eq!(again.findings.iter().any(|one| one.id == "doctor.shield_up"), offered);
+    assert_eq!(read(TIMERS).trim(), "1");
     machine.revert_to(&before, "after single settings");
     assert_eq!(read("/proc/sys/vm/swappiness"), swappiness);
+}
+
+#[test]
+fn who_stops_in_the_middle_has_the_machine_as_it_was() {
+    let Some(machine) = Machine::take() else { return };
+    let Some(_timers) = Spoilt::new(TIMERS, "0") else {
+        return skip(Why::Machine("this kernel has no timer_migration".into()));
+    };
+    let state = machine.state().to_str().unwrap().to_owned();
+    let before = Capture::take();
+    let usual = ["doctor", "--json", "--state", state.as_str()];
+    let listed: Doctored = json(&run(&[&usual[..], &["--dry-run"]].concat(), ""));
+    let all = answers(&listed, true, |mend| mend.finding.id == "noise.timers");
+    let until = all.find('y').unwrap() + 2;
+    let cut = run(&usual, &all[..until]);
+    if until < all.len() {
+        assert_eq!(cut.status.code(), Some(2), "{}", text(&cut));
+        assert!(text(&cut).contains("is put back"), "{}", text(&cut));
+        assert!(!machine.state().join("journal.jsonl").exists());
+    }
+    machine.run("revert");
+    assert_eq!(before.differences(&Capture::take()), Vec::<String>::new());
 }
 
 #[test]

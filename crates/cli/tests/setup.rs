@@ -4,8 +4,13 @@
 mod machine;
 
 use machine::{Capture, Machine, PROGRAM, text};
+use quiet_testing::{
+    Why, program, skip,
+    tree::{copy, fixture as fixture_of},
+};
 use quiet_types::setup::SetUp;
 use std::{
+    collections::BTreeMap,
     fs,
     io::Write,
     path::{Path, PathBuf},
@@ -189,4 +194,69 @@ fn the_proof_has_the_shield_give_way_and_come_back() {
     assert!(set.up, "{}", text(&done));
     assert!(store.join("proofs").join(&proof.id).join("proof.json").is_file());
     machine.revert_to(&before, "after a proven setup");
+}
+
+/// Every file below `dir`, with its text.
+fn files(dir: &Path) -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(dir).unwrap().flatten() {
+        match entry.file_type().unwrap().is_dir() {
+            true => found.extend(files(&entry.path())),
+            false => {
+                let text = fs::read(entry.path()).unwrap_or_default();
+                found.insert(entry.path(), String::from_utf8_lossy(&text).into_owned());
+            }
+        }
+    }
+    found
+}
+
+/// The files of a boot loader lie over those of this machine, in a place of the test's own.
+#[test]
+fn last_asks_the_next_boots_for_what_was_applied_and_unpersist_takes_it_back() {
+    let Some(machine) = Machine::take() else { return };
+    if program("unshare").is_none() {
+        return skip(Why::Program("unshare", "util-linux"));
+    }
+    let (state, before) = (machine.state().to_str().unwrap().to_owned(), Capture::take());
+    let place = machine.dir().join("place");
+    copy(&fixture_of("boot").join("raspberry-pi"), &place);
+    fs::create_dir(place.join("units")).unwrap();
+    let script = "mount --bind \"$1/boot\" /boot && mount --bind \"$1/units\" /etc/systemd/system && cd \"$2\" && shift 2 && exec \"$@\"";
+    let within = |words: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh"]).arg(&place).arg(machine.dir());
+        command.arg(PROGRAM).args(words).args(["--state", &state]).stdin(Stdio::null());
+        command.output().unwrap()
+    };
+    let cpu = machine.cpu.to_string();
+    let fit = within(&["persist", "--cpus", &cpu, "--dry-run"]);
+    if fit.status.code() == Some(2) {
+        return skip(Why::Machine(format!(
+            "no loader's files can be laid over its own: {}",
+            text(&fit)
+        )));
+    }
+    let loader = files(&place);
+    let asked = ["setup", "--player", "engine", "--card", "none", "--json", "--yes", "--no-proof"];
+    let without = within(&[&asked[..], &["--dry-run"]].concat());
+    assert_eq!(json(&without).persisted, None, "{}", text(&without));
+    assert_eq!(files(&place), loader, "a dry run asks no loader for anything");
+
+    let done = within(&[&asked[..], &["--last"]].concat());
+    let set = json(&done);
+    let persisted = set.persisted.unwrap_or_else(|| panic!("{}", text(&done)));
+    assert!(set.up && matches!(done.status.code(), Some(0 | 1)), "{}", text(&done));
+    let asks = format!("isolcpus=managed_irq,domain,{}", set.plan.shield.cpus);
+    assert!(persisted.asked.words().contains(&asks), "{persisted:?}");
+    let command_line = fs::read_to_string(place.join("boot/firmware/cmdline.txt")).unwrap();
+    assert!(command_line.contains(&asks), "{command_line}");
+    assert_ne!(files(&place), loader);
+    // What is up stays up, and goes by itself.
+    let taken = within(&["unpersist"]);
+    assert_eq!(taken.status.code(), Some(0), "{}", text(&taken));
+    assert_eq!(files(&place), loader);
+    let status = text(&machine.run("status"));
+    assert!(status.contains("A shield of CPU"), "{status}");
+    machine.revert_to(&before, "after a setup that lasts");
 }

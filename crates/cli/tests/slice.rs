@@ -38,7 +38,7 @@ fn the_slices_of_both_settings_differ_in_the_kernel_and_there_is_a_verdict() {
         threads.map(|thread| thread.slice).collect()
     };
     let (shared, sliced) = (slices(Setting::Shared), slices(Setting::Sliced));
-    assert_eq!(sliced, BTreeSet::from([Some(Nanos::from_micros(100))]));
+    assert_eq!(sliced, BTreeSet::from([Some(Nanos::from_micros(150))]));
     assert!(shared.is_disjoint(&sliced) && !shared.is_empty(), "{shared:?}");
     assert_eq!((proof.arms.len(), proof.other(), &proof.shield), (12, Setting::Sliced, &None));
     assert!(proof.figures.iter().any(|figure| figure.id == "wakeup.p99"), "{}", proof.sentence);

@@ -343,3 +343,54 @@ fn the_guard_of_a_shield_that_is_over_gives_way_to_the_next_ones() {
     assert_ne!(second, u64::try_from(first.as_raw_nonzero().get()).unwrap());
     machine.revert_to(&before, "after the second shield");
 }
+
+/// A thread of the process under FIFO, and its CPUs.
+fn fifo_thread(pid: u32) -> Option<(String, String)> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    tasks.map(|task| task.file_name().into_string().unwrap()).find_map(|tid| {
+        let (_, (_, place)) = thread(&pid.to_string(), &tid)?;
+        place.contains("policy 1 ").then_some((tid, place))
+    })
+}
+
+#[test]
+fn who_plays_as_root_stays_where_it_plays_also_where_a_shield_has_no_door() {
+    let Some(machine) = Machine::take() else { return };
+    let before = Capture::take();
+    let applied = machine.apply().output().unwrap();
+    assert!(matches!(applied.status.code(), Some(0 | 1)), "{}", text(&applied));
+    let cpu = machine.cpu.to_string();
+    let watched = Watched::start(&machine, &["--every", "1s"]);
+    let playing = Command::new(PROGRAM)
+        .args(["play", "--host", "null", "--mode", "sleep", "--for", "10min", "--control", "none"])
+        .arg("--state")
+        .arg(machine.state())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let playing = Player(playing);
+    let on_shield = format!("Cpus_allowed_list:\t{cpu} ");
+    soon("it plays on the shield", || {
+        fifo_thread(playing.0.id()).is_some_and(|(_, place)| place.contains(&on_shield))
+    });
+    // Another one goes there by itself, where it can: twice the watch takes it off, and looked at everybody for that.
+    let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
+    let looks = |n: u32| {
+        let pinned =
+            Command::new("taskset").args(["-pc", &cpu, &stranger.id().to_string()]).output();
+        match pinned.unwrap().status.success() {
+            true => soon("the stranger is off", || !allowed(stranger.id()).contains(&on_shield)),
+            false => std::thread::sleep(Duration::from_secs(2)),
+        }
+        let place = fifo_thread(playing.0.id()).map(|(_, place)| place).unwrap_or_default();
+        assert!(place.contains(&on_shield), "after look {n}: {place}");
+    };
+    looks(1);
+    looks(2);
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    let status = text(&machine.run("status"));
+    drop(playing);
+    machine.revert_to(&before, &status);
+    watched.ended();
+}

@@ -19,7 +19,7 @@ use quiet_linux::{
     walls::Walls,
 };
 use quiet_rt::{Board, Cycle, End, LoopMode, duplex};
-use quiet_types::{Frames, SampleRate, play::Hits};
+use quiet_types::{Frames, Nanos, SampleRate, play::Hits};
 use std::{
     sync::{
         Arc,
@@ -116,6 +116,8 @@ pub struct Opened {
     pub buffer: Frames,
     /// What to know about the device, in one line.
     pub about: String,
+    /// The longest work of a block that is expected.
+    work: Nanos,
 }
 
 impl std::fmt::Debug for Opened {
@@ -187,7 +189,8 @@ pub fn open_from(setup: &Setup, seat: Option<SeatedThread>) -> Result<Opened> {
         }
     };
     let setup = Setup { wish, ..setup.clone() };
-    Ok(Opened { card, setup, place, seat, clock, rate, period, buffer, about })
+    let work = Nanos::ZERO;
+    Ok(Opened { card, setup, place, seat, clock, rate, period, buffer, about, work })
 }
 
 impl Opened {
@@ -199,6 +202,12 @@ impl Opened {
     /// The clock of the loop.
     pub fn clock(&self) -> Ticks {
         self.clock
+    }
+
+    /// Expects blocks that take `worst` at most: a thread that gets no priority asks for a slice that covers them.
+    #[must_use]
+    pub fn expecting(self, worst: Nanos) -> Opened {
+        Opened { work: worst, ..self }
     }
 
     /// Begins to play.
@@ -217,6 +226,7 @@ impl Opened {
             channels,
             period: self.period.0 as usize,
             period_ns: self.period.lasting(self.rate).0,
+            work: self.work,
         };
         let facts = Sizes { rate: self.rate, period: self.period, buffer: self.buffer };
         self.place.decision.cpu.into_iter().for_each(seat::all_keep_off);
@@ -272,6 +282,7 @@ impl Running {
         let body = move |place: &Place, placed: &Placed| {
             let mut samples = vec![0.0; playing.channels * playing.period];
             let mode = placed.mode;
+            place::cover(placed, playing.work, playing.period_ns);
             let _flushed = Denormals::flush();
             // Whatever ends this thread, a fault in a stage too: nobody is to believe that it plays.
             let _ends = Ends(playing.board.clone());

@@ -32,7 +32,7 @@ pub struct SeatWish {
     pub priority: u8,
     /// The shield that is up.
     pub shield: Option<Shield>,
-    /// Who is asked for what the kernel refuses this process.
+    /// Who lets the thread into the shield, where it has no way in of its own.
     pub lender: Option<Arc<dyn SeatLender>>,
 }
 
@@ -53,9 +53,9 @@ pub(crate) struct Facts {
     pub rttime: Option<u64>,
     /// sched_rt_runtime_us; -1: no throttle.
     pub rt_runtime: Option<i64>,
-    /// Whether this thread may become FIFO.
+    /// Whether this thread may become FIFO by itself.
     pub fifo: bool,
-    /// Whether it would be lent what it may not have.
+    /// Whether somebody would let it into the shield, under FIFO too.
     pub lent: bool,
     /// What the desktop lends to those that may not.
     pub offer: Option<Offer>,
@@ -80,8 +80,8 @@ impl Facts {
             online,
             rttime: rustix::process::getrlimit(rustix::process::Resource::Rttime).current,
             rt_runtime: number("/proc/sys/kernel/sched_rt_runtime_us"),
-            fifo: fifo || lent,
-            lent: lent && !fifo,
+            fifo,
+            lent,
             offer: if fifo || lent { None } else { rtkit::offer() },
         })
     }
@@ -147,6 +147,9 @@ pub(crate) fn choose(facts: &Facts, wish: &SeatWish) -> Result<Decision> {
         )));
     }
     let inside = cpu.is_some_and(|cpu| shielded.contains(cpu));
+    // Who may become FIFO by himself still has no way in: the door is another's, or the journal is.
+    let lent = facts.lent && inside;
+    let facts = &Facts { fifo: facts.fifo || lent, ..facts.clone() };
     let mut findings = Vec::new();
     // A cgroup v2 partition takes whole processes: the rest of this program comes in too, and
     // must not find itself on the CPU that never comes free.
@@ -215,7 +218,6 @@ pub(crate) fn choose(facts: &Facts, wish: &SeatWish) -> Result<Decision> {
         );
     }
     let offer = facts.offer.filter(|_| policy == Policy::Rr);
-    let lent = facts.lent && inside;
     Ok(Decision { mode, cpu, policy: Some(policy), offer, shielded: inside, lent, findings })
 }
 
@@ -311,7 +313,7 @@ pub(crate) fn settle(wish: &SeatWish, decision: &Decision, placed: &mut Placed) 
     });
     if let Some(Err(why)) = &lent {
         refused(
-            "The service does not let the thread into the shield",
+            "The thread is not let into the shield",
             &std::io::Error::other(why.to_string()),
             "Others may share its CPU, and go first.",
         );
@@ -371,7 +373,7 @@ pub(crate) fn settle(wish: &SeatWish, decision: &Decision, placed: &mut Placed) 
     }
 }
 
-/// Long enough for the work of a period on a thread that sleeps between them; the shortest that the kernel takes.
+/// The shortest that the kernel takes.
 const SLICE: Nanos = Nanos::from_micros(100);
 
 /// Asks for a short slice for the calling thread, which needs no right: it is picked the sooner when it wakes. What to know where the
@@ -384,9 +386,26 @@ fn short_slice(as_it_is: Scheduling) -> Option<Finding> {
     let slice = sched::slice(0).ok()??;
     let title = "A short slice in place of a priority";
     let finding = Finding::new(Severity::Note, "play.slice", title)
-        .evidence(format!("the kernel says {slice}"))
+        .evidence(format!("the kernel says {slice}; it is longer where the strip's blocks are"))
         .effect("Its wake-ups come sooner among other ordinary threads; a priority is worth more.");
     Some(finding)
+}
+
+/// Where the calling thread has a short slice, has that cover the work of a block: a slice that ends within the work lets others go first
+/// in the middle of it. Longer than it has to be it is worth less.
+pub(crate) fn cover(placed: &Placed, work: Nanos, period_ns: u64) {
+    if placed.scheduling.policy == Policy::Other && placed.mode == LoopMode::Sleep {
+        let slice = covering(work, Nanos(period_ns));
+        if slice > SLICE {
+            let _ = sched::set_scheduling_with(0, placed.scheduling, Some(slice));
+        }
+    }
+}
+
+/// Half as long again as the work, for what a block does around it; no longer than half a period.
+fn covering(work: Nanos, period: Nanos) -> Nanos {
+    let room = Nanos(work.0.saturating_add(work.0 / 2));
+    room.min(Nanos(period.0 / 2)).max(SLICE)
 }
 
 /// An ordinary thread.
@@ -460,6 +479,18 @@ mod tests {
     }
 
     #[test]
+    fn who_is_let_in_by_another_is_let_in_whatever_he_may_by_himself() {
+        for own in [false, true] {
+            let facts = Facts { fifo: own, lent: true, ..facts("0-3") };
+            let inside = choose(&facts, &wish(None, None, shield("2-3", false))).unwrap();
+            assert_eq!((inside.lent, inside.policy), (true, Some(Policy::Fifo)), "{own}");
+            let outside = choose(&facts, &wish(None, Some(1), shield("2-3", false))).unwrap();
+            let policy = if own { Policy::Fifo } else { Policy::Other };
+            assert_eq!((outside.lent, outside.policy), (false, Some(policy)), "{own}");
+        }
+    }
+
+    #[test]
     fn it_refuses_to_spin_on_the_only_cpu() {
         let no = choose(&facts("0"), &wish(Some(Wait::NeverSleep), Some(0), None)).unwrap_err();
         assert!(no.to_string().contains("one CPU"), "{no}");
@@ -501,6 +532,16 @@ mod tests {
         facts.fifo = true;
         let root = choose(&facts, &wish(None, None, None)).unwrap();
         assert_eq!((root.policy, root.offer), (Some(Policy::Fifo), None));
+    }
+
+    #[test]
+    fn a_slice_covers_the_work_of_a_block_and_leaves_half_of_the_period_to_others() {
+        let us = Nanos::from_micros;
+        let slice = |work, period| covering(us(work), us(period));
+        assert_eq!(slice(0, 1333), us(100));
+        assert_eq!(slice(200, 1333), us(300));
+        assert_eq!(slice(900, 1333), Nanos(666_500));
+        assert_eq!(covering(Nanos(u64::MAX), us(2666)), us(1333));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::{
 };
 use quiet_linux::{Root, marks::Marks, state};
 use quiet_rt::Board;
-use quiet_types::play::Hits;
+use quiet_types::{Nanos, play::Hits};
 use std::sync::Arc;
 
 /// What the real-time side needs, made ready beforehand.
@@ -20,6 +20,8 @@ pub(crate) struct Playing {
     pub channels: usize,
     pub period: usize,
     pub period_ns: u64,
+    /// The longest work of a block that is expected.
+    pub work: Nanos,
 }
 
 /// Where it plays.

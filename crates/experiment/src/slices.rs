@@ -80,6 +80,7 @@ pub fn prove_slice(args: &Slicing, stop: &AtomicBool, observer: &dyn Observer) -
         return Err(Error::new(ErrorKind::Interrupted, why));
     }
     findings.push(read_back(&arms));
+    findings.extend(too_short(args));
     let mut proof = Proof {
         schema: quiet_types::proof::SCHEMA.to_owned(),
         id,
@@ -167,6 +168,19 @@ fn read_back(arms: &[Arm]) -> Finding {
         .evidence(evidence)
         .effect("What is compared are two settings that do not differ.")
         .remedy("see the findings of the runs")
+}
+
+/// A slice that ends within the work lets others go first in the middle of it, at the next tick.
+fn too_short(args: &Slicing) -> Option<Finding> {
+    let least = Nanos(args.work.0 + args.work.0 / 5);
+    (args.slice < least).then(|| {
+        Finding::new(Severity::Note, "prove.slice_short", "The slice does not cover the work")
+            .evidence(format!("{} asked for, and {} of work in each period", args.slice, args.work))
+            .effect(
+                "It ends before the work does at times, and others go first in the middle of it.",
+            )
+            .remedy(format!("ask for --slice={}us or more", least.0.div_ceil(1000)))
+    })
 }
 
 /// What a person types to do the same again.

@@ -4,14 +4,18 @@ use crate::{
     Error, Kernel, System, parse,
     sys::{self, sched},
 };
-use quiet_types::{CpuId, CpuSet, Finding, Severity, machine::Scheduling, shield::Entry};
+use quiet_types::{
+    CpuId, CpuSet, Finding, Severity,
+    machine::{Policy, Scheduling},
+    shield::Entry,
+};
 use std::{
     fs::{self, File},
     io::{self, Read, Write},
     num::NonZeroU64,
 };
 
-/// Who has the rights that this process lacks, and seats a thread of it: a service.
+/// Who seats a thread of this process: a service that has the rights which the process lacks, or who keeps the journal of a shield.
 pub trait SeatLender: std::fmt::Debug + Send + Sync {
     /// Lets the thread `tid` into the shield, onto `cpu` of it, under `schedule` (`Fifo` or `Rr`) where there is one. Not to be called
     /// in real time.
@@ -138,6 +142,31 @@ impl Holds {
     }
 }
 
+/// The calling thread before all ordinary ones, until this is dropped: for a short act that somebody in real time waits for. Where the kernel
+/// refuses, it stays as it is.
+#[derive(Debug)]
+pub struct Haste(Option<Scheduling>);
+
+impl Haste {
+    /// Begins.
+    pub fn begin() -> Haste {
+        let fifo = Scheduling { policy: Policy::Fifo, priority: 1, nice: 0 };
+        let before = sched::scheduling(0).ok().map(|(scheduling, _)| scheduling);
+        // Who is in real time, or has a slice of his own that is given back by nobody, stays.
+        let ordinary = before.filter(|now| now.policy == Policy::Other);
+        let ordinary = ordinary.filter(|_| !matches!(sched::slice(0), Ok(Some(_))));
+        Haste(ordinary.filter(|_| sched::set_scheduling(0, fifo).is_ok()))
+    }
+}
+
+impl Drop for Haste {
+    fn drop(&mut self) {
+        if let Some(before) = self.0 {
+            let _ = sched::set_scheduling(0, before);
+        }
+    }
+}
+
 /// The calling thread's number.
 pub fn tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
@@ -216,7 +245,6 @@ pub fn hold_awake() -> Result<File, Box<Finding>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quiet_types::machine::Policy;
 
     /// On a thread of its own, so that the test's own stays as it is.
     fn seated(seat: Seat) -> (Seated, Holds) {
@@ -264,6 +292,25 @@ mod tests {
         let (done, holds) = seated(far);
         assert!(done.is_refused(SeatNeed::Cpu) && !done.is_refused(SeatNeed::Shield));
         assert_eq!(holds.allowed, Some(before), "it stays where it was");
+    }
+
+    #[test]
+    fn who_is_in_haste_is_as_before_in_the_end() {
+        std::thread::spawn(|| {
+            let before = Holds::now();
+            let haste = Haste::begin();
+            let within = Holds::now().scheduling.unwrap();
+            assert_eq!(within.policy == Policy::Fifo, haste.0.is_some());
+            drop(haste);
+            assert_eq!(Holds::now(), before);
+            // Not what it is not: an ordinary thread of another kind stays.
+            let batch = Scheduling { policy: Policy::Batch, priority: 0, nice: 0 };
+            sched::set_scheduling(0, batch).unwrap();
+            let _haste = Haste::begin();
+            assert_eq!(Holds::now().scheduling, Some(batch));
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

@@ -38,6 +38,7 @@ const SETTINGS: [(&str, &[&str]); 14] = [
     ("/power/control", &["power.usb_suspend"]),
 ];
 
+const SWAPPINESS_FILE: &str = "/proc/sys/vm/swappiness";
 /// Above this the kernel swaps programs out for the sake of files.
 const SWAPPINESS: u32 = 10;
 
@@ -93,6 +94,16 @@ pub fn factors_by_finding(plan: &Plan, findings: &[Finding]) -> Vec<(String, Vec
     findings.iter().map(of).filter(|(_, names)| !names.is_empty()).collect()
 }
 
+/// The findings that a step of single settings mends, whatever the machine is like.
+pub fn mended_by(step: &Step, own: &CpuSet) -> Vec<&'static str> {
+    let swappiness = |step: &Step| step.action.what() == SWAPPINESS_FILE;
+    let ids = crate::check::CHECKS.iter().map(|check| check.id);
+    let is_its = |id: &&'static str| {
+        mends_it(step, id, false, own) || *id == "memory.swappiness" && swappiness(step)
+    };
+    ids.filter(is_its).collect()
+}
+
 /// Whether a step mends a finding. Where no CPU is set apart yet, `shield.none` takes in all that sets them apart.
 fn mends_it(step: &Step, id: &str, shielding: bool, own: &CpuSet) -> bool {
     let with_shield = shielding && id == "shield.none";
@@ -130,7 +141,7 @@ fn extra(machine: &Machine, id: &str) -> Vec<Step> {
     match (id, now) {
         ("memory.swappiness", Some(now)) if now > SWAPPINESS => vec![Step {
             action: Action::Write {
-                path: "/proc/sys/vm/swappiness".into(),
+                path: SWAPPINESS_FILE.into(),
                 request: None,
                 value: SWAPPINESS.to_string(),
                 form: Form::Text,

@@ -4,8 +4,8 @@ use crate::{check::when, severity_word, wrap};
 use quiet_types::{
     Finding,
     doctor::{Doctored, Mend, MendAnswer, MendWay},
-    plan::Step,
-    printable,
+    plan::{Step, Taken},
+    printable, words,
 };
 
 /// Nothing in a finding is longer than this on a terminal.
@@ -73,9 +73,37 @@ fn paragraph(first: &str, text: &str, width: usize) -> String {
     lines.map(|(at, line)| format!("{}{line}\n", if at == 0 { first } else { &blank })).collect()
 }
 
+/// What became of one mend, and whether a look at once after it still has the finding.
+pub fn made_text(mend: &Mend, steps: &[Taken], still_there: bool) -> String {
+    let refused: Vec<&Taken> = steps.iter().filter(|taken| !taken.outcome.holds()).collect();
+    let held = steps.len() - refused.len();
+    let mut out = format!("  done    {held} of {} steps hold", steps.len());
+    out += match (still_there, &mend.way) {
+        (false, _) => "; the finding is gone\n",
+        (true, MendWay::Steps { shield: false, .. }) => "; the finding is still there\n",
+        (true, _) => "; the finding is still there, see `quietcores status`\n",
+    };
+    for taken in refused.iter().take(TOLD) {
+        let (what, became) = (taken.step.action.what(), words::outcome(&taken.outcome));
+        out += &format!("            {}: {}\n", printable(&what, 200), printable(&became, LONGEST));
+    }
+    if matches!(mend.way, MendWay::Steps { shield: false, .. }) {
+        let id = &mend.finding.id;
+        out += &format!("          `quietcores doctor --undo {id}` takes this one back\n");
+    }
+    out + "\n"
+}
+
 /// What came of it.
 pub fn doctored_text(done: &Doctored, width: usize) -> String {
     let mut out = String::new();
+    for taken in &done.undone {
+        let (what, became) = (taken.step.action.what(), words::outcome(&taken.outcome));
+        out += &format!("put back: {}: {}\n", printable(&what, 200), printable(&became, LONGEST));
+    }
+    if !done.undone.is_empty() {
+        return out + "What else was mended stays; `quietcores revert` puts the machine back.\n";
+    }
     for one in done.mended.iter().filter(|one| one.answer == MendAnswer::Taken) {
         let became = match one.still_there {
             Some(false) => "mended",

@@ -275,12 +275,11 @@ impl Acts {
         let shield = quiet_shield::current(&System, &self.state).map_err(of_shield)?;
         // Who plays is not to share.
         quiet_shield::take_back(&System, &self.state, LoanEnd::Sound, None).map_err(of_shield)?;
-        let groups = machine()?.cgroups;
-        let mount = shield.and_then(|shield| match shield.mechanism {
-            Mechanism::PartitionV2 => groups.v2,
-            Mechanism::SetsV1 => groups.v1_cpuset,
-            Mechanism::Affinity => None,
-        });
+        let mount = match shield.map(|shield| shield.mechanism) {
+            Some(Mechanism::PartitionV2) => machine()?.cgroups.v2,
+            Some(Mechanism::SetsV1) => machine()?.cgroups.v1_cpuset,
+            Some(Mechanism::Affinity) | None => None,
+        };
         let entrant = Entrant {
             tid: wish.tid,
             uid,

@@ -22,6 +22,7 @@ mod irqbalance;
 mod journal;
 mod lives;
 mod loan;
+mod more;
 #[cfg(test)]
 mod nobody;
 mod residents;
@@ -41,6 +42,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use glimpse::{Glimpse, Lookout, News};
 pub use hold::hold;
 pub use loan::{LONGEST as LONGEST_LOAN, LoanOptions, guard_loan, lend, take_back};
+pub use more::{WayBack, add, ways_back};
 pub use quiet_linux::files::DEFAULT_STATE;
 pub use status::{current, status};
 pub use watch::{Planned, Watch, look_again, watch};

@@ -2,7 +2,7 @@
 
 use crate::{
     Finding,
-    plan::{Applied, Step},
+    plan::{Applied, Step, Taken},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -73,6 +73,9 @@ pub struct Doctored {
     pub mended: Vec<Mended>,
     /// What became of the steps that were taken; `None` where none was.
     pub applied: Option<Applied>,
+    /// Earlier mends that were put back one by one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undone: Vec<Taken>,
     /// What a second look found that the first had not.
     pub new: Vec<Finding>,
     /// Why no step could be offered, where that is so.

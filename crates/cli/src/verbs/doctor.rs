@@ -3,36 +3,37 @@
 use super::{
     apply::{self, LONGEST_WAIT},
     plan::Wished,
+    revert,
 };
 use crate::{face, talk::Talk};
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use quiet_experiment::{machine, read_chain};
-use quiet_linux::{Root, files::DEFAULT_STATE};
+use quiet_linux::{Root, System, files::DEFAULT_STATE};
 use quiet_plan::{check::audit, mend};
-use quiet_report::{
-    doctor::{doctored_text, mend_text},
-    plan::applied_text,
-};
+use quiet_report::doctor::{doctored_text, made_text, mend_text};
 use quiet_service::acts::Acts;
+use quiet_shield::WayBack;
 use quiet_types::{
     Chain, CpuSet, Finding, Machine, Plan, Severity,
     doctor::{Doctored, Mend, MendAnswer, MendWay, Mended, SCHEMA},
-    plan::ShieldStanding,
+    plan::{APPLIED_SCHEMA, Applied, ShieldStanding, Step, Taken},
 };
 use std::{
     io::{Stdin, stdin},
     path::PathBuf,
     process::ExitCode,
+    sync::atomic::AtomicBool,
 };
 
 /// Mend what stands in the way of low latency, one finding after the other
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  sudo quietcores doctor                  asks about each finding of `check`; what is agreed to is done at the end
+  sudo quietcores doctor                  asks about each finding of `check`; what is agreed to is done at once
   sudo quietcores doctor living-room.toml for a chain: its CPUs, IRQs and programs
   sudo quietcores doctor --yes            takes the default of every question: yes to warnings and problems
   quietcores doctor --dry-run             what could be done, by which steps and commands
+  sudo quietcores doctor --undo noise.ksm takes one mend back; the others stay
 
 What the program can do at run time goes through the journal: `quietcores revert` puts it back.
 What needs a login, a reboot or a package is shown as a command (docs/doctor.md).
@@ -49,6 +50,9 @@ pub struct Args {
     /// Show what could be done; ask nothing, change nothing
     #[arg(long, short = 'n')]
     dry_run: bool,
+    /// Put back what mended FINDING, and leave the rest
+    #[arg(long, value_name = "FINDING", conflicts_with_all = ["chain", "yes", "confirm", "dry_run", "root"])]
+    undo: Option<String>,
     /// Read the machine captured in DIR in place of this one; changes nothing
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
@@ -61,6 +65,9 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(id) = &args.undo {
+        return undo(&args, id);
+    }
     let root = match &args.root {
         Some(dir) => Root::at(dir),
         None => Root::system(),
@@ -74,36 +81,196 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (plan, mut findings) = plan(&args, &machine);
     let typed = typed(&args, plan.as_ref());
     let mends = mend::mends(&machine, plan.as_ref(), &found, &typed);
-    findings.extend(hindrance(&args)?);
-    let can = !args.dry_run && args.root.is_none() && findings.is_empty();
+    let may = may(&args, &mends)?;
+    let can = findings.is_empty();
+    findings.extend(may.finding.clone());
 
     let stop = face::interrupt()?;
     let mut talk = Talk::new(stdin(), args.yes, &stop);
-    let mut mended = Vec::new();
-    for one in mends {
-        let answer =
-            answer(&args, &mut talk, &one, can).context("nothing on this machine is changed")?;
-        mended.push(Mended { mend: one, answer, still_there: None });
+    let mut hands = Hands::new(&args, &machine, plan.as_ref(), chain.as_ref(), &stop, may.up);
+    let mut mended: Vec<Option<Mended>> = mends.iter().map(|_| None).collect();
+    for at in turns(&mends) {
+        let one = &mends[at];
+        let can = can && may.may(one);
+        let done = answer(&args, &mut talk, one, can)
+            .and_then(|answer| Ok((answer, hands.take(one, answer)?)));
+        let (answer, still_there) = match done {
+            Ok(done) => done,
+            Err(error) => return Err(hands.put_back(error)),
+        };
+        mended[at] = Some(Mended { mend: one.clone(), answer, still_there });
     }
-    let taken = mended.iter().filter(|one| one.answer == MendAnswer::Taken);
-    let ways: Vec<&MendWay> = taken.map(|one| &one.mend.way).collect();
     let mut done = Doctored {
         schema: SCHEMA.into(),
-        applied: None,
+        applied: hands.applied.take(),
+        undone: Vec::new(),
         new: Vec::new(),
-        mended: Vec::new(),
+        mended: mended.into_iter().flatten().collect(),
         findings,
     };
-    if let Some(chosen) = mend::mending(&machine, plan.as_ref(), &ways) {
-        let applied = apply::put_up(&chosen, &args.state, args.confirm, &stop)?;
-        if !args.json {
-            face::print(&applied_text(&applied))?;
-        }
-        done.applied = Some(applied);
-        done.new = second_look(&chain, &chosen, &mut mended)?;
+    if let Some(applied) = &done.applied {
+        let shielded = !applied.shield.cpus.is_empty();
+        done.new = second_look(&chain, shielded, &mut done.mended)?;
     }
-    done.mended = mended;
     show(&args, &done)
+}
+
+/// In which order they are asked about: the shield first, for nothing can be put below it later; who would move interrupts back before
+/// interrupts; the rest as the audit has them.
+fn turns(mends: &[Mend]) -> Vec<usize> {
+    let mut turns: Vec<usize> = (0..mends.len()).collect();
+    turns.sort_by_key(|at| {
+        let mend = &mends[*at];
+        (!is_shield(mend), mend.finding.id != "irq.balance")
+    });
+    turns
+}
+
+fn is_shield(mend: &Mend) -> bool {
+    matches!(mend.way, MendWay::Steps { shield: true, .. })
+}
+
+/// Puts back what mended one finding.
+fn undo(args: &Args, id: &str) -> anyhow::Result<ExitCode> {
+    if !face::is_root() {
+        bail!("only root takes a mend back: sudo quietcores doctor --undo {id}");
+    }
+    let ways = quiet_shield::ways_back(&System, &args.state)?;
+    let own = quiet_shield::current(&System, &args.state)?.map(|shield| shield.cpus);
+    let own = own.unwrap_or_default();
+    let of = |step: &Step| mend::mended_by(step, &own);
+    let wanted = ways.iter().filter(|way| of(&way.taken).contains(&id));
+    let steps: Vec<Step> = wanted.map(|way| way.back.clone()).collect();
+    if steps.is_empty() {
+        let mut known: Vec<&str> = ways.iter().flat_map(|way| of(&way.taken)).collect();
+        known.sort_unstable();
+        known.dedup();
+        let id = quiet_types::printable(id, 60);
+        match known.is_empty() {
+            true => bail!(
+                "no mend of `{id}` is up, nor another one that is taken back by itself; `quietcores revert` puts the machine back"
+            ),
+            false => bail!("no mend of `{id}` is up: there are those of {}", known.join(", ")),
+        }
+    }
+    let undone = quiet_shield::add(&System, &args.state, &steps, None)?;
+    let done = Doctored {
+        schema: SCHEMA.into(),
+        applied: None,
+        undone,
+        new: Vec::new(),
+        mended: Vec::new(),
+        findings: Vec::new(),
+    };
+    if args.json {
+        face::print_json(&done)?;
+    } else {
+        face::print(&doctored_text(&done, face::page_width()))?;
+    }
+    let held = done.undone.iter().all(|taken| taken.outcome.holds());
+    Ok(if held { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) })
+}
+
+/// What takes the mends that were agreed to, each at once.
+struct Hands<'a> {
+    args: &'a Args,
+    machine: &'a Machine,
+    plan: Option<&'a Plan>,
+    chain: Option<&'a Chain>,
+    stop: &'a AtomicBool,
+    /// Whether something was up before.
+    was_up: bool,
+    applied: Option<Applied>,
+}
+
+impl<'a> Hands<'a> {
+    fn new(
+        args: &'a Args,
+        machine: &'a Machine,
+        plan: Option<&'a Plan>,
+        chain: Option<&'a Chain>,
+        stop: &'a AtomicBool,
+        was_up: bool,
+    ) -> Hands<'a> {
+        Hands { args, machine, plan, chain, stop, was_up, applied: None }
+    }
+
+    /// Takes a mend that was agreed to, and looks at once whether the finding is gone.
+    fn take(&mut self, mend: &Mend, answer: MendAnswer) -> anyhow::Result<Option<bool>> {
+        let chosen = (answer == MendAnswer::Taken)
+            .then(|| mend::mending(self.machine, self.plan, &[&mend.way]))
+            .flatten();
+        let Some(chosen) = chosen else { return Ok(None) };
+        let steps = if is_shield(mend) { self.begin(&chosen)? } else { self.add(&chosen)? };
+        let still_there = looked(self.chain)?.iter().any(|finding| finding.id == mend.finding.id);
+        let text = made_text(mend, &steps, still_there);
+        match self.args.json {
+            true => face::say(text.trim_end()),
+            false => face::print(&text)?,
+        }
+        Ok(Some(still_there))
+    }
+
+    fn begin(&mut self, chosen: &Plan) -> anyhow::Result<Vec<Taken>> {
+        let applied = apply::put_up(chosen, &self.args.state, self.args.confirm, self.stop)?;
+        let steps = applied.steps.clone();
+        self.applied = Some(applied);
+        Ok(steps)
+    }
+
+    /// Settings are added to what is up; where nothing is, to a set of single settings that begins empty.
+    fn add(&mut self, chosen: &Plan) -> anyhow::Result<Vec<Taken>> {
+        if self.applied.is_none() && !self.was_up {
+            self.begin(&Plan { steps: Vec::new(), ..chosen.clone() })?;
+        }
+        let program = std::env::current_exe().context("cannot find the program itself")?;
+        let taken = quiet_shield::add(&System, &self.args.state, &chosen.steps, Some(&program))?;
+        match &mut self.applied {
+            Some(applied) => applied.steps.extend(taken.iter().cloned()),
+            none => {
+                let shield = quiet_shield::current(&System, &self.args.state)?;
+                *none = Some(Applied {
+                    schema: APPLIED_SCHEMA.into(),
+                    shield: shield.unwrap_or_else(|| chosen.shield.clone()),
+                    steps: taken.clone(),
+                    residents: Vec::new(),
+                    chain: Vec::new(),
+                    findings: Vec::new(),
+                });
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Before an error: what this conversation has done is put back.
+    fn put_back(&mut self, error: anyhow::Error) -> anyhow::Error {
+        let Some(applied) = self.applied.take() else {
+            return error.context("nothing on this machine is changed");
+        };
+        let done = match self.was_up {
+            false => revert::put_back(&self.args.state)
+                .map(|done| done.is_none_or(|done| done.is_complete())),
+            true => self.withdraw(&applied),
+        };
+        match done {
+            Ok(true) => error.context("what was mended so far is put back: nothing on this machine is changed"),
+            Ok(false) | Err(_) => error.context("not all that was mended so far is put back: see `quietcores status`, and run `quietcores revert`"),
+        }
+    }
+
+    fn withdraw(&self, applied: &Applied) -> anyhow::Result<bool> {
+        let ours =
+            |way: &WayBack| applied.steps.iter().any(|taken| taken.step.action == way.taken.action);
+        let ways = quiet_shield::ways_back(&System, &self.args.state)?;
+        let steps: Vec<Step> = ways.into_iter().filter(ours).map(|way| way.back).collect();
+        let taken = quiet_shield::add(&System, &self.args.state, &steps, None)?;
+        Ok(taken.iter().all(|taken| taken.outcome.holds()))
+    }
+}
+
+/// What an audit of this machine finds now.
+fn looked(chain: Option<&Chain>) -> anyhow::Result<Vec<Finding>> {
+    Ok(audit(&machine(&Root::system()?)?, chain).findings)
 }
 
 /// The plan that steps are taken from; where there is none, why.
@@ -127,30 +294,63 @@ fn typed(args: &Args, plan: Option<&Plan>) -> String {
     }
 }
 
-/// Why no step can be taken here, where that is so.
-fn hindrance(args: &Args) -> anyhow::Result<Option<Finding>> {
-    if args.dry_run || args.root.is_some() {
-        return Ok(None);
+/// Which mends may be taken here.
+struct May {
+    /// Something is up: settings are added to it.
+    up: bool,
+    settings: bool,
+    shields: bool,
+    /// Why not all of them.
+    finding: Option<Finding>,
+}
+
+impl May {
+    fn may(&self, mend: &Mend) -> bool {
+        if is_shield(mend) { self.shields } else { self.settings }
     }
+}
+
+fn may(args: &Args, mends: &[Mend]) -> anyhow::Result<May> {
+    let all = May { up: false, settings: true, shields: true, finding: None };
+    let none = May { settings: false, shields: false, ..all };
+    if args.dry_run || args.root.is_some() {
+        return Ok(none);
+    }
+    let warning = |id: &str, title: &str, remedy: &str| {
+        Some(Finding::new(Severity::Warning, id, title).remedy(remedy))
+    };
     if !face::is_root() {
         let title = "Nothing is mended without root: kernel settings are changed.";
         let remedy = "run `sudo quietcores doctor`; where root has approved a chain, `quietcores apply NAME` puts it up";
-        let finding = Finding::new(Severity::Warning, "doctor.not_root", title);
-        return Ok(Some(finding.remedy(remedy)));
+        return Ok(May { finding: warning("doctor.not_root", title, remedy), ..none });
     }
     let status = Acts::at(&args.state).status().map_err(|error| anyhow!(error.sentence()))?;
-    let (title, remedy) = match status.state {
-        ShieldStanding::None | ShieldStanding::Rebooted => return Ok(None),
-        ShieldStanding::Up => (
-            "A shield, or an earlier mend, is up: its journal is not added to.",
-            "`quietcores watch` puts right what drifted of it; or run `quietcores revert`, and doctor again",
+    Ok(match status.state {
+        ShieldStanding::None | ShieldStanding::Rebooted => {
+            May { up: false, settings: true, shields: true, finding: None }
+        }
+        ShieldStanding::Up if args.confirm.is_some() => bail!(
+            "a shield, or an earlier mend, is up: what is added to it is confirmed already; leave out --confirm"
         ),
-        ShieldStanding::Leftover => (
-            "An earlier apply or revert did not come to its end.",
-            "run `quietcores revert`, and doctor again",
-        ),
-    };
-    Ok(Some(Finding::new(Severity::Warning, "doctor.shield_up", title).remedy(remedy)))
+        // What is up ends with the program that it belongs to.
+        ShieldStanding::Up if status.by.as_ref().is_some_and(|by| by.process.is_some()) => {
+            let title = "A shield is up that ends with the program which put it up.";
+            let remedy = "run doctor again when that program has ended";
+            May { finding: warning("doctor.shield_up", title, remedy), ..none }
+        }
+        ShieldStanding::Up => {
+            let title = "A shield, or an earlier mend, is up: no other shield is put below it.";
+            let remedy = "run `quietcores revert`, and doctor again; single settings are added to what is up";
+            let finding = warning("doctor.shield_up", title, remedy);
+            let finding = finding.filter(|_| mends.iter().any(is_shield));
+            May { up: true, settings: true, shields: false, finding }
+        }
+        ShieldStanding::Leftover => {
+            let title = "An earlier apply or revert did not come to its end.";
+            let remedy = "run `quietcores revert`, and doctor again";
+            May { finding: warning("doctor.shield_up", title, remedy), ..none }
+        }
+    })
 }
 
 fn answer(
@@ -174,16 +374,15 @@ fn answer(
 /// Looks again: which findings are gone, and which are new.
 fn second_look(
     chain: &Option<Chain>,
-    chosen: &Plan,
+    shielded: bool,
     mended: &mut [Mended],
 ) -> anyhow::Result<Vec<Finding>> {
-    let after = audit(&machine(&Root::system()?)?, chain.as_ref()).findings;
+    let after = looked(chain.as_ref())?;
     for one in mended.iter_mut() {
         one.still_there = Some(after.iter().any(|finding| finding.id == one.mend.finding.id));
     }
     let known = |finding: &Finding| mended.iter().any(|one| one.mend.finding.id == finding.id);
     // That a shield is there at all brings checks of it, which is no news.
-    let shielded = !chosen.shield.cpus.is_empty();
     let news = after.into_iter().filter(|finding| !known(finding));
     Ok(news.filter(|finding| !(shielded && finding.id == "shield.not_persistent")).collect())
 }

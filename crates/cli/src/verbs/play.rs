@@ -221,7 +221,9 @@ impl On {
             true => {
                 // Who plays is not to share.
                 quiet_shield::take_back(&System, &self.state, LoanEnd::Sound, None)?;
-                (quiet_shield::current(&System, &self.state)?, None)
+                let shield = quiet_shield::current(&System, &self.state)?;
+                let lender = asked::own_lender(shield.as_ref(), &self.state);
+                (shield, lender)
             }
             false => asked::shield(&self.state),
         };
@@ -263,6 +265,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut ward = Ward::new(wish, &args.on.state, &stop, &progress);
     if args.shield {
         let applied = ward.raise().context("cannot put the shield up")?;
+        setup.wish.lender = asked::own_lender(Some(&applied.shield), &args.on.state);
         setup.wish.shield = Some(applied.shield);
     }
     if args.find_buffer {
@@ -308,7 +311,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     for note in &loaded.notes {
         face::say(note);
     }
-    let engine = opened.start(strip)?;
+    let engine = opened.expecting(admission.worst).start(strip)?;
     let mut placed = engine.placed().clone();
     placed.findings.extend(within.findings);
     face::say(&about);

@@ -20,7 +20,7 @@ Examples:
   quietcores prove living-room.toml --json
   quietcores prove room                       without root: a chain that root has approved, by its name
   quietcores prove --cpus 3 --explain         and who took time, shared and shielded
-  quietcores prove --slice                    without any right: a slice of 100 us against none, beside hogs
+  quietcores prove --slice                    without any right: a slice of 150 us against none, beside hogs
 
 Exit status: 0 better, 1 worse or not shown, 2 an error.";
 
@@ -73,7 +73,7 @@ pub struct Args {
     explain: bool,
     /// Compare an ordinary thread that asks for a slice of this length with one that does not, beside three hogs on its CPU, every 1 ms;
     /// needs no right, puts up no shield
-    #[arg(long, value_name = "LENGTH", num_args = 0..=1, require_equals = true, default_missing_value = "100us",
+    #[arg(long, value_name = "LENGTH", num_args = 0..=1, require_equals = true, default_missing_value = "150us",
         conflicts_with_all = ["chain", "never_sleep", "smt_off", "gap", "priority", "stress", "explain"])]
     slice: Option<Nanos>,
     /// With --slice: how long the thread computes in each period [default: a tenth of it]

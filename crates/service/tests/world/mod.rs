@@ -3,6 +3,7 @@
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
+pub mod load;
 pub mod polkit;
 pub mod raw;
 

@@ -68,6 +68,13 @@ impl Body {
         self
     }
 
+    pub fn flag(mut self, flag: bool) -> Body {
+        self = self.number(flag.into());
+        self.signature.pop();
+        self.signature.push('b');
+        self
+    }
+
     /// What `Admit` takes.
     pub fn admit(thread: u32, cpus: &str, policy: &str, priority: u8) -> Body {
         Body::default().number(thread).text(cpus).text(policy).byte(priority)
@@ -114,6 +121,11 @@ impl Raw {
             line.push(one[0]);
         }
         assert!(line.starts_with(b"OK "), "{}", String::from_utf8_lossy(&line));
+        // What comes with an answer is closed as soon as it is there: nobody here takes it.
+        stream.write_all(b"NEGOTIATE_UNIX_FD\r\n").unwrap();
+        let mut agreed = [0; 15];
+        stream.read_exact(&mut agreed).unwrap();
+        assert_eq!(&agreed, b"AGREE_UNIX_FD\r\n");
         stream.write_all(b"BEGIN\r\n").unwrap();
         let mut raw = Raw { stream, serial: 0, interactive: false };
         let bus = "org.freedesktop.DBus";

@@ -9,7 +9,10 @@ use crate::{
     standing::{LockedShield, standing},
     whose,
 };
-use quiet_linux::files::{StateDir, stamp};
+use quiet_linux::{
+    files::{StateDir, stamp},
+    seat::Haste,
+};
 use quiet_types::{
     Nanos,
     loan::{LENT_SCHEMA, Lent, Loan, LoanEnd, LoanTerms, RECLAIMED_SCHEMA, Reclaimed},
@@ -121,6 +124,8 @@ pub(super) fn take_back_same(
     if reader.look(&state)?.is_none_or(|past| past.loan.is_none()) {
         return Ok(None);
     }
+    // Everybody else runs on all CPUs now: among them, what takes them back would wait its turn.
+    let _haste = Haste::begin();
     let _lock = state.lock_patiently(kernel.lock_file().as_deref())?;
     let Some(past) = reader.look(&state)? else { return Ok(None) };
     let Some(loan) = past.loan.clone().filter(|loan| only.is_none_or(|only| only == loan.id))
