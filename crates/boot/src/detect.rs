@@ -29,7 +29,7 @@ pub enum LoaderKind {
     RaspberryPi,
     /// U-Boot with armbianEnv.txt.
     Armbian,
-    /// U-Boot with uEnv.txt.
+    /// U-Boot with uEnv.txt or, as Khadas has it, env.txt.
     UEnv,
 }
 
@@ -71,8 +71,8 @@ pub struct Loader {
 pub fn loaders(place: &Tree) -> Vec<Loader> {
     let found: Vec<Loader> = [
         raspberry_pi(place),
-        environment(place, LoaderKind::Armbian, "/boot/armbianEnv.txt", "extraargs"),
-        environment(place, LoaderKind::UEnv, "/boot/uEnv.txt", "cmdline"),
+        armbian(place),
+        uenv(place),
         grub_bls(place),
         grub(place),
         systemd_boot(place),
@@ -137,15 +137,39 @@ fn pi_setting<'a>(config: &'a str, name: &str) -> Option<&'a str> {
     value.filter(|value| !value.is_empty() && !value.contains(".."))
 }
 
-fn environment(place: &Tree, kind: LoaderKind, path: &str, key: &str) -> Option<Loader> {
-    let text = place.text(path)?;
-    let start = format!("{key}=");
-    // uEnv.txt serves many purposes; without its line it is not known to take parameters.
-    if kind == LoaderKind::UEnv && !text.lines().any(|line| line.starts_with(&start)) {
-        return None;
+fn armbian(place: &Tree) -> Option<Loader> {
+    let path = "/boot/armbianEnv.txt";
+    place.exists(path).then(|| environment(LoaderKind::Armbian, path, "extraargs"))
+}
+
+/// An environment file that a board's own boot script reads, with the variable that the script puts at the
+/// end of the command line.
+///
+/// # Source
+/// BeagleBoard's Debian (`cmdline`); Khadas's Fenix, `config/bootenv` and `config/bootscripts` (`boot_user_args`
+/// in uEnv.txt, `user_kernel_args` in env.txt); the boot scripts of Amlogic's boxes (`APPEND`).
+fn uenv(place: &Tree) -> Option<Loader> {
+    const PLACES: [(&str, &[&str]); 2] = [
+        ("/boot/uEnv.txt", &["cmdline", "boot_user_args", "APPEND"]),
+        ("/boot/env.txt", &["user_kernel_args"]),
+    ];
+    for (path, keys) in PLACES {
+        let text = place.text(path).unwrap_or_default();
+        // Such files serve many purposes; without its line one is not known to take parameters.
+        let sets = |key: &&&str| {
+            text.lines()
+                .any(|line| line.strip_prefix(**key).is_some_and(|rest| rest.starts_with('=')))
+        };
+        if let Some(key) = keys.iter().find(sets) {
+            return Some(environment(LoaderKind::UEnv, path, key));
+        }
     }
+    None
+}
+
+fn environment(kind: LoaderKind, path: &str, key: &str) -> Loader {
     let form = FileForm::Assignment { key: key.into() };
-    Some(Loader { kind, evidence: path.into(), files: vec![(path.into(), form)], generated: None })
+    Loader { kind, evidence: path.into(), files: vec![(path.into(), form)], generated: None }
 }
 
 fn grub_cfg(place: &Tree) -> Option<String> {

@@ -10,6 +10,7 @@ use super::{
     record::{FileChange, Ours},
 };
 use quiet_linux::files::{Tree, split};
+use quiet_types::{Finding, Severity, printable};
 
 /// How a person starts a trial that was prepared.
 pub fn how_to_start(kind: LoaderKind) -> &'static str {
@@ -239,12 +240,38 @@ fn tryboot(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) -> Result<(
     );
     let folder = split(path).0.to_owned();
     draft.make(&format!("{folder}/cmdline-quietcores.txt"), line)?;
-    draft.make(&format!("{dir}/tryboot.txt"), config)
+    draft.make(&format!("{dir}/tryboot.txt"), config)?;
+    draft.findings.extend(flag_of(&release(draft.place).unwrap_or_default()));
+    Ok(())
+}
+
+/// Whether a kernel hands the flag to the firmware: those of Raspberry Pi do (`6.12.47+rpt-rpi-v8`, `6.6.31-v8+`,
+/// Ubuntu's `6.8.0-1013-raspi`); mainline's driver of the firmware, and with it Debian's 6.12, does not.
+fn flag_of(release: &str) -> Option<Finding> {
+    let own = ["rpi", "raspi", "-v6", "-v7", "-v8"].iter().any(|part| release.contains(part));
+    (!own).then(|| {
+        Finding::new(
+            Severity::Warning,
+            "persist.tryboot_kernel",
+            "the kernel that runs may not hand the flag for one boot to the firmware",
+        )
+        .evidence(format!("{}: kernels of Raspberry Pi's own do", printable(release, 60)))
+        .effect("the next boot is an ordinary one then, and the trial is not started")
+        .remedy("boot a kernel of Raspberry Pi OS for the trial, or persist without --trial")
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kernels_that_know_no_flag_for_one_boot_are_told_of() {
+        for own in ["6.12.47+rpt-rpi-v8", "6.6.31-v8+", "6.8.0-1013-raspi", "6.12.1-v8-16k+"] {
+            assert_eq!(flag_of(own), None, "{own}");
+        }
+        assert_eq!(flag_of("6.12.117+deb13-arm64").unwrap().id, "persist.tryboot_kernel");
+    }
 
     #[test]
     fn the_mount_of_a_file_is_the_innermost_one() {

@@ -348,8 +348,8 @@ const DIRECT: &[(&str, &[&str])] = &[
     (
         "quiet_shield",
         &[
-            "apply", "confirm", "explain", "guard", "hold", "lend", "measure", "persist", "play",
-            "prove", "campaign", "revert", "status", "watch",
+            "apply", "confirm", "doctor", "explain", "guard", "hold", "lend", "measure", "persist",
+            "play", "prove", "campaign", "revert", "status", "watch",
         ],
     ),
     ("quiet_probe", &["evl", "explain", "keeper", "measure", "reach", "stress", "worker"]),

@@ -15,7 +15,7 @@ use std::{
     process::{Command, Output},
 };
 
-const LOADERS: [(&str, &str); 12] = [
+const LOADERS: [(&str, &str); 15] = [
     ("debian-grub", "grub"),
     ("arch-grub", "grub-mkconfig"),
     ("fedora-bls", "grub-bls"),
@@ -28,6 +28,9 @@ const LOADERS: [(&str, &str); 12] = [
     ("armbian", "armbian"),
     ("armbian-extraargs", "armbian"),
     ("beaglebone-uenv", "uenv"),
+    ("khadas-env", "uenv"),
+    ("khadas-uenv", "uenv"),
+    ("amlogic-uenv", "uenv"),
 ];
 const WORDS: &str = "isolcpus=managed_irq,domain,2-3 irqaffinity=0-1 skew_tick=1";
 
@@ -54,14 +57,22 @@ impl Machine {
         ] {
             machine.put(&format!("sys/devices/system/cpu/{name}"), &format!("{value}\n"));
         }
-        machine.put("proc/sys/kernel/osrelease", "6.12.48+deb13-amd64\n");
+        machine.kernel(match loader {
+            "raspberry-pi" | "raspberry-pi-old" => "6.12.47+rpt-rpi-v8",
+            _ => "6.12.48+deb13-amd64",
+        });
         machine.put("proc/cmdline", "root=/dev/vda2 ro quiet\n");
         machine.put("proc/irq/default_smp_affinity", "f\n");
-        machine.put(
-            "boot/config-6.12.48+deb13-amd64",
+        machine
+    }
+
+    /// The kernel that runs, with what a shield can ask for.
+    fn kernel(&self, release: &str) {
+        self.put("proc/sys/kernel/osrelease", &format!("{release}\n"));
+        self.put(
+            &format!("boot/config-{release}"),
             "CONFIG_CPU_ISOLATION=y\nCONFIG_NO_HZ_FULL=y\nCONFIG_RCU_NOCB_CPU=y\nCONFIG_IRQ_FORCED_THREADING=y\n",
         );
-        machine
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -505,6 +516,20 @@ fn a_full_or_read_only_boot_gets_a_sentence_and_nothing_is_half_done() {
     assert_eq!(sum(&sealed), sum(&looked));
     same(&before, &machine.tree());
     assert!(!machine.path("var/lib/quietcores/persist.json").exists());
+}
+
+#[test]
+fn a_kernel_that_hands_no_flag_to_a_pi_is_told_of_with_its_trial() {
+    let machine = Machine::with("raspberry-pi");
+    machine.kernel("6.12.117+deb13-arm64");
+    let before = machine.tree();
+    let said = ends(&machine.persist(&["--cpus", "2-3", "--trial", "--yes"]), 1);
+    assert!(said.contains("may not hand the flag"), "{said}");
+    assert!(said.contains("reboot '0 tryboot'"), "{said}");
+    ends(&machine.unpersist(), 0);
+    same(&before, &machine.tree());
+    // What lasts needs no flag.
+    ends(&machine.persist(&["--cpus", "2-3", "--yes"]), 0);
 }
 
 #[test]

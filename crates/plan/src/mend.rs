@@ -78,6 +78,16 @@ pub fn mends(
     findings.iter().map(mend).collect()
 }
 
+/// The findings that a step of single settings mends, whatever the machine is like.
+pub fn mended_by(step: &Step, own: &CpuSet) -> Vec<&'static str> {
+    let swappiness = |step: &Step| step.action.what() == SWAPPINESS_FILE;
+    let ids = crate::check::CHECKS.iter().map(|check| check.id);
+    let is_its = |id: &&'static str| {
+        mends_it(step, id, false, own) || *id == "memory.swappiness" && swappiness(step)
+    };
+    ids.filter(is_its).collect()
+}
+
 /// The names of the plan's factors that mend each of these findings, each once, in the order of the plan's steps.
 pub fn factors_by_finding(plan: &Plan, findings: &[Finding]) -> Vec<(String, Vec<String>)> {
     let shielding = findings.iter().any(|finding| finding.id == "shield.none");
@@ -92,16 +102,6 @@ pub fn factors_by_finding(plan: &Plan, findings: &[Finding]) -> Vec<(String, Vec
         (finding.id.clone(), names)
     };
     findings.iter().map(of).filter(|(_, names)| !names.is_empty()).collect()
-}
-
-/// The findings that a step of single settings mends, whatever the machine is like.
-pub fn mended_by(step: &Step, own: &CpuSet) -> Vec<&'static str> {
-    let swappiness = |step: &Step| step.action.what() == SWAPPINESS_FILE;
-    let ids = crate::check::CHECKS.iter().map(|check| check.id);
-    let is_its = |id: &&'static str| {
-        mends_it(step, id, false, own) || *id == "memory.swappiness" && swappiness(step)
-    };
-    ids.filter(is_its).collect()
 }
 
 /// Whether a step mends a finding. Where no CPU is set apart yet, `shield.none` takes in all that sets them apart.

@@ -219,7 +219,9 @@ pub fn thread(pid: &str, tid: &str) -> Option<((u32, String), (String, String))>
     if name.starts_with("kworker/u") || name.starts_with("irq/") || fields[0] == "Z" {
         return None;
     }
-    let (start, nice, priority, policy) = (fields[19], fields[16], fields[37], fields[38]);
+    let (start, priority, policy) = (fields[19], fields[37], fields[38]);
+    // Any neighbour may make itself nicer meanwhile: what is the kernel's or this test's own does not.
+    let nice = if fields[1] == "2" || is_own(pid) { fields[16] } else { "anybody's" };
     let status = file("status")?;
     let cpus = status.lines().find(|line| line.starts_with("Cpus_allowed_list"))?;
     let groups = file("cgroup")?;
@@ -229,6 +231,22 @@ pub fn thread(pid: &str, tid: &str) -> Option<((u32, String), (String, String))>
         .unwrap_or_default();
     let value = format!("{set} {cpus} policy {policy} priority {priority} nice {nice}");
     Some(((tid.parse().ok()?, start.to_owned()), (name, value)))
+}
+
+/// Whether a process is this test's, or a descendant of it.
+fn is_own(pid: &str) -> bool {
+    let own = std::process::id().to_string();
+    let mut at = pid.to_owned();
+    while at != own {
+        let stat = read(&format!("/proc/{at}/stat"));
+        let parent =
+            stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(1));
+        match parent {
+            Some(parent) if parent != "0" => at = parent.to_owned(),
+            _ => return false,
+        }
+    }
+    true
 }
 
 fn names(dir: &str) -> Vec<String> {

@@ -45,6 +45,13 @@ pub enum Error {
         /// The stream's.
         stream: SampleRate,
     },
+    /// The amp has other channels than the stream.
+    Channels {
+        /// The amp's inputs and outputs.
+        amp: (usize, usize),
+        /// The stream's channels.
+        stream: usize,
+    },
     /// An option does not suit the amp.
     Option {
         /// What is wrong with it.
@@ -74,12 +81,23 @@ impl fmt::Display for Error {
                  run the stream at {0} Hz or put a resampler around the amp",
                 amp.0, stream.0
             ),
+            Error::Channels { amp: (inputs, outputs), stream } => write!(
+                f,
+                "the amp takes {} and gives {}; the stream has {stream}",
+                count(*inputs),
+                count(*outputs)
+            ),
             Error::Option { why } => f.write_str(why),
         }
     }
 }
 
 impl std::error::Error for Error {}
+
+/// So many channels, in words.
+fn count(channels: usize) -> String {
+    if channels == 1 { "1 channel".to_owned() } else { format!("{channels} channels") }
+}
 
 /// Where an amp's file comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -227,6 +245,14 @@ impl Amp {
         self.about.rate
     }
 
+    /// Channels that it takes and gives. An amp of one and one plays each channel of a stream by itself.
+    pub fn channels(&self) -> (usize, usize) {
+        let Some(size) = self.sizes.last() else { return (1, 1) };
+        // The inputs of a net's controls are none of the stream's.
+        let inputs = if self.about.knobs > 0 { 1 } else { size.net.inputs() };
+        (inputs, size.net.outputs())
+    }
+
     /// The values of [`AmpOptions::slim`] at which the next larger size begins.
     pub fn slim_steps(&self) -> Vec<f64> {
         self.sizes.iter().map(|size| size.below).filter(|below| below.is_finite()).collect()
@@ -251,7 +277,8 @@ impl Amp {
     /// Makes a stage of it.
     ///
     /// # Errors
-    /// If the rates differ, or an option needs what the file lacks.
+    /// If the rates differ, or an option needs what the file lacks; if the amp has several inputs or outputs and the
+    /// stream another number of channels than the larger of the two.
     pub fn prepare(
         &self,
         setting: &ProcessSpec,
@@ -281,14 +308,22 @@ impl Amp {
             return Err(Error::file("has no net".to_owned()));
         };
         let (before, after) = self.gains(size, options)?;
+        let amp = self.channels();
+        if amp != (1, 1) && amp.0.max(amp.1) != setting.channels {
+            return Err(Error::Channels { amp, stream: setting.channels });
+        }
         let net = match self.with_knobs(&size.net, options)? {
             net if setting.rate == self.about.rate => net,
             // An impulse response is at home at every rate.
             Net::Linear(linear) => linear.at(self.about.rate, setting.rate)?,
             _ => return Err(Error::Rate { amp: self.about.rate, stream: setting.rate }),
         };
-        let stage = run::AmpStage::new(&net, setting, before, after, level)?;
-        Ok(Box::new(stage))
+        Ok(match &net {
+            Net::Linear(linear) => {
+                Box::new(run::LinearStage::new(linear, setting, (before, after), level)?)
+            }
+            net => Box::new(run::AmpStage::new(net, setting, before, after, level)?),
+        })
     }
 
     fn gains(&self, size: &Size, options: &AmpOptions) -> Result<(f32, f32), Error> {
@@ -318,7 +353,7 @@ impl Amp {
         for gain in [db.0, db.1] {
             if !(-120.0..=120.0).contains(&gain) {
                 return Err(Error::Option {
-                    why: format!("the gain comes to {gain} dB; -120 to 120 are possible"),
+                    why: format!("the gain comes to {gain:.1} dB; -120 to 120 are possible"),
                 });
             }
         }
@@ -342,7 +377,8 @@ impl Amp {
             });
         }
         let mut net = net.clone();
-        if let Net::Recurrent(Recurrent { cells, .. }) = &mut net
+        if self.about.knobs > 0
+            && let Net::Recurrent(Recurrent { cells, .. }) = &mut net
             && let Some(cell) = cells.first_mut()
         {
             let rows = cell.bias.len();
@@ -367,12 +403,16 @@ fn wav(bytes: &[u8]) -> Result<Amp, Error> {
         let why = format!("is a WAV file that ends {} frames early", read.missing);
         return Err(Error::file(why));
     }
-    let Ok([taps]) = <[Vec<f32>; 1]>::try_from(read.ir.channels) else {
-        let why = "is a WAV file of several channels; an amp has one (a stage `ir` takes more)";
-        return Err(Error::file(why.to_owned()));
-    };
-    if taps.len() > MAX_TAPS {
-        let why = format!("is a WAV file of {} samples; {MAX_TAPS} are possible", taps.len());
+    let (frames, outputs) = (read.ir.frames(), read.ir.channels.len());
+    // As the reference has it: one is for each channel, two spread one input to two outputs.
+    if outputs > 2 {
+        let why = format!(
+            "is a WAV file of {outputs} channels; an amp's has 1 or 2 (a stage `ir` takes more)"
+        );
+        return Err(Error::file(why));
+    }
+    if frames > MAX_TAPS {
+        let why = format!("is a WAV file of {frames} samples; {MAX_TAPS} are possible");
         return Err(Error::file(why));
     }
     let about = About {
@@ -380,24 +420,24 @@ fn wav(bytes: &[u8]) -> Result<Amp, Error> {
         architecture: "Linear".to_owned(),
         rate: read.ir.rate,
         rate_assumed: false,
-        weights: taps.len(),
+        weights: frames * outputs,
         ..About::default()
     };
-    Ok(Amp { about, sizes: vec![Size::whole(Net::Linear(Linear { taps, bias: 0.0 }))] })
+    let net = Linear { inputs: 1, outputs, taps: read.ir.channels, bias: vec![0.0; outputs] };
+    Ok(Amp { about, sizes: vec![Size::whole(Net::Linear(net))] })
 }
 
 impl Linear {
-    /// The same response at another rate.
+    /// The same responses at another rate.
     fn at(&self, from: SampleRate, to: SampleRate) -> Result<Net, Error> {
-        let ir = Ir::new(from, vec![self.taps.clone()]).and_then(|ir| ir.resample(to));
-        let taps = ir.map_err(|error| Error::file(format!("cannot be played: {error}")))?;
-        let taps = taps.channels.into_iter().next().unwrap_or_default();
-        if taps.len() > MAX_TAPS {
-            let (taps, to) = (taps.len(), to.0);
+        let ir = Ir::new(from, self.taps.clone()).and_then(|ir| ir.resample(to));
+        let ir = ir.map_err(|error| Error::file(format!("cannot be played: {error}")))?;
+        if ir.frames() > MAX_TAPS {
+            let (taps, to) = (ir.frames(), to.0);
             let why = format!("has {taps} taps at {to} Hz; {MAX_TAPS} are possible");
             return Err(Error::file(why));
         }
-        Ok(Net::Linear(Linear { taps, bias: self.bias }))
+        Ok(Net::Linear(Linear { taps: ir.channels, ..self.clone() }))
     }
 }
 

@@ -154,12 +154,27 @@ pub(crate) struct Chain {
     pub layers: Vec<(Conv, Activation)>,
 }
 
-/// One impulse response.
+/// Impulse responses: as many outputs as inputs, each through the same one; or one input to each output, or each
+/// input to one output, through one of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Linear {
-    /// Tap 0 multiplies the newest sample.
-    pub taps: Vec<f32>,
-    pub bias: f32,
+    pub inputs: usize,
+    pub outputs: usize,
+    /// Of each path; tap 0 multiplies the newest sample.
+    pub taps: Vec<Vec<f32>>,
+    /// Of each output.
+    pub bias: Vec<f32>,
+}
+
+impl Linear {
+    /// How many impulse responses there are between so many channels; none where there is no such way.
+    pub fn paths(inputs: usize, outputs: usize) -> Option<usize> {
+        match (inputs, outputs) {
+            (a, b) if a == b => Some(1),
+            (1, many) | (many, 1) => Some(many),
+            _ => None,
+        }
+    }
 }
 
 /// Any of them.
@@ -168,17 +183,28 @@ pub(crate) enum Net {
     Chain(Chain),
     Linear(Linear),
     Recurrent(Recurrent),
-    /// One behind the other; each but the last has one output.
+    /// One behind the other; each has as many inputs as the one before it has outputs.
     Series(Vec<Net>),
     Wave(Wave),
 }
 
 impl Net {
+    /// Channels of the input.
+    pub fn inputs(&self) -> usize {
+        match self {
+            Net::Chain(chain) => chain.layers.first().map_or(1, |(conv, _)| conv.inputs),
+            Net::Linear(linear) => linear.inputs,
+            Net::Series(nets) => nets.first().map_or(1, Net::inputs),
+            Net::Recurrent(net) => net.cells.first().map_or(1, |cell| cell.inputs),
+            Net::Wave(wave) => wave.arrays.first().map_or(1, |array| array.rechannel.inputs),
+        }
+    }
+
     /// Channels of the output.
     pub fn outputs(&self) -> usize {
         match self {
             Net::Chain(chain) => chain.layers.last().map_or(1, |(conv, _)| conv.outputs),
-            Net::Linear(_) => 1,
+            Net::Linear(linear) => linear.outputs,
             Net::Series(nets) => nets.last().map_or(1, Net::outputs),
             Net::Recurrent(net) => net.dense.last().map_or(1, |(conv, _)| conv.outputs),
             Net::Wave(wave) => match (wave.head.last(), wave.arrays.last()) {
@@ -195,7 +221,7 @@ impl Net {
             Net::Chain(chain) => {
                 Some(1 + chain.layers.iter().map(|(conv, _)| conv.reach()).sum::<usize>())
             }
-            Net::Linear(linear) => Some(linear.taps.len()),
+            Net::Linear(linear) => linear.taps.iter().map(Vec::len).max(),
             Net::Recurrent(_) => None,
             Net::Series(nets) => {
                 nets.iter().try_fold(1, |all, net| Some(all + net.receptive()? - 1))
@@ -216,7 +242,10 @@ impl Net {
         match self {
             Net::Chain(chain) => chain.layers.iter().map(|(c, _)| macs(c) + c.outputs as u64).sum(),
             // As if summed tap by tap, which it is not.
-            Net::Linear(linear) => 2 * linear.taps.len() as u64,
+            Net::Linear(linear) => {
+                let each = linear.taps.first().map_or(0, Vec::len);
+                (2 * each * linear.inputs.max(linear.outputs)) as u64
+            }
             Net::Series(nets) => nets.iter().map(Net::flops).sum(),
             Net::Recurrent(net) => {
                 let cells = net.cells.iter().map(|cell| {

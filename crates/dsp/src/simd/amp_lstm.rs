@@ -6,8 +6,11 @@
 //! (1 + tanh) / 2, and a product of two activations costs one division.
 //!
 //! Layers that fit into one vector together are laid side by side, each a frame behind the one before
-//! it: they are then one layer, of which at the ends of a block only some units take a step. Where each
-//! fills a narrower vector, they stay apart.
+//! it: they are then one layer, of which at the ends of a block only some units take a step. The same holds for
+//! two narrower vectors, which hear no more columns than their own layers do.
+//!
+//! Two such vectors take their sums one after the other, all four gates of one together, so that an output is
+//! read once for them; the first one's activations overlap with the second one's sums.
 //!
 //! Wide layers are a matter of what they read: each weight is used once a frame. There all four gates of a
 //! group of units are summed together, so that a unit's output is read once for them, and the last group
@@ -61,13 +64,12 @@ impl DerefMut for Aligned {
     }
 }
 
-/// Layers side by side as one cell, and where the later ones begin; none where they are too wide, each
-/// fills vectors of its own, or there is but one.
-pub(crate) fn side_by_side(cells: &[Cell], kernel: Kernel) -> Option<(Cell, Vec<usize>)> {
+/// Layers side by side as one cell, and where the later ones begin; none where they are too wide, or there is
+/// but one.
+pub(crate) fn side_by_side(cells: &[Cell]) -> Option<(Cell, Vec<usize>)> {
     let hidden: usize = cells.iter().map(|cell| cell.hidden).sum();
     let first = cells.first()?;
-    let full = kernel.level() != SimdLevel::Avx512 && cells.iter().all(|cell| cell.hidden == 8);
-    if cells.len() < 2 || hidden > UNITS || full {
+    if cells.len() < 2 || hidden > UNITS {
         return None;
     }
     let mut one = Cell {
@@ -122,6 +124,8 @@ pub(crate) struct Lstm {
     columns: usize,
     /// Where the own ones begin.
     own: usize,
+    /// Of the first vector of units and of the second: so many columns have weights that are not 0.
+    reach: [usize; 2],
     /// Where the units of each layer but the first begin, of layers that were laid side by side.
     starts: Vec<usize>,
     /// `[group][bias, inputs.., columns..][gate i f g o][lane]`; the last group of wide ones may be of 8.
@@ -151,6 +155,8 @@ impl Lstm {
         let own = before.next_multiple_of(CHAINS);
         let columns = own + cell.hidden.next_multiple_of(CHAINS);
         let rows = 4 * cell.hidden;
+        let reach =
+            [0, 1].map(|group| heard(cell, before, own, group * width..(group + 1) * width));
         let mut weights = Vec::with_capacity((1 + inputs + columns) * 4 * units);
         for first in (0..units).step_by(width) {
             let lanes = width.min(units - first);
@@ -186,7 +192,7 @@ impl Lstm {
         let first = (pad(own, &cell.state), pad(0, &cell.cell));
         let (h, c) = (pad(own, &cell.state), pad(0, &cell.cell));
         let weights = Aligned::new(&weights);
-        Lstm { inputs, units, width, wide, columns, own, starts, weights, h, c, first }
+        Lstm { inputs, units, width, wide, columns, own, reach, starts, weights, h, c, first }
     }
 
     /// How many frames the last of the layers side by side is behind.
@@ -220,6 +226,20 @@ impl Lstm {
     }
 }
 
+/// Columns up to the last that some of these units hear, a multiple of [`CHAINS`].
+fn heard(cell: &Cell, before: usize, own: usize, units: std::ops::Range<usize>) -> usize {
+    let rows = 4 * cell.hidden;
+    let hears = |weights: &[f32], column: usize| {
+        let of = |unit: usize| {
+            (0..4).any(|gate| weights[column * rows + gate * cell.hidden + unit] != 0.0)
+        };
+        units.clone().filter(|&unit| unit < cell.hidden).any(of)
+    };
+    let own_ones = (0..cell.hidden).filter(|&n| hears(&cell.recurrent, n)).map(|n| own + n + 1);
+    let others = (0..before).filter(|&n| hears(&cell.weights, n)).map(|n| n + 1);
+    own_ones.chain(others).max().unwrap_or(0).next_multiple_of(CHAINS)
+}
+
 /// A few layers over some frames, and the scalar product at their end.
 pub(crate) struct Run<'a> {
     pub layers: &'a mut [Lstm],
@@ -251,6 +271,7 @@ impl Run<'_> {
             assert!(layer.inputs <= usize::from(before == 0) && layer.own <= before);
             assert!(layer.own + layer.units <= layer.h.len() && layer.columns <= layer.h.len());
             assert!(layer.columns.is_multiple_of(CHAINS) && layer.own.is_multiple_of(CHAINS));
+            assert!(layer.reach.iter().all(|&n| n <= layer.columns && n.is_multiple_of(CHAINS)));
             // Only one that is alone can be several.
             assert!(layer.starts.is_empty() || self.layers.len() == 1);
             assert!(layer.units.is_multiple_of(if layer.wide { 8 } else { layer.width }));
@@ -417,6 +438,11 @@ unsafe fn gates<L: Lanes, const N: usize>(
 /// The layer has been checked; `from` leads to its inputs, `spare` holds its units.
 #[inline(always)]
 unsafe fn step<L: Lanes>(l: L, layer: &mut Lstm, from: *const f32, spare: &mut [f32]) {
+    if L::REGISTERS < 32 && layer.units == 2 * L::WIDTH {
+        // SAFETY: as the caller vouches.
+        unsafe { pair_step(l, layer, from) };
+        return;
+    }
     let (h, c) = (layer.h.as_mut_ptr(), layer.c.as_mut_ptr());
     // With one group nobody else reads the old state.
     let alone = layer.units == L::WIDTH;
@@ -440,6 +466,31 @@ unsafe fn step<L: Lanes>(l: L, layer: &mut Lstm, from: *const f32, spare: &mut [
     if !alone {
         layer.h[own..][..layer.units].copy_from_slice(&spare[..layer.units]);
     }
+}
+
+/// One frame of a layer of two vectors.
+///
+/// # Safety
+/// As for [`step`].
+#[inline(always)]
+unsafe fn pair_step<L: Lanes>(l: L, layer: &mut Lstm, from: *const f32) {
+    let (h, c) = (layer.h.as_mut_ptr(), layer.c.as_mut_ptr());
+    let to = h.wrapping_add(layer.own);
+    let second =
+        layer.weights.as_ptr().wrapping_add((1 + layer.inputs + layer.columns) * 4 * L::WIDTH);
+    let size = layer.reach.map(|columns| (layer.inputs, columns));
+    // SAFETY: as the caller vouches; no group reaches beyond the columns.
+    let [i, f, g, o] = unsafe { halved_gates(l, size[0], layer.weights.as_ptr(), from, h) };
+    // SAFETY: as above. The old state is read to the end before any of it is written.
+    let sums = unsafe { halved_gates(l, size[1], second, from, h) };
+    let early = [tanh_quick(l, i), tanh_quick(l, f), tanh_quick(l, g)];
+    // SAFETY: within the state that was checked.
+    unsafe { cell(l, early, tanh_quick(l, o), c, to) };
+    let [i, f, g, o] = sums;
+    let early = [tanh_quick(l, i), tanh_quick(l, f), tanh_quick(l, g)];
+    let (c, to) = (c.wrapping_add(L::WIDTH), to.wrapping_add(L::WIDTH));
+    // SAFETY: as above.
+    unsafe { cell(l, early, tanh_quick(l, o), c, to) };
 }
 
 /// From the gates' tanh (as fractions; i, f and g, then o) to a vector of the state and of the output.
@@ -516,13 +567,7 @@ unsafe fn groups<L: Lanes>(
             unsafe { all_gates::<L, 4>(l, size, 0, w, from, h) }
         } else {
             // SAFETY: as the caller vouches.
-            let mut low = unsafe { all_gates::<L, 2>(l, size, 0, w, from, h) };
-            // SAFETY: as the caller vouches.
-            let high = unsafe { all_gates::<L, 2>(l, size, 2, w, from, h) };
-            for gate in 0..4 {
-                low[gate] = l.add(low[gate], high[gate]);
-            }
-            low
+            unsafe { halved_gates(l, size, w, from, h) }
         };
         let early = [tanh_quick(l, i), tanh_quick(l, f), tanh_quick(l, g)];
         // SAFETY: within the state that was checked; `to` is as long as the units.
@@ -530,6 +575,28 @@ unsafe fn groups<L: Lanes>(
         u += L::WIDTH;
     }
     u
+}
+
+/// All gates of a group of units, two chains after the other two.
+///
+/// # Safety
+/// As for [`gates`].
+#[inline(always)]
+unsafe fn halved_gates<L: Lanes>(
+    l: L,
+    size: (usize, usize),
+    w: *const f32,
+    from: *const f32,
+    h: *const f32,
+) -> [L::V; 4] {
+    // SAFETY: as the caller vouches.
+    let mut low = unsafe { all_gates::<L, 2>(l, size, 0, w, from, h) };
+    // SAFETY: as the caller vouches.
+    let high = unsafe { all_gates::<L, 2>(l, size, 2, w, from, h) };
+    for gate in 0..4 {
+        low[gate] = l.add(low[gate], high[gate]);
+    }
+    low
 }
 
 /// All gates of a group of units: `C` of the chains from `first` on, added up.

@@ -23,6 +23,13 @@ pub(crate) struct Rows<'a> {
     pub stride: usize,
 }
 
+impl<'a> Rows<'a> {
+    /// The first frames of a row.
+    pub fn row(&self, n: usize, frames: usize) -> &'a [f32] {
+        &self.data[n * self.stride..][..frames]
+    }
+}
+
 /// A convolution's weights, `[tap][input][output]`.
 #[derive(Clone, Copy)]
 pub(crate) struct Mac<'a> {
@@ -203,6 +210,15 @@ pub(super) fn activate<L: Lanes, const FV: usize, const OT: usize>(
             for o in 0..OT {
                 for f in 0..FV {
                     acc[o][f] = tanh(l, acc[o][f]);
+                }
+            }
+        }
+        Act::Leaky(slope) if (0.0..=1.0).contains(&slope) => {
+            let slope = l.splat(slope);
+            for o in 0..OT {
+                for f in 0..FV {
+                    let x = acc[o][f];
+                    acc[o][f] = l.max(x, l.mul(slope, x));
                 }
             }
         }

@@ -71,6 +71,10 @@ fn sums<L: Lanes>(l: L, head: &HeadTaps, x: &[f32], out: &mut [f32]) {
         done += match vectors - done {
             1 => tile::<L, 1, 8>(l, head, x, from, &mut sums),
             2 | 3 => tile::<L, 2, 4>(l, head, x, from, &mut sums),
+            // Eight outputs see most of a window again.
+            8.. if L::WIDTH == 8 && L::REGISTERS == 16 => {
+                tile::<L, 8, 1>(l, head, x, from, &mut sums)
+            }
             _ => tile::<L, 4, 2>(l, head, x, from, &mut sums),
         };
     }
@@ -90,12 +94,12 @@ fn tile<L: Lanes, const V: usize, const R: usize>(
 ) -> usize {
     let (rows, per_row) = (head.rows, 16 / L::WIDTH);
     let zero = l.splat(0.0);
-    let mut total = [zero; V];
+    let (mut total, mut odd) = ([zero; V], [zero; V]);
     for first in (0..16).step_by(R) {
         let mut sum = [[zero; V]; R];
         // What the next taps see of these, they keep where registers suffice: of the widest vectors, every
         // load lies across cache lines and costs twice.
-        let mut windows = [[zero; 10]; R];
+        let mut windows = [[zero; 14]; R];
         for row in (0..rows).step_by(4) {
             for j in 0..R {
                 let r = first + j;
@@ -118,9 +122,18 @@ fn tile<L: Lanes, const V: usize, const R: usize>(
                 }
             }
         }
-        for j in (0..R).step_by(2) {
+        if R == 1 {
             for v in 0..V {
-                total[v] = l.add(total[v], l.add(sum[j][v], sum[j + 1][v]));
+                let (before, now) = (odd[v], sum[0][v]);
+                if first % 2 == 1 {
+                    total[v] = l.add(total[v], l.add(before, now));
+                }
+                odd[v] = now;
+            }
+        }
+        for j in (1..R).step_by(2) {
+            for v in 0..V {
+                total[v] = l.add(total[v], l.add(sum[j - 1][v], sum[j][v]));
             }
         }
     }

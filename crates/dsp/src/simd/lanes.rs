@@ -111,6 +111,12 @@ pub(crate) trait Lanes: Token {
     fn max(self, a: Self::V, b: Self::V) -> Self::V;
     /// `x`, or `range` of its sign where it is larger.
     fn clamp(self, x: Self::V, range: f32) -> Self::V;
+    /// The same, and a number of the same square, which may be there sooner.
+    #[inline(always)]
+    fn clamped(self, x: Self::V, range: f32) -> (Self::V, Self::V) {
+        let x = self.clamp(x, range);
+        (x, x)
+    }
 
     /// What `shift` is told to do.
     type By: Copy;

@@ -12,6 +12,7 @@ pub(crate) mod fir_head;
 pub(crate) mod fir_tail;
 pub(crate) mod lanes;
 pub mod peak;
+pub(crate) mod sigmoid;
 mod tanh;
 
 pub use denormals::Denormals;

@@ -11,8 +11,8 @@ const Q: [f32; 5] = [1.0, 0.467_142_9, 0.025_876_751, 3.285_533_2e-4, 7.775_965_
 /// tanh, as a fraction: numerator and denominator.
 #[inline(always)]
 pub(crate) fn tanh_parts<L: Lanes>(l: L, x: L::V) -> (L::V, L::V) {
-    let x = l.clamp(x, TANH_RANGE);
-    let u = l.mul(x, x);
+    let (x, size) = l.clamped(x, TANH_RANGE);
+    let u = l.mul(size, size);
     let mut p = l.splat(P[4]);
     let mut q = l.splat(Q[4]);
     p = l.fma(p, u, l.splat(P[3]));
@@ -36,8 +36,8 @@ pub(crate) fn tanh<L: Lanes>(l: L, x: L::V) -> L::V {
 /// The same fraction with a shorter chain of dependent steps, for those who wait for it.
 #[inline(always)]
 pub(crate) fn tanh_quick<L: Lanes>(l: L, x: L::V) -> (L::V, L::V) {
-    let x = l.clamp(x, TANH_RANGE);
-    let u = l.mul(x, x);
+    let (x, size) = l.clamped(x, TANH_RANGE);
+    let u = l.mul(size, size);
     let u2 = l.mul(u, u);
     // Written out: a closure might stay a call, through memory.
     let p = l.fma(u, l.splat(P[1]), l.splat(P[0]));

@@ -1,6 +1,6 @@
 //! Neural amps in a strip.
 
-use super::{Ramp, factor};
+use super::{Ramp, factor, mix::MOST_CHANNELS};
 use crate::{
     Block, Stage,
     amp::{Amp, AmpOptions, Error},
@@ -16,7 +16,8 @@ const fn level(name: &'static str, what: &'static str, live: bool, default: Opti
 
 pub(crate) const AMP: KeyKind = KeyKind {
     name: "amp",
-    what: "neural amp: .nam, Proteus or AIDA-X file; must be of the stream's rate",
+    what: "neural amp: .nam, Proteus or AIDA-X file, or a WAV; must be of the stream's rate, unless it is an \
+           impulse response",
     keys: &[
         Key { name: "file", what: "the amp's file", form: ValueForm::Text { needed: true } },
         level("input", "level before it", true, Some(0.0)),
@@ -34,6 +35,17 @@ pub(crate) const AMP: KeyKind = KeyKind {
             None,
         ),
         level("output-dbu", "what full scale stands for at its output, in dBu", false, None),
+        Key {
+            name: "outputs",
+            what: "channels that it gives, of an amp that takes another number of them",
+            form: ValueForm::Number {
+                unit: ValueUnit::Plain,
+                low: 1.0,
+                high: MOST_CHANNELS as f64,
+                default: None,
+                live: false,
+            },
+        },
         Key {
             name: "slim",
             what: "0 the smallest, 1 the whole one, for amps of several sizes",
@@ -57,9 +69,42 @@ pub(crate) const AMP: KeyKind = KeyKind {
             },
         },
     ],
-    shape: KeyKind::SAME,
+    shape,
     build,
 };
+
+fn shape(given: &Given, inputs: usize) -> Result<usize, Fault> {
+    if given.maybe("outputs").is_some_and(|outputs| outputs.fract() != 0.0) {
+        return Err(Fault::at("outputs", "`outputs` is no whole number", "count channels"));
+    }
+    Ok(outputs(given).unwrap_or(inputs))
+}
+
+fn outputs(given: &Given) -> Option<usize> {
+    given.maybe("outputs").map(|outputs| outputs as usize)
+}
+
+/// Whether the amp suits the channels that come, and those that are said to go.
+fn suits(amp: &Amp, given: &Given, inputs: usize) -> Result<(), Fault> {
+    let here = (inputs, outputs(given).unwrap_or(inputs));
+    let own = amp.channels();
+    if own == here || (own == (1, 1) && outputs(given).is_none()) {
+        return Ok(());
+    }
+    if own == (1, 1) {
+        let help = "leave `outputs` out: the amp plays each channel by itself";
+        return Err(Fault::at("outputs", "the amp gives as many channels as it takes", help));
+    }
+    let title = Error::Channels { amp: own, stream: inputs }.to_string();
+    if own.0 != inputs {
+        return Err(Fault::at("file", title, "put a `mix` before it"));
+    }
+    let help = match own.0 == own.1 {
+        true => "leave `outputs` out".to_owned(),
+        false => format!("write `outputs = {}`", own.1),
+    };
+    Err(Fault::at("file", title, &help))
+}
 
 fn build(given: &Given, room: &mut Room<'_>) -> Result<Built, Fault> {
     let bytes = room.loader.load(given.text("file")).map_err(|why| {
@@ -69,6 +114,7 @@ fn build(given: &Given, room: &mut Room<'_>) -> Result<Built, Fault> {
         let help = "nothing is played that is only half understood: see docs/strip.md for what is";
         Fault::at("file", error.to_string(), help)
     })?;
+    suits(&amp, given, room.inputs)?;
     let options = AmpOptions {
         slim: given.maybe("slim"),
         loudness: given.maybe("loudness"),
@@ -92,7 +138,8 @@ fn build(given: &Given, room: &mut Room<'_>) -> Result<Built, Fault> {
     let about = amp.about();
     // A weight is used once a frame and a channel, or less.
     if options.slim.is_none() {
-        built.multiply_adds = Some((about.weights * room.setting.channels) as f64);
+        let nets = if amp.channels() == (1, 1) { room.setting.channels } else { 1 };
+        built.multiply_adds = Some((about.weights * nets) as f64);
     }
     built.tail = amp.receptive_field().unwrap_or(0).min(1 << 20) as u32;
     if about.rate_assumed {

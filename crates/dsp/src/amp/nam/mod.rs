@@ -15,6 +15,10 @@ use weights::{Shape, Weights};
 
 mod wavenet;
 mod weights;
+
+/// The formats that are read.
+const KNOWN: &str = "0.5.0 to 0.7.x";
+
 /// Whether the top of a file looks like a `.nam`.
 pub(super) fn is(at: &At<'_>) -> Result<bool, Error> {
     Ok(at.get("architecture")?.is_some())
@@ -23,13 +27,22 @@ pub(super) fn is(at: &At<'_>) -> Result<bool, Error> {
 /// A whole file.
 pub(super) fn parse(at: &At<'_>) -> Result<Amp, Error> {
     let mut limits = Limits::default();
-    let (about, sizes) = model(at, &mut limits)?;
-    if let Some(size) = sizes.iter().find(|size| size.net.outputs() != 1) {
-        return Err(at
-            .need("config")?
-            .refuse(format!("describes {} output channels; an amp has one", size.net.outputs())));
-    }
+    let (about, sizes) = model(at, &mut limits).map_err(|error| of_format(at, error))?;
     Ok(Amp { about: About { weights: limits.weights(), ..about }, sizes })
+}
+
+/// What is not known may belong to a newer format: the sentence says which one the file is of.
+fn of_format(at: &At<'_>, error: Error) -> Error {
+    let version = at.get("version").ok().flatten();
+    let text = version.as_ref().and_then(|version| version.text().ok());
+    match (error, text) {
+        (Error::Key { path, why }, Some(version)) if path != "version" => {
+            let version = quiet_types::printable(version, 20);
+            let why = format!("{why} (the file is of format {version}; {KNOWN} are known)");
+            Error::Key { path, why }
+        }
+        (error, _) => error,
+    }
 }
 
 fn model(at: &At<'_>, limits: &mut Limits) -> Result<(About, Vec<Size>), Error> {
@@ -89,7 +102,7 @@ fn model(at: &At<'_>, limits: &mut Limits) -> Result<(About, Vec<Size>), Error> 
         other => {
             return Err(architecture.refuse(format!(
                 "is {other:?}; Linear, ConvNet, LSTM, WaveNet, SlimmableContainer and Sequential are \
-                 known (files 0.5.0 to 0.7.x)"
+                 known"
             )));
         }
     };
@@ -101,25 +114,24 @@ fn version(at: &At<'_>) -> Result<(), Error> {
     let parts: Option<Vec<u32>> = text.split('.').map(|part| part.parse().ok()).collect();
     match parts.as_deref() {
         Some([0, 5..=7, _]) => Ok(()),
-        _ => Err(at.refuse(format!("is {text:?}; 0.5.0 to 0.7.x are known"))),
+        _ => Err(at.refuse(format!("is {text:?}; {KNOWN} are known"))),
     }
 }
 
-fn mono(config: &At<'_>) -> Result<usize, Error> {
-    if let Some(inputs) = config.get("in_channels")? {
-        inputs.whole(1, 1)?;
-    }
-    match config.get("out_channels")? {
-        Some(outputs) => outputs.whole(1, Limits::CHANNELS),
-        None => Ok(1),
-    }
+/// Channels of a net's input and output.
+fn channels(config: &At<'_>) -> Result<(usize, usize), Error> {
+    let of = |key| config.get(key)?.map_or(Ok(1), |count| count.whole(1, Limits::CHANNELS));
+    Ok((of("in_channels")?, of("out_channels")?))
 }
 
 fn linear(config: &At<'_>, mut from: Weights, limits: &mut Limits) -> Result<Net, Error> {
     config.only(&["receptive_field", "bias", "implementation", "in_channels", "out_channels"])?;
-    if mono(config)? != 1 {
-        return Err(config.need("out_channels")?.refuse("must be 1"));
-    }
+    let (inputs, outputs) = channels(config)?;
+    let Some(paths) = Linear::paths(inputs, outputs) else {
+        return Err(config.need("out_channels")?.refuse(format!(
+            "is {outputs} for {inputs} inputs; as many are possible, or one, or several for one input"
+        )));
+    };
     if let Some(how) = config.get("implementation")? {
         // How it is computed, not what.
         let known =
@@ -133,11 +145,24 @@ fn linear(config: &At<'_>, mut from: Weights, limits: &mut Limits) -> Result<Net
     let bias = config.need("bias")?.truth()?;
     limits.layer(&field)?;
     // History and spectra.
-    limits.hold(8 * count, &field)?;
-    let taps = from.take(count, "the impulse response")?.to_vec();
-    let bias = if bias { from.take(1, "the bias")?[0] } else { 0.0 };
+    limits.hold(8 * count * inputs.max(outputs), &field)?;
+    let mut taps = Vec::new();
+    for n in 0..paths {
+        let what = if paths == 1 {
+            "the impulse response".to_owned()
+        } else {
+            format!("impulse response {n}")
+        };
+        taps.push(from.take(count, &what)?.to_vec());
+    }
+    // Channels that share their response share its bias.
+    let bias = match (bias, inputs == outputs) {
+        (false, _) => vec![0.0; outputs],
+        (true, true) => vec![from.take(1, "the bias")?[0]; outputs],
+        (true, false) => from.take(outputs, "the biases")?.to_vec(),
+    };
     from.end()?;
-    Ok(Net::Linear(Linear { taps, bias }))
+    Ok(Net::Linear(Linear { inputs, outputs, taps, bias }))
 }
 
 fn convnet(config: &At<'_>, mut from: Weights, limits: &mut Limits) -> Result<Net, Error> {
@@ -150,7 +175,7 @@ fn convnet(config: &At<'_>, mut from: Weights, limits: &mut Limits) -> Result<Ne
         "in_channels",
         "out_channels",
     ])?;
-    let outputs = mono(config)?;
+    let (first, outputs) = channels(config)?;
     let channels = config.need("channels")?.whole(1, Limits::CHANNELS)?;
     let dilations = config.need("dilations")?;
     let steps = dilations.wholes(1, Limits::DILATION)?;
@@ -166,7 +191,7 @@ fn convnet(config: &At<'_>, mut from: Weights, limits: &mut Limits) -> Result<Ne
     let mut layers = Vec::new();
     for (n, dilation) in steps.into_iter().enumerate() {
         limits.layer(&dilations)?;
-        let inputs = if n == 0 { 1 } else { channels };
+        let inputs = if n == 0 { first } else { channels };
         let shape = Shape { taps: 2, dilation, groups, ..Shape::one(inputs, channels, !batchnorm) };
         let what = format!("the convolution of block {n}");
         let mut conv = shape.read(&mut from, limits, config, &what)?;
@@ -204,14 +229,17 @@ fn lstm(
     prewarm: usize,
 ) -> Result<Net, Error> {
     config.only(&["input_size", "hidden_size", "num_layers", "in_channels", "out_channels"])?;
-    let outputs = mono(config)?;
-    config.need("input_size")?.whole(1, 1)?;
+    let (first, outputs) = channels(config)?;
+    let size = config.need("input_size")?;
+    if size.whole(1, Limits::CHANNELS)? != first {
+        return Err(size.refuse(format!("must be the {first} of in_channels")));
+    }
     let hidden = config.need("hidden_size")?.whole(1, Limits::HIDDEN)?;
     let count = config.need("num_layers")?;
     let mut cells = Vec::new();
     for n in 0..count.whole(1, Limits::LAYERS)? {
         limits.layer(&count)?;
-        let inputs = if n == 0 { 1 } else { hidden };
+        let inputs = if n == 0 { first } else { hidden };
         let what = format!("layer {n}");
         let file = from.take(4 * hidden * (inputs + hidden), &what)?;
         let (mut weights, mut recurrent) =
@@ -273,6 +301,12 @@ fn container(
         // A slimmable amp inside is played whole, as the reference does.
         let whole = full.pop().map(|size| size.net);
         let net = whole.ok_or_else(|| inner_at.refuse("is empty"))?;
+        if (net.inputs(), net.outputs()) != (1, 1) {
+            let (inputs, outputs) = (net.inputs(), net.outputs());
+            return Err(inner_at.refuse(format!(
+                "has {inputs} inputs and {outputs} outputs; the amps of a SlimmableContainer have one each"
+            )));
+        }
         let below = if end { f64::INFINITY } else { below };
         // The last is the amp itself; the others are it at a lower price.
         about.loudness = about.loudness.or(inner.loudness);
@@ -301,9 +335,10 @@ fn sequential(
         about.agree(&inner, entry)?;
         // What has several sizes is played whole.
         let net = sizes.pop().map(|size| size.net).ok_or_else(|| entry.refuse("is empty"))?;
-        if n + 1 < entries.len() && net.outputs() != 1 {
-            let outputs = net.outputs();
-            return Err(entry.refuse(format!("has {outputs} outputs; the next amp has one input")));
+        if let Some(before) = nets.last().map(Net::outputs).filter(|n| *n != net.inputs()) {
+            let inputs = net.inputs();
+            return Err(entry
+                .refuse(format!("has {inputs} inputs; the amp before it has {before} outputs")));
         }
         // The levels of the whole are those of its two ends.
         if n == 0 {

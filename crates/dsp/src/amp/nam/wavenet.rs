@@ -6,7 +6,7 @@ use super::{
         json::At,
         net::{Activation, Array, Conv, Film, Gate, Layer, Net, Place, Wave},
     },
-    activation, model, mono,
+    activation, channels, model,
     weights::{Shape, Weights},
 };
 
@@ -401,15 +401,27 @@ pub(super) fn wavenet(
     limits: &mut Limits,
     about: &mut About,
 ) -> Result<Vec<Size>, Error> {
-    config.only(&["layers", "head", "head_scale", "in_channels", "condition_dsp"])?;
-    mono(config)?;
+    config.only(&[
+        "layers",
+        "head",
+        "head_scale",
+        "in_channels",
+        "out_channels",
+        "condition_dsp",
+    ])?;
+    let (inputs, outputs) = channels(config)?;
     let condition = match config.get("condition_dsp")? {
         None => None,
         Some(inner) => {
             let (made, mut sizes) = model(&inner, limits)?;
             about.agree(&made, &inner)?;
             let net = sizes.pop().map(|size| size.net);
-            Some(net.ok_or_else(|| inner.refuse("is empty"))?)
+            let net = net.ok_or_else(|| inner.refuse("is empty"))?;
+            if net.inputs() != inputs {
+                let own = net.inputs();
+                return Err(inner.refuse(format!("has {own} inputs, the amp around it {inputs}")));
+            }
+            Some(net)
         }
     };
     let list = config.need("layers")?;
@@ -418,11 +430,19 @@ pub(super) fn wavenet(
     let (Some(first), Some(last)) = (plans.first(), plans.last()) else {
         return Err(list.refuse("is empty"));
     };
-    if first.input != 1 {
-        return Err(first.at.need("input_size")?.refuse("must be 1: an amp has one input"));
+    if first.input != inputs {
+        let at = first.at.need("input_size")?;
+        return Err(at.refuse(format!("must be the {inputs} of in_channels")));
     }
-    fit(&plans, condition.as_ref().map_or(1, Net::outputs))?;
+    fit(&plans, condition.as_ref().map_or(inputs, Net::outputs))?;
     let post = config.get("head")?;
+    let heads = match &post {
+        Some(post) => post.need("out_channels")?.whole(1, Limits::CHANNELS)?,
+        None => last.head,
+    };
+    if let Some(given) = config.get("out_channels")?.filter(|_| outputs != heads) {
+        return Err(given.refuse(format!("is {outputs}, but the last head has {heads}")));
+    }
     let breaks = breakpoints(&plans);
     let slimmable = plans.iter().any(|one| !one.allowed.is_empty());
     if slimmable && let Some(post) = &post {

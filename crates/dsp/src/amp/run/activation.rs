@@ -1,7 +1,7 @@
 //! Activations of whole rows, to the last bits: those that no kernel has inside.
 
 use super::{super::net::Activation, CHUNK, memory::Planes};
-use crate::simd::{amp_wave as wave, lanes::Kernel};
+use crate::simd::{amp_wave as wave, lanes::Kernel, sigmoid::Sigmoid};
 
 /// Applies an activation to the first `rows` rows.
 pub(super) fn activate(
@@ -71,11 +71,5 @@ pub(super) fn activate_row(
 }
 
 fn sigmoid(kernel: Kernel, row: &mut [f32]) {
-    for x in row.iter_mut() {
-        *x *= 0.5;
-    }
-    kernel.run(wave::Tanh { data: row });
-    for x in row.iter_mut() {
-        *x = 0.5 + 0.5 * *x;
-    }
+    kernel.run(Sigmoid { data: row });
 }

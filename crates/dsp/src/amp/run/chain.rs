@@ -6,7 +6,7 @@ use super::{
     memory::{Planes, Ring, Taps},
 };
 use crate::simd::{
-    amp_wave::{self as wave, Act, STEP},
+    amp_wave::{self as wave, Act, Rows, STEP},
     lanes::Kernel,
 };
 
@@ -30,11 +30,12 @@ impl ChainRun {
         ChainRun { kernel, layers, out: Planes::new(widest, chunk) }
     }
 
-    pub(super) fn run(&mut self, input: &[f32]) -> &Planes {
-        let frames = input.len();
+    pub(super) fn run(&mut self, input: Rows<'_>, frames: usize) -> &Planes {
         let steps = frames.next_multiple_of(STEP);
-        if let Some((ring, ..)) = self.layers.first_mut() {
-            ring.write(0, input);
+        if let Some((ring, taps, _)) = self.layers.first_mut() {
+            for row in 0..taps.conv.inputs {
+                ring.write(row, input.row(row, frames));
+            }
         }
         for n in 0..self.layers.len() {
             let (before, after) = self.layers.split_at_mut(n + 1);

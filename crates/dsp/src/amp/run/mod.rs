@@ -3,10 +3,15 @@
 use super::{Error, net::Net};
 use crate::{
     Block, ProcessSpec, Stage,
-    simd::{Denormals, SimdLevel, amp_wave::STEP, lanes::Kernel},
+    simd::{
+        Denormals, SimdLevel,
+        amp_wave::{Rows, STEP},
+        lanes::Kernel,
+    },
 };
 use chain::ChainRun;
 use linear::LinearRun;
+pub(super) use linear::LinearStage;
 use memory::Planes;
 use recurrent::RecurrentRun;
 use wave::WaveRun;
@@ -26,18 +31,20 @@ const CHUNK: usize = 64;
 /// NAM Core rests in whole blocks of the stream; its own renderer's are of 64.
 const REST: usize = 64;
 
-/// The stage of an amp: one net for each channel.
+/// The stage of an amp: one net for each channel, or one for all where it has several inputs or outputs.
 pub(super) struct AmpStage {
     channels: Vec<Channel>,
     before: f32,
     after: f32,
     chunk: usize,
-    /// A chunk of one channel, with room up to the next [`STEP`].
-    lane: Planes,
+    /// A chunk of each input, with room up to the next [`STEP`].
+    lanes: Planes,
 }
 
 struct Channel {
     net: Runner,
+    inputs: usize,
+    outputs: usize,
     /// A multiple of [`REST`].
     prewarm: usize,
 }
@@ -51,20 +58,24 @@ impl AmpStage {
         level: SimdLevel,
     ) -> Result<AmpStage, Error> {
         let chunk = (setting.block.0 as usize).clamp(1, CHUNK).next_multiple_of(STEP);
+        let (inputs, outputs) = (net.inputs(), net.outputs());
+        let count = if (inputs, outputs) == (1, 1) { setting.channels } else { 1 };
         let mut channels = Vec::new();
-        for _ in 0..setting.channels {
+        for _ in 0..count {
             let prewarm = net.prewarm().next_multiple_of(REST);
-            let mut one = Channel { net: Runner::new(net, chunk, level)?, prewarm };
+            let net = Runner::new(net, chunk, level)?;
+            let mut one = Channel { net, inputs, outputs, prewarm };
             one.rest(chunk);
             channels.push(one);
         }
-        let mut stage = AmpStage { channels, before, after, chunk, lane: Planes::new(1, chunk) };
+        let lanes = Planes::new(inputs, chunk);
+        let mut stage = AmpStage { channels, before, after, chunk, lanes };
         // One block of silence says whether the weights lead anywhere.
-        let mut probe = vec![0.0; chunk];
         if let Some(first) = stage.channels.first_mut() {
             let _guard = Denormals::flush();
-            first.net.run(&probe.clone(), &mut probe);
-            if !probe.iter().all(|y| y.is_finite()) {
+            let heard = first.net.run(stage.lanes.rows(), chunk);
+            let mut heard = (0..outputs).flat_map(|row| &heard.row(row)[..chunk]);
+            if !heard.all(|y| y.is_finite()) {
                 return Err(Error::file(
                     "answers silence with numbers that are none: its weights are broken".to_owned(),
                 ));
@@ -74,18 +85,45 @@ impl AmpStage {
         }
         Ok(stage)
     }
+
+    /// All channels through one net.
+    fn process_together(&mut self, block: &mut Block<'_>) {
+        let AmpStage { channels, before, after, chunk, lanes } = self;
+        let Some(Channel { net, inputs, outputs, .. }) = channels.first_mut() else { return };
+        let mut at = 0;
+        while at < block.frames() {
+            let frames = (block.frames() - at).min(*chunk);
+            for (n, from) in block.each().take(*inputs).enumerate() {
+                heard(&from[at..][..frames], *before, lanes.row_mut(n));
+            }
+            let out = net.run(lanes.rows(), frames);
+            for (n, to) in block.each().take(*outputs).enumerate() {
+                for (to, y) in to[at..][..frames].iter_mut().zip(out.row(n)) {
+                    *to = y * *after;
+                }
+            }
+            at += frames;
+        }
+    }
+}
+
+/// What a net is given of some samples.
+fn heard(from: &[f32], gain: f32, to: &mut [f32]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        // What is no number would stay in a recurrent net for ever.
+        *to = if from.is_finite() { from * gain } else { 0.0 };
+    }
 }
 
 impl Channel {
     /// Lets the net come to rest in silence.
     fn rest(&mut self, chunk: usize) {
         let _guard = Denormals::flush();
-        let silence = vec![0.0; chunk];
-        let mut heard = vec![0.0; chunk];
+        let silence = Planes::new(self.inputs, chunk);
         let mut left = self.prewarm;
         while left > 0 {
             let frames = left.min(chunk);
-            self.net.run(&silence[..frames], &mut heard[..frames]);
+            self.net.run(silence.rows(), frames);
             left -= frames;
         }
     }
@@ -94,16 +132,15 @@ impl Channel {
 impl Stage for AmpStage {
     fn process(&mut self, block: &mut Block<'_>) {
         let _guard = Denormals::flush();
+        if self.channels.first().is_some_and(|one| (one.inputs, one.outputs) != (1, 1)) {
+            return self.process_together(block);
+        }
         for (samples, channel) in block.each().zip(&mut self.channels) {
             for part in samples.chunks_mut(self.chunk) {
-                let lane = &mut self.lane.row_mut(0)[..part.len()];
-                for (to, from) in lane.iter_mut().zip(part.iter()) {
-                    // What is no number would stay in a recurrent net for ever.
-                    *to = if from.is_finite() { from * self.before } else { 0.0 };
-                }
-                channel.net.run(lane, part);
-                for y in part {
-                    *y *= self.after;
+                heard(part, self.before, self.lanes.row_mut(0));
+                let out = channel.net.run(self.lanes.rows(), part.len());
+                for (to, y) in part.iter_mut().zip(out.row(0)) {
+                    *to = y * self.after;
                 }
             }
         }
@@ -116,7 +153,8 @@ impl Stage for AmpStage {
         }
     }
 }
-/// A net of any kind. One input.
+
+/// A net of any kind.
 enum Runner {
     Chain(ChainRun),
     Linear(Box<LinearRun>),
@@ -139,27 +177,14 @@ impl Runner {
         })
     }
 
-    /// At most a chunk, mono. `input` need not reach to the next step: what lies beyond is not read.
-    fn run(&mut self, input: &[f32], output: &mut [f32]) {
-        let frames = input.len();
-        let out = match self {
-            Runner::Chain(chain) => chain.run(input),
-            Runner::Linear(linear) => linear.run(input),
-            Runner::Series(series) => series.run(input),
-            Runner::Recurrent(net) => net.run(input),
-            Runner::Wave(wave) => wave.run(input),
-        };
-        output.copy_from_slice(&out.row(0)[..frames]);
-    }
-
-    /// The same, all channels of the output.
-    fn planes(&mut self, input: &[f32]) -> &Planes {
+    /// At most a chunk. `input` need not reach to the next step: what lies beyond is not read.
+    fn run(&mut self, input: Rows<'_>, frames: usize) -> &Planes {
         match self {
-            Runner::Chain(chain) => chain.run(input),
-            Runner::Linear(linear) => linear.run(input),
-            Runner::Series(series) => series.run(input),
-            Runner::Recurrent(net) => net.run(input),
-            Runner::Wave(wave) => wave.run(input),
+            Runner::Chain(chain) => chain.run(input, frames),
+            Runner::Linear(linear) => linear.run(input, frames),
+            Runner::Series(series) => series.run(input, frames),
+            Runner::Recurrent(net) => net.run(input, frames),
+            Runner::Wave(wave) => wave.run(input, frames),
         }
     }
 
@@ -176,36 +201,32 @@ impl Runner {
 
 /// Nets one behind the other.
 struct SeriesRun {
-    before: Vec<Runner>,
-    last: Runner,
-    lane: Planes,
+    first: Runner,
+    rest: Vec<Runner>,
 }
 
 impl SeriesRun {
     fn new(nets: &[Net], chunk: usize, level: SimdLevel) -> Result<SeriesRun, Error> {
-        let Some((last, before)) = nets.split_last() else {
+        let Some((first, rest)) = nets.split_first() else {
             return Err(Error::file("is a sequence of nothing".to_owned()));
         };
-        let before = before.iter().map(|net| Runner::new(net, chunk, level));
+        let rest = rest.iter().map(|net| Runner::new(net, chunk, level));
         Ok(SeriesRun {
-            before: before.collect::<Result<_, _>>()?,
-            last: Runner::new(last, chunk, level)?,
-            lane: Planes::new(1, chunk),
+            first: Runner::new(first, chunk, level)?,
+            rest: rest.collect::<Result<_, _>>()?,
         })
     }
 
-    fn run(&mut self, input: &[f32]) -> &Planes {
-        let lane = &mut self.lane.row_mut(0)[..input.len()];
-        lane.copy_from_slice(input);
-        for net in &mut self.before {
-            let made = net.planes(lane);
-            lane.copy_from_slice(&made.row(0)[..lane.len()]);
+    fn run(&mut self, input: Rows<'_>, frames: usize) -> &Planes {
+        let mut made = self.first.run(input, frames);
+        for net in &mut self.rest {
+            made = net.run(made.rows(), frames);
         }
-        self.last.planes(lane)
+        made
     }
 
     fn reset(&mut self) {
-        self.before.iter_mut().for_each(Runner::reset);
-        self.last.reset();
+        self.first.reset();
+        self.rest.iter_mut().for_each(Runner::reset);
     }
 }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::simd::{
     amp_lstm::{self, Lstm},
-    amp_wave::STEP,
+    amp_wave::{Rows, STEP},
     lanes::Kernel,
 };
 
@@ -18,6 +18,8 @@ pub(super) struct RecurrentRun {
     /// The layers in a kernel's hands, with the head's weights and room, where all is usual.
     fast: Option<(Vec<Lstm>, Vec<f32>, Vec<f32>)>,
     states: Vec<(Vec<f32>, Vec<f32>)>,
+    /// A frame's inputs.
+    now: Vec<f32>,
     gates: Vec<f32>,
     more: Vec<f32>,
     planes: Planes,
@@ -36,9 +38,10 @@ impl RecurrentRun {
             .unwrap_or(1);
         let hidden = net.cells.iter().map(|c| c.hidden).max().unwrap_or(0);
         let usual = net.cells.iter().all(|cell| !cell.gru)
+            && net.cells.first().is_some_and(|cell| cell.inputs == 1)
             && matches!(&net.dense[..], [(conv, Activation::Identity)] if conv.outputs == 1);
         let fast = usual.then(|| {
-            let joined = amp_lstm::side_by_side(&net.cells, kernel);
+            let joined = amp_lstm::side_by_side(&net.cells);
             let mut head = net.dense.first().map_or(Vec::new(), |(conv, _)| conv.weights.clone());
             let (layers, room) = match joined {
                 Some((cell, starts)) => {
@@ -65,6 +68,7 @@ impl RecurrentRun {
             net: net.clone(),
             fast,
             states: net.cells.iter().map(|c| (c.state.clone(), c.cell.clone())).collect(),
+            now: vec![0.0; net.cells.first().map_or(1, |cell| cell.inputs)],
             gates: vec![0.0; rows.next_multiple_of(STEP)],
             more: vec![0.0; rows.next_multiple_of(STEP)],
             planes: Planes::new(widest, chunk),
@@ -72,16 +76,16 @@ impl RecurrentRun {
         }
     }
 
-    pub(super) fn run(&mut self, input: &[f32]) -> &Planes {
-        let frames = input.len();
+    pub(super) fn run(&mut self, input: Rows<'_>, frames: usize) -> &Planes {
         let steps = frames.next_multiple_of(STEP);
+        let first = input.row(0, frames);
         if let Some((layers, head, spare)) = &mut self.fast {
             let bias = self.net.dense.first().and_then(|(conv, _)| conv.bias.first());
             amp_lstm::run(
                 self.kernel,
                 amp_lstm::Run {
                     layers,
-                    input,
+                    input: first,
                     gain: self.net.gains.0,
                     head,
                     bias: bias.copied().unwrap_or(0.0),
@@ -89,15 +93,17 @@ impl RecurrentRun {
                     spare,
                 },
             );
-            self.finish(input);
+            self.finish(first);
             return &self.planes;
         }
-        for (t, x) in input.iter().enumerate() {
-            let x = [x * self.net.gains.0];
+        for t in 0..frames {
+            for (n, x) in self.now.iter_mut().enumerate() {
+                *x = input.row(n, frames)[t] * self.net.gains.0;
+            }
             for n in 0..self.net.cells.len() {
                 let cell = &self.net.cells[n];
                 let (before, rest) = self.states.split_at_mut(n);
-                let input = before.last().map_or(&x[..], |(h, _)| h);
+                let input = before.last().map_or(&self.now[..], |(h, _)| h);
                 let Some((h, c)) = rest.first_mut() else { continue };
                 let rows = cell.bias.len();
                 let gates = &mut self.gates[..rows];
@@ -144,7 +150,7 @@ impl RecurrentRun {
             activate(self.kernel, act, &mut self.out, conv.outputs, steps);
             std::mem::swap(&mut self.planes, &mut self.out);
         }
-        self.finish(input);
+        self.finish(first);
         &self.planes
     }
 

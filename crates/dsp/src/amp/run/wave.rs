@@ -8,7 +8,7 @@ use super::{
 };
 use crate::simd::{
     SimdLevel, amp_array,
-    amp_wave::{self as wave, Act, STEP},
+    amp_wave::{self as wave, Act, Rows, STEP},
     lanes::Kernel,
 };
 
@@ -32,7 +32,8 @@ impl WaveRun {
     pub(super) fn new(wave: &Wave, chunk: usize, level: SimdLevel) -> Result<WaveRun, Error> {
         let kernel = Kernel::new(level);
         let condition = wave.condition.as_ref().map(|net| Runner::new(net, chunk, level));
-        let given = wave.condition.as_ref().map_or(1, |net| net.outputs());
+        let inputs = wave.arrays.first().map_or(1, |array| array.rechannel.inputs);
+        let given = wave.condition.as_ref().map_or(inputs, |net| net.outputs());
         let widest = wave
             .arrays
             .iter()
@@ -59,7 +60,7 @@ impl WaveRun {
                 })
                 .collect(),
             scale: wave.scale,
-            input: Planes::new(1, chunk),
+            input: Planes::new(inputs, chunk),
             given: Planes::new(given, chunk),
             sum: Planes::new(widest, chunk),
             next_sum: Planes::new(widest, chunk),
@@ -67,12 +68,13 @@ impl WaveRun {
         })
     }
 
-    pub(super) fn run(&mut self, input: &[f32]) -> &Planes {
-        let frames = input.len();
+    pub(super) fn run(&mut self, input: Rows<'_>, frames: usize) -> &Planes {
         let steps = frames.next_multiple_of(STEP);
-        self.input.row_mut(0)[..frames].copy_from_slice(input);
+        for row in 0..self.input.rows {
+            self.input.row_mut(row)[..frames].copy_from_slice(input.row(row, frames));
+        }
         if let Some(net) = &mut self.condition {
-            let made = net.planes(input);
+            let made = net.run(input, frames);
             for row in 0..self.given.rows {
                 self.given.row_mut(row)[..frames].copy_from_slice(&made.row(row)[..frames]);
             }

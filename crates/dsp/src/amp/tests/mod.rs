@@ -28,11 +28,30 @@ fn setting(amp: &Amp, block: u32) -> ProcessSpec {
 
 /// Plays `input` in blocks of the lengths in `split`, over and over.
 fn play(stage: &mut dyn Stage, input: &[f32], split: &[usize]) -> Vec<f32> {
-    let mut out = input.to_vec();
+    play_rows(stage, &[input.to_vec()], 1, split).remove(0)
+}
+
+/// The same with several channels, of which `outputs` come back.
+fn play_rows(
+    stage: &mut dyn Stage,
+    input: &[Vec<f32>],
+    outputs: usize,
+    split: &[usize],
+) -> Vec<Vec<f32>> {
+    let (channels, frames) = (input.len().max(outputs), input[0].len());
+    let mut out = vec![Vec::new(); outputs];
     let (mut at, mut turn) = (0, 0);
-    while at < out.len() {
-        let n = split[turn % split.len()].min(out.len() - at);
-        stage.process(&mut Block::new(&mut out[at..at + n], 1));
+    while at < frames {
+        let n = split[turn % split.len()].min(frames - at);
+        // What is in channels that are none of the input is nobody's business.
+        let mut block = vec![f32::NAN; channels * n];
+        for (to, from) in block.chunks_mut(n).zip(input) {
+            to.copy_from_slice(&from[at..at + n]);
+        }
+        stage.process(&mut Block::new(&mut block, channels));
+        for (to, from) in out.iter_mut().zip(block.chunks(n)) {
+            to.extend_from_slice(from);
+        }
         (at, turn) = (at + n, turn + 1);
     }
     out
@@ -106,6 +125,21 @@ fn the_known_engines_reference_outputs_are_met() {
     assert!(bad.is_empty(), "{bad:#?}");
 }
 
+/// Three times above full scale its sums of products make spikes of a few thousands, in which every lost digit is heard.
+#[test]
+fn small_sigmoids_are_not_lost_where_they_are_multiplied_up() {
+    let amp = load("wavenet_a2_max.nam");
+    let input: Vec<f32> = noise(99, 0, 4000).into_iter().map(|x| (x * 3.25) as f32).collect();
+    let wanted: Vec<f64> =
+        samples("wavenet_a2_max.loud.ref.f32").into_iter().map(f64::from).collect();
+    for level in SimdLevel::all() {
+        let mut stage = amp.prepare_for(&setting(&amp, 64), &AmpOptions::default(), level).unwrap();
+        let (esr, most) = error(&play(&mut *stage, &input, &[64]), &wanted);
+        // NAM Core in 32 bits: 1.6e-12. Sigmoids that were good to the last bits of 1: 4.6e-12.
+        assert!(esr <= 2e-12, "{level:?}: ESR {esr:e}, at most {most:e}");
+    }
+}
+
 /// Silence, then noise in which louder and softer stretches follow each other.
 fn noise(seed: u64, silence: usize, frames: usize) -> Vec<f64> {
     let mut chance = Chance(seed);
@@ -123,18 +157,26 @@ const ROUNDING: f64 = 4.0 * f32::EPSILON as f64;
 
 /// The amp's output for `x`, on every level and in two splits, all alike; against the oracle's.
 fn compare(file: &serde_json::Value, x: &[f64], wanted: &[f64], options: &AmpOptions) {
+    compare_rows(file, &vec![x.to_vec()], &vec![wanted.to_vec()], options);
+}
+
+/// The same with several channels.
+fn compare_rows(file: &serde_json::Value, x: &Rows, wanted: &Rows, options: &AmpOptions) {
     let amp =
         Amp::parse(&serde_json::to_vec(file).unwrap()).unwrap_or_else(|e| panic!("{e}: {file}"));
-    let input: Vec<f32> = x.iter().map(|x| *x as f32).collect();
+    let input: Vec<Vec<f32>> = x.iter().map(|x| x.iter().map(|x| *x as f32).collect()).collect();
+    let (outputs, wanted) = (wanted.len(), wanted.concat());
+    assert_eq!(amp.channels(), (x.len(), outputs));
+    let at = ProcessSpec { channels: x.len().max(outputs), ..setting(&amp, 48) };
     let mut fused = Vec::new();
     for level in SimdLevel::all() {
-        let mut stage = amp.prepare_for(&setting(&amp, 48), options, level).unwrap();
-        let whole = play(&mut *stage, &input, &[48]);
-        let (esr, most) = error(&whole, wanted);
+        let mut stage = amp.prepare_for(&at, options, level).unwrap();
+        let whole = play_rows(&mut *stage, &input, outputs, &[48]).concat();
+        let (esr, most) = error(&whole, &wanted);
         let held = esr <= 1e-10 || most <= ROUNDING;
         assert!(held, "{level:?}: ESR {esr:e}, at most {most:e}: {file}");
         stage.reset();
-        let pieces = play(&mut *stage, &input, &[1, 17, 5, 40, 3, 16]);
+        let pieces = play_rows(&mut *stage, &input, outputs, &[1, 17, 5, 40, 3, 16]).concat();
         assert_eq!(bits(&whole), bits(&pieces), "{level:?}: {file}");
         if level != SimdLevel::Plain {
             fused.push(bits(&whole));
@@ -182,9 +224,32 @@ proptest! {
     }
 
     #[test]
+    fn amps_of_several_inputs_and_outputs_are_played_as_described(
+        seed: u64, inputs in 1usize..=3, outputs in 1usize..=3, taps in 1usize..700,
+    ) {
+        let x: Rows = (0..inputs).map(|n| noise(seed ^ n as u64, REACH, 300)).collect();
+        let cut = |rows: &Rows| rows.iter().map(|row| row[REACH..].to_vec()).collect::<Rows>();
+        let whole = AmpOptions::default();
+        let (file, y) = oracle::wavenet(seed, &x, outputs, 1);
+        compare_rows(&file, &cut(&x), &cut(&y), &whole);
+        let (file, y) = oracle::convnet(seed, &x, outputs);
+        compare_rows(&file, &cut(&x), &cut(&y), &whole);
+        let short: Rows = cut(&x);
+        let (file, y) = oracle::lstm(seed, &short, 24_000, outputs);
+        compare_rows(&file, &short, &y, &whole);
+        if inputs == outputs || inputs == 1 || outputs == 1 {
+            let (second, y) = oracle::linear_of(seed, taps, &x, outputs);
+            compare_rows(&second, &cut(&x), &cut(&y), &whole);
+            let (first, between) = oracle::wavenet(seed, &x, outputs, 0);
+            let (second, y) = oracle::linear_of(seed ^ 1, taps, &between, inputs);
+            compare_rows(&oracle::sequential(&[first, second]), &cut(&x), &cut(&y), &whole);
+        }
+    }
+
+    #[test]
     fn convnets_and_linears_are_played_as_described(seed: u64) {
         let x: Rows = vec![noise(seed, REACH, 400)];
-        let (file, y) = oracle::convnet(seed, &x);
+        let (file, y) = oracle::convnet(seed, &x, 1);
         compare(&file, &x[0][REACH..], &y[0][REACH..], &AmpOptions::default());
         let (file, y) = oracle::linear(seed, &x);
         compare(&file, &x[0][REACH..], &y[0][REACH..], &AmpOptions::default());
@@ -197,7 +262,7 @@ proptest! {
     #[test]
     fn long_linears_are_played_as_described(seed: u64, taps in 300usize..5000) {
         let x: Rows = vec![noise(seed, 0, 6000)];
-        let (file, y) = oracle::linear_of(seed, taps, &x);
+        let (file, y) = oracle::linear_of(seed, taps, &x, 1);
         compare(&file, &x[0], &y[0], &AmpOptions::default());
     }
 
@@ -206,7 +271,7 @@ proptest! {
         let x: Rows = vec![noise(seed, REACH, 400)];
         let (first, between) = oracle::usual_wavenet(seed, &x, 3);
         // What rests in front hums a constant, which the response behind has heard for long.
-        let (second, y) = oracle::linear_of(seed ^ 1, taps, &between);
+        let (second, y) = oracle::linear_of(seed ^ 1, taps, &between, 1);
         let inner = oracle::sequential(&[second]);
         let file = oracle::sequential(&[first, inner]);
         compare(&file, &x[0][REACH..], &y[0][REACH..], &AmpOptions::default());
@@ -220,13 +285,14 @@ proptest! {
     #[test]
     fn recurrent_nets_are_played_as_described(seed: u64, knob in 0f32..1.0) {
         let x = noise(seed, 0, 400);
-        let (file, y) = oracle::lstm(seed, &x, 24_000);
-        compare(&file, &x, &y, &AmpOptions::default());
-        let (mut file, y) = oracle::lstm(seed, &x, 64);
+        let rows = vec![x.clone()];
+        let (file, y) = oracle::lstm(seed, &rows, 24_000, 1);
+        compare(&file, &x, &y[0], &AmpOptions::default());
+        let (mut file, y) = oracle::lstm(seed, &rows, 64, 1);
         file["sample_rate"] = serde_json::json!(-1);
-        compare(&file, &x, &y, &AmpOptions::default());
+        compare(&file, &x, &y[0], &AmpOptions::default());
         file.as_object_mut().unwrap().remove("sample_rate");
-        compare(&file, &x, &y, &AmpOptions::default());
+        compare(&file, &x, &y[0], &AmpOptions::default());
         let knobs: Vec<f32> = (0..seed % 3).map(|n| knob / (n + 1) as f32).collect();
         let at: Vec<f64> = knobs.iter().map(|k| f64::from(*k)).collect();
         let (file, y) = oracle::keras(seed, &x, &at);
@@ -395,7 +461,15 @@ fn a_wav_file_is_a_linear_amp() {
     assert_eq!((amp.about().format, amp.rate()), (AmpFormat::Wav, SampleRate(44_100)));
     let mut stage = amp.prepare(&setting(&amp, 16), &AmpOptions::default()).unwrap();
     assert_eq!(play(&mut *stage, &[1.0, 0.0, 0.0, 0.0], &[3]), [0.5, -0.25, 0.125, 0.0]);
-    assert!(refusal(&write(2)).contains("several channels"));
+    // Two channels: one input is spread to two outputs.
+    let wide = Amp::parse(&write(2)).unwrap();
+    assert_eq!(wide.channels(), (1, 2));
+    let at = ProcessSpec { channels: 2, ..setting(&wide, 16) };
+    let mut stage = wide.prepare(&at, &AmpOptions::default()).unwrap();
+    let heard = play_rows(&mut *stage, &[vec![1.0, 0.0, 0.0, 0.0]], 2, &[3]);
+    assert_eq!(heard, [[0.5, -0.25, 0.125, 0.0], [0.5, -0.25, 0.125, 0.0]]);
+    assert!(wide.prepare(&setting(&wide, 16), &AmpOptions::default()).is_err());
+    assert!(refusal(&write(3)).contains("3 channels"));
     let whole = write(1);
     assert!(refusal(&whole[..whole.len() - 4]).contains("ends 1 frames early"));
 }
@@ -446,8 +520,9 @@ fn silence_before_the_first_sample_comes_in_whole_blocks() {
 #[test]
 fn amps_in_amps_agree_on_the_rate() {
     let container = |model: serde_json::Value| {
-        serde_json::json!({"version": "0.7.0", "architecture": "SlimmableContainer",
-            "config": {"submodels": [{"max_value": 1.0, "model": model}]}})
+        let mut file = oracle::container(&model);
+        file.as_object_mut().unwrap().remove("sample_rate");
+        file
     };
     let parse = |file: &serde_json::Value| Amp::parse(&serde_json::to_vec(file).unwrap());
     let mut other = small();
@@ -461,4 +536,112 @@ fn amps_in_amps_agree_on_the_rate() {
     early["weights"] = serde_json::json!([0.5]);
     assert!(parse(&early).unwrap_err().to_string().contains("export the amp again"));
     assert!(parse(&oracle::sequential(&[])).unwrap_err().to_string().contains("config.models is"));
+}
+
+/// A random amp about which all players can agree: the reference refuses a PReLU that has not a slope for each channel,
+/// and one whose channels are cut (its release builds read whatever lies behind the slopes).
+fn agreed(seed: u64, make: impl Fn(u64) -> serde_json::Value) -> serde_json::Value {
+    let fits = |file: &serde_json::Value| {
+        let text = file.to_string();
+        !text.contains("PReLU") || !(text.contains("0.3,") || text.contains("slimmable"))
+    };
+    (0..).map(|n| make(seed + 1000 * n)).find(fits).unwrap()
+}
+
+/// Where a program is named that plays `.nam` files some other way, 30 random amps of every form sound alike there.
+///
+/// `QUIETCORES_NAM_PLAYER=PROGRAM`: it is run as `PROGRAM MODEL IN BLOCK OUT [SLIM]`, on numbers of 64 bits, channel
+/// after channel. `QUIETCORES_NAM_MODELS=FOLDER`: what is played there, on `input_8192.f32`, beside the random ones.
+#[test]
+fn another_player_agrees_on_random_amps_of_every_form() {
+    let Some(player) = std::env::var_os("QUIETCORES_NAM_PLAYER") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut bad = Vec::new();
+    let mut worst = std::collections::BTreeMap::<&str, f64>::new();
+    let mut ask = |form: &'static str, file: &[u8], x: &Rows, slim: Option<f64>, skip: usize| {
+        let [model, from, to] = ["a.nam", "in", "out"].map(|name| folder.path().join(name));
+        fs::write(&model, file).unwrap();
+        let bytes: Vec<u8> = x.iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
+        fs::write(&from, bytes).unwrap();
+        let mut asked = std::process::Command::new(&player);
+        asked.args([&model, &from]).arg("64").arg(&to).args(slim.map(|slim| slim.to_string()));
+        let said = asked.output().unwrap();
+        let amp = Amp::parse(file);
+        if !said.status.success() || amp.is_err() {
+            let why = String::from_utf8_lossy(&said.stderr).into_owned();
+            let ours = amp.err().map(|error| error.to_string());
+            bad.push(format!("{form}: theirs {why:?}, ours {ours:?}"));
+            return;
+        }
+        let amp = amp.unwrap();
+        let wanted: Vec<f64> = fs::read(&to)
+            .unwrap()
+            .chunks_exact(8)
+            .map(|b| f64::from_le_bytes(b.try_into().unwrap()))
+            .collect();
+        let (inputs, outputs) = amp.channels();
+        let at = ProcessSpec { channels: inputs.max(outputs), ..setting(&amp, 64) };
+        let mut stage = amp.prepare(&at, &AmpOptions { slim, ..AmpOptions::default() }).unwrap();
+        let x: Vec<Vec<f32>> = x.iter().map(|x| x.iter().map(|x| *x as f32).collect()).collect();
+        let got = play_rows(&mut *stage, &x, outputs, &[64]).concat();
+        // Of one channel where something is left out.
+        let (esr, most) = error(&got[skip..], &wanted[skip..]);
+        let form_worst = worst.entry(form).or_default();
+        *form_worst = form_worst.max(esr);
+        if esr > 1e-11 {
+            bad.push(format!("{form}, slim {slim:?}: ESR {esr:.1e}, at most {most:.1e}"));
+        }
+    };
+    for seed in 0..30u64 {
+        let x = vec![noise(seed, 0, 2000)];
+        let bytes = |file: &serde_json::Value| serde_json::to_vec(file).unwrap();
+        let any = |x: &Rows, outputs| agreed(seed, |seed| oracle::wavenet(seed, x, outputs, 1).0);
+        ask("WaveNet", &bytes(&any(&x, 1)), &x, None, 0);
+        let channels = 1 + seed as usize % 19;
+        let usual = oracle::usual_wavenet(seed, &x, channels).0;
+        ask("usual WaveNet", &bytes(&usual), &x, None, 0);
+        ask("SlimmableContainer", &bytes(&oracle::container(&usual)), &x, None, 0);
+        let slim = (seed as f64 + 0.5) / 30.0;
+        let file = agreed(seed, |seed| oracle::slimmable_wavenet(seed, &x, slim).0);
+        let sizes = |file: &serde_json::Value| {
+            Amp::parse(&serde_json::to_vec(file).unwrap()).unwrap().slim_steps().len()
+        };
+        ask("slimmable WaveNet", &bytes(&file), &x, (sizes(&file) > 0).then_some(slim), 0);
+        let convnet = |x: &Rows, outputs| agreed(seed, |seed| oracle::convnet(seed, x, outputs).0);
+        ask("ConvNet", &bytes(&convnet(&x, 1)), &x, None, 0);
+        ask("Linear", &bytes(&oracle::linear(seed, &x).0), &x, None, 0);
+        let long = oracle::linear_of(seed, 1000 + 300 * seed as usize, &x, 1).0;
+        ask("long Linear", &bytes(&long), &x, None, 0);
+        ask("LSTM", &bytes(&oracle::lstm(seed, &x, 0, 1).0), &x, None, 0);
+        // How long a sequence rests before its first sample is each player's own.
+        let late = vec![noise(seed, 4096, 2000)];
+        let second = oracle::linear_of(seed ^ 1, 300, &x, 1).0;
+        let both = oracle::sequential(&[usual, second]);
+        ask("Sequential", &bytes(&both), &late, None, 4096);
+        let (inputs, outputs) = (1 + seed as usize % 3, 1 + seed as usize / 3 % 3);
+        let x: Rows = (0..inputs).map(|n| noise(seed ^ n as u64, 0, 2000)).collect();
+        ask("WaveNet of channels", &bytes(&any(&x, outputs)), &x, None, 0);
+        ask("ConvNet of channels", &bytes(&convnet(&x, outputs)), &x, None, 0);
+        ask("LSTM of channels", &bytes(&oracle::lstm(seed, &x, 0, outputs).0), &x, None, 0);
+        if Linear::paths(inputs, outputs).is_some() {
+            let wide = oracle::linear_of(seed, 1 + 40 * seed as usize, &x, outputs).0;
+            ask("Linear of channels", &bytes(&wide), &x, None, 0);
+        }
+    }
+    if let Some(models) = std::env::var_os("QUIETCORES_NAM_MODELS") {
+        let x = vec![samples("input_8192.f32").into_iter().map(f64::from).collect::<Vec<f64>>()];
+        // A spike, and steps between loud and soft.
+        let loud = vec![noise(99, 300, 6000).into_iter().map(|x| x * 1.25).collect::<Vec<f64>>()];
+        for entry in fs::read_dir(models).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|end| end == "nam") {
+                let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+                let form: &'static str = name.leak();
+                ask(form, &fs::read(&path).unwrap(), &x, None, 0);
+                ask(form, &fs::read(&path).unwrap(), &loud, None, 0);
+            }
+        }
+    }
+    println!("{worst:#?}");
+    assert!(bad.is_empty(), "{bad:#?}");
 }

@@ -220,6 +220,14 @@ fn amp(architecture: &str, config: Value, s: Source) -> Value {
            "weights": s.taken, "sample_rate": 48000, "metadata": null})
 }
 
+/// Says how many channels there are, where they are not one of each.
+fn channels(config: &mut Value, inputs: usize, outputs: usize) {
+    if (inputs, outputs) != (1, 1) {
+        config["in_channels"] = json!(inputs);
+        config["out_channels"] = json!(outputs);
+    }
+}
+
 /// A WaveNet by chance, with everything that the format knows; the file and its output for `x`, which
 /// begins with silence as long as the net reaches.
 pub(super) fn wavenet(seed: u64, x: &Rows, outputs: usize, depth: usize) -> (Value, Rows) {
@@ -266,7 +274,7 @@ fn any_wavenet(seed: u64, x: &Rows, outputs: usize, depth: usize, kind: KeyKind)
     let (given, condition) = if depth > 0 && c.below(3) == 0 {
         let width = 1 + c.below(3);
         let (file, out) = match c.below(4) {
-            0 => convnet(c.next(), x),
+            0 => convnet(c.next(), x, 1),
             1 => linear(c.next(), x),
             _ => wavenet(c.next(), x, width, 0),
         };
@@ -459,6 +467,9 @@ fn any_wavenet(seed: u64, x: &Rows, outputs: usize, depth: usize, kind: KeyKind)
     }
     let mut out = sum.unwrap();
     let mut config = json!({"layers": arrays, "head": null, "head_scale": 0.02});
+    if x.len() > 1 {
+        config["in_channels"] = json!(x.len());
+    }
     let mut convs = Vec::new();
     if post {
         let (channels, kernels) = (1 + c.below(4), [1 + c.below(3), 1 + c.below(3)]);
@@ -487,7 +498,7 @@ fn any_wavenet(seed: u64, x: &Rows, outputs: usize, depth: usize, kind: KeyKind)
 }
 
 /// A ConvNet by chance.
-pub(super) fn convnet(seed: u64, x: &Rows) -> (Value, Rows) {
+pub(super) fn convnet(seed: u64, x: &Rows, outputs: usize) -> (Value, Rows) {
     let (mut s, mut c) = (Source::new(seed), Chance(seed ^ 0x77));
     let channels = 1 + c.below(20);
     let dilations: Vec<usize> = (0..1 + c.below(4)).map(|_| 1 + c.below(50)).collect();
@@ -514,27 +525,47 @@ pub(super) fn convnet(seed: u64, x: &Rows) -> (Value, Rows) {
         }
         now = map(&a, &now);
     }
-    let out = Conv::read(&mut s, [channels, 1, 1, 1, 1], true, 1.0).apply(&now);
-    let config = json!({"channels": channels, "dilations": dilations, "batchnorm": batchnorm,
+    let out = Conv::read(&mut s, [channels, outputs, 1, 1, 1], true, 1.0).apply(&now);
+    let mut config = json!({"channels": channels, "dilations": dilations, "batchnorm": batchnorm,
                         "activation": a, "groups": 1});
+    self::channels(&mut config, x.len(), outputs);
     (amp("ConvNet", config, s), out)
 }
 
 /// A Linear by chance, of up to 300 taps.
 pub(super) fn linear(seed: u64, x: &Rows) -> (Value, Rows) {
-    linear_of(seed, 1 + Chance(seed ^ 0x77).below(300), x)
+    linear_of(seed, 1 + Chance(seed ^ 0x77).below(300), x, x.len())
 }
 
-/// A Linear by chance.
-pub(super) fn linear_of(seed: u64, taps: usize, x: &Rows) -> (Value, Rows) {
+/// A Linear by chance: as many outputs as inputs, one input to each output, or each input to one output.
+pub(super) fn linear_of(seed: u64, taps: usize, x: &Rows, outputs: usize) -> (Value, Rows) {
     let (mut s, mut c) = (Source::new(seed), Chance(seed ^ 0x99));
     let bias = c.flip();
-    let w = s.take(taps, 0.5 * (300.0 / taps.max(300) as f64).sqrt());
-    let b = if bias { s.take(1, 0.2)[0] } else { 0.0 };
-    let y = (0..x[0].len())
-        .map(|t| b + (0..taps.min(t + 1)).map(|k| w[k] * x[0][t - k]).sum::<f64>())
-        .collect();
-    (amp("Linear", json!({"receptive_field": taps, "bias": bias}), s), vec![y])
+    let scale = 0.5 * (300.0 / taps.max(300) as f64).sqrt();
+    let paths = x.len().max(outputs);
+    let shared = x.len() == outputs;
+    let w: Vec<Vec<f64>> =
+        (0..if shared { 1 } else { paths }).map(|_| s.take(taps, scale)).collect();
+    let b = if bias { s.take(if shared { 1 } else { outputs }, 0.2) } else { vec![0.0] };
+    let mut y: Rows =
+        (0..outputs).map(|o| vec![if b.len() == 1 { b[0] } else { b[o] }; x[0].len()]).collect();
+    for path in 0..paths {
+        let from = if x.len() == 1 { &x[0] } else { &x[path] };
+        let w = if shared { &w[0] } else { &w[path] };
+        let to = if outputs == 1 { &mut y[0] } else { &mut y[path] };
+        for (t, to) in to.iter_mut().enumerate() {
+            *to += (0..taps.min(t + 1)).map(|k| w[k] * from[t - k]).sum::<f64>();
+        }
+    }
+    let mut config = json!({"receptive_field": taps, "bias": bias});
+    channels(&mut config, x.len(), outputs);
+    (amp("Linear", config, s), y)
+}
+
+/// One amp as the only size of a container.
+pub(super) fn container(model: &Value) -> Value {
+    json!({"version": "0.7.0", "architecture": "SlimmableContainer", "weights": [],
+           "sample_rate": 48000, "config": {"submodels": [{"max_value": 1.0, "model": model}]}})
 }
 
 /// One amp behind the other.
@@ -556,29 +587,34 @@ fn lstm_step(w: &[f64], b: &[f64], x: &[f64], h: &mut [f64], c: &mut [f64]) {
 }
 
 /// An LSTM of `.nam` by chance; `rest` frames of silence come first.
-pub(super) fn lstm(seed: u64, x: &[f64], rest: usize) -> (Value, Vec<f64>) {
+pub(super) fn lstm(seed: u64, x: &Rows, rest: usize, outputs: usize) -> (Value, Rows) {
     let (mut s, mut c) = (Source::new(seed), Chance(seed ^ 0x33));
     let (hidden, count) = (1 + c.below(20), 1 + c.below(3));
     let mut layers = Vec::new();
     for n in 0..count {
-        let inputs = if n == 0 { 1 } else { hidden };
+        let inputs = if n == 0 { x.len() } else { hidden };
         let w = s.take(4 * hidden * (inputs + hidden), 1.5 / (hidden as f64).sqrt());
         let b = s.take(4 * hidden, 0.5);
         layers.push((w, b, s.take(hidden, 0.5), s.take(hidden, 0.5)));
     }
-    let (head, bias) = (s.take(hidden, 1.0), s.take(1, 0.1)[0]);
-    let mut out = Vec::new();
-    for t in 0..rest + x.len() {
-        let mut now = vec![if t < rest { 0.0 } else { x[t - rest] }];
+    let (head, bias) = (s.take(hidden * outputs, 1.0), s.take(outputs, 0.1));
+    let mut out = vec![Vec::new(); outputs];
+    for t in 0..rest + x[0].len() {
+        let mut now: Vec<f64> =
+            x.iter().map(|x| if t < rest { 0.0 } else { x[t - rest] }).collect();
         for (w, b, h, c) in &mut layers {
             lstm_step(w, b, &now, h, c);
             now = h.clone();
         }
         if t >= rest {
-            out.push(bias + head.iter().zip(&now).map(|(a, b)| a * b).sum::<f64>());
+            for (o, out) in out.iter_mut().enumerate() {
+                let row = &head[o * hidden..][..hidden];
+                out.push(bias[o] + row.iter().zip(&now).map(|(a, b)| a * b).sum::<f64>());
+            }
         }
     }
-    let config = json!({"input_size": 1, "hidden_size": hidden, "num_layers": count});
+    let mut config = json!({"input_size": x.len(), "hidden_size": hidden, "num_layers": count});
+    channels(&mut config, x.len(), outputs);
     (amp("LSTM", config, s), out)
 }
 

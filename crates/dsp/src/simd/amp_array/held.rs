@@ -114,7 +114,7 @@ pub(super) unsafe fn held_pass<L: Lanes, const C: usize, const FV: usize>(
             } else {
                 let tap = Tap { at: ring.wrapping_add(layer.back(by)), stride: layer.stride };
                 // SAFETY: within the layer's weights and its ring.
-                unsafe { add_taps(l, w, C, &[tap], C, &mut acc) };
+                unsafe { add_taps(l, w, C, (&[tap], 0), C, &mut acc) };
             }
             w = w.wrapping_add(C * C);
         }

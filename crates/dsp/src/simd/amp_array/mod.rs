@@ -165,7 +165,7 @@ impl Array {
         for layer in &mut layers {
             layer.ring += base;
         }
-        let (room, _) = lines((2 * wide + short * channels) * STEP);
+        let (room, _) = lines((2 * wide + short * channels) * EDGE);
         let head = (array.head.taps == 1).then(|| array.head.clone());
         let rechannel = array.rechannel.clone();
         assert_eq!(rechannel.weights.len(), rechannel.inputs * channels);
@@ -246,8 +246,7 @@ fn lines(count: usize) -> (Vec<f32>, usize) {
 /// The array has been checked with this.
 #[inline(always)]
 unsafe fn passes<L: Lanes>(l: L, array: &mut Array, io: &mut Io<'_>) {
-    let held = L::WIDTH == STEP
-        && array.wide == array.channels
+    let held = array.wide == array.channels
         && array.given == 1
         && array.head.as_ref().is_none_or(|head| head.outputs <= array.channels);
     macro_rules! pass {
@@ -259,16 +258,32 @@ unsafe fn passes<L: Lanes>(l: L, array: &mut Array, io: &mut Io<'_>) {
     let mut t = 0;
     while t < io.frames {
         let two = io.frames - t > STEP;
-        t += match array.channels {
-            2 if held && two => pass!(held_pass, 2, 2 => t),
-            2 if held => pass!(held_pass, 2, 1 => t),
-            3 if held => pass!(held_pass, 3, 1 => t),
-            4 if held && two => pass!(held_pass, 4, 2 => t),
-            4 if held => pass!(held_pass, 4, 1 => t),
-            6 if held => pass!(held_pass, 6, 1 => t),
-            8 if held => pass!(held_pass, 8, 1 => t),
-            _ if L::WIDTH == STEP => pass!(laid_pass, 1 => t),
-            _ => pass!(laid_pass, 2 => t),
+        t += if L::WIDTH == STEP {
+            match array.channels {
+                2 if held && two => pass!(held_pass, 2, 2 => t),
+                2 if held => pass!(held_pass, 2, 1 => t),
+                3 if held => pass!(held_pass, 3, 1 => t),
+                4 if held && two => pass!(held_pass, 4, 2 => t),
+                4 if held => pass!(held_pass, 4, 1 => t),
+                6 if held => pass!(held_pass, 6, 1 => t),
+                8 if held => pass!(held_pass, 8, 1 => t),
+                12 if held => pass!(laid_pass, 1, 12 => t),
+                16 if held => pass!(laid_pass, 1, 16 => t),
+                _ => pass!(laid_pass, 1, 0 => t),
+            }
+        } else if L::REGISTERS >= 16 {
+            match array.channels {
+                2 if held => pass!(laid_pass, 2, 2 => t),
+                3 if held => pass!(laid_pass, 2, 3 => t),
+                4 if held => pass!(laid_pass, 2, 4 => t),
+                6 if held => pass!(laid_pass, 2, 6 => t),
+                8 if held => pass!(laid_pass, 2, 8 => t),
+                12 if held => pass!(laid_pass, 2, 12 => t),
+                16 if held => pass!(laid_pass, 2, 16 => t),
+                _ => pass!(laid_pass, 2, 0 => t),
+            }
+        } else {
+            pass!(laid_pass, 2, 0 => t)
         };
     }
 }
@@ -331,14 +346,14 @@ unsafe fn add_taps<L: Lanes, const N: usize, const FV: usize>(
     l: L,
     mut weights: *const f32,
     outputs: usize,
-    taps: &[Tap],
+    (taps, t): (&[Tap], usize),
     inputs: usize,
     to: &mut [[L::V; FV]; N],
 ) {
     // A copy of its own stays in registers, whatever is done to the tile before and after.
     let mut sum = *to;
     for tap in taps {
-        let mut at = tap.at;
+        let mut at = tap.at.wrapping_add(t);
         for _ in 0..inputs {
             // SAFETY: as the caller vouches.
             let x: [L::V; FV] = unsafe { get(l, at) };

@@ -108,17 +108,15 @@ impl Lanes for Neon {
         both!(vfmsq_f32(c, a, b))
     }
 
-    // The second where they are equal, or no numbers: as everywhere else.
+    // Of a number and none, the number.
     #[inline(always)]
     fn min(self, a: Two, b: Two) -> Two {
-        let less = both!(vcltq_f32(a, b));
-        both!(vbslq_f32(less, a, b))
+        both!(vminnmq_f32(a, b))
     }
 
     #[inline(always)]
     fn max(self, a: Two, b: Two) -> Two {
-        let more = both!(vcgtq_f32(a, b));
-        both!(vbslq_f32(more, a, b))
+        both!(vmaxnmq_f32(a, b))
     }
 
     #[inline(always)]

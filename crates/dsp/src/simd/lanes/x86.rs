@@ -131,7 +131,19 @@ lanes!(
     _mm256_max_ps,
     #[inline(always)]
     fn clamp(self, x: __m256, range: f32) -> __m256 {
-        self.min(self.max(x, self.splat(-range)), self.splat(range))
+        self.clamped(x, range).0
+    }
+    #[inline(always)]
+    fn clamped(self, x: __m256, range: f32) -> (__m256, __m256) {
+        // Magnitudes as whole numbers: those units have nothing else to do, while minima of fractions take the
+        // multipliers' place.
+        let (sign, most) = (self.splat(-0.0), self.splat(range));
+        let size = op!(_mm256_andnot_ps(sign, x));
+        let sign = op!(_mm256_and_ps(sign, x));
+        let (size, most) = (op!(_mm256_castps_si256(size)), op!(_mm256_castps_si256(most)));
+        let size = op!(_mm256_min_epi32(size, most));
+        let size = op!(_mm256_castsi256_ps(size));
+        (op!(_mm256_or_ps(size, sign)), size)
     }
     type By = (__m256i, __m256);
     #[inline(always)]
