@@ -45,6 +45,32 @@ fn step(name: &str, says: StepSays, ratio: Ratio, p_value: f64) -> TunedStep {
     }
 }
 
+/// A choice of two CPUs.
+fn choice() -> TunedChoice {
+    TunedChoice {
+        what: "cpu".to_owned(),
+        tried: vec![
+            TriedChoice {
+                name: "CPU 1".to_owned(),
+                blocks: 12,
+                median: 12_000.0,
+                ratio: None,
+                p_value: None,
+                beaten: false,
+            },
+            TriedChoice {
+                name: "CPU 2".to_owned(),
+                blocks: 12,
+                median: 19_000.0,
+                ratio: Some(between(0.63, 0.5, 0.8)),
+                p_value: Some(0.01),
+                beaten: true,
+            },
+        ],
+        sentence: "CPU 1 is better than all others".to_owned(),
+    }
+}
+
 /// Constructed: one step that helps, one that hurts, one of which nothing is shown.
 pub fn example() -> Tuned {
     let mut helps = step("partition", StepSays::Helps, between(0.5, 0.4, 0.62), 0.0002);
@@ -116,28 +142,7 @@ pub fn example() -> Tuned {
             }],
             says: Enough::AsGood,
         }),
-        choices: vec![TunedChoice {
-            what: "cpu".to_owned(),
-            tried: vec![
-                TriedChoice {
-                    name: "CPU 1".to_owned(),
-                    blocks: 12,
-                    median: 12_000.0,
-                    ratio: None,
-                    p_value: None,
-                    beaten: false,
-                },
-                TriedChoice {
-                    name: "CPU 2".to_owned(),
-                    blocks: 12,
-                    median: 19_000.0,
-                    ratio: Some(between(0.63, 0.5, 0.8)),
-                    p_value: Some(0.01),
-                    beaten: true,
-                },
-            ],
-            sentence: "CPU 1 is better than all others".to_owned(),
-        }],
+        choices: vec![choice()],
         restored: Some(Restored { exact: true, differences: Vec::new() }),
         sentence: "partition helps; workqueues hurts; of 1 other nothing is shown. partition is as good as the whole shield."
             .to_owned(),

@@ -159,7 +159,7 @@ pub fn judge_screening(
             .map(|(nth, response)| effect(&response.id, seen(nth)))
             .collect();
         let asked = blocks.iter().filter(|block| block.part == BlockPart::Screening);
-        let void = asked.filter(|block| block.void.iter().any(|name| *name == factor.name)).count();
+        let void = asked.filter(|block| block.void.contains(&factor.name)).count();
         let says = match column {
             None if void > 0 => StepSays::Void,
             _ => says(&effects),
