@@ -184,6 +184,7 @@ impl Case {
             mode: if self.never { Mode::NeverSleepingCore } else { Mode::SleepingChain },
             smt_off: self.smt_off,
             cpus,
+            steps: None,
         }
     }
 

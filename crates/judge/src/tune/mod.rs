@@ -344,7 +344,7 @@ mod tests {
 
     /// Blocks of a machine on which `a` halves latency, and what is in `dead` is never in force.
     fn blocks(names: &[&str], pairs: usize, dead: &str) -> Vec<TuneBlock> {
-        let mut random = crate::stats::Random::new(9);
+        let mut random = stats::Random::new(9);
         let mut all = Vec::new();
         for (pair, row) in schedule(3, names.len(), pairs).into_iter().enumerate() {
             for second in [false, true] {

@@ -35,6 +35,7 @@ pub fn chain() -> Chain {
         cpus: Choice::These(set("1-3")),
         mode: quiet_types::boot::Mode::SleepingChain,
         smt_off: false,
+        steps: None,
         links: vec![
             link("network", Target::Irq(IrqSource::Net("eth0".into())), "2", 55),
             link("player", process("mpd"), "2", 75),
