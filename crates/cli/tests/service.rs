@@ -227,11 +227,7 @@ fn a_user_plays_inside_the_shield_and_his_process_has_no_right() {
     });
     // A stranger plays as well, and is told that he is not inside.
     let outside = world.run("", &["play", "--host", "null", "--for", "1s", "--control", "none"]);
-    assert!(
-        text(&outside).contains("does not let the thread into the shield"),
-        "{}",
-        text(&outside)
-    );
+    assert!(text(&outside).contains("The thread is not let into the shield"), "{}", text(&outside));
     let reverted = world.run(&games, &["revert"]);
     assert_eq!(reverted.status.code(), Some(0), "{}", text(&reverted));
 }

@@ -5,7 +5,7 @@ mod machine;
 
 use machine::{Capture, Machine, PROGRAM, text};
 use quiet_testing::{
-    Why, program, skip,
+    Why, program, skip, skip_part,
     tree::{copy, fixture as fixture_of},
 };
 use quiet_types::setup::SetUp;
@@ -245,7 +245,15 @@ fn last_asks_the_next_boots_for_what_was_applied_and_unpersist_takes_it_back() {
 
     let done = within(&[&asked[..], &["--last"]].concat());
     let set = json(&done);
-    let persisted = set.persisted.unwrap_or_else(|| panic!("{}", text(&done)));
+    let Some(persisted) = set.persisted else {
+        // The only CPU that an interrupt of the disk leaves alone may be the one that boots: no boot isolates that.
+        let why = set.findings.iter().find(|finding| finding.id == "setup.not_lasting");
+        let evidence = why.map(|why| why.evidence.clone()).unwrap_or_default();
+        assert!(evidence.contains("boots the machine"), "{}", text(&done));
+        assert_eq!(files(&place), loader);
+        machine.revert_to(&before, "after a setup that cannot last");
+        return skip_part(Why::Machine(evidence));
+    };
     assert!(set.up && matches!(done.status.code(), Some(0 | 1)), "{}", text(&done));
     let asks = format!("isolcpus=managed_irq,domain,{}", set.plan.shield.cpus);
     assert!(persisted.asked.words().contains(&asks), "{persisted:?}");

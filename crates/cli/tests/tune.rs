@@ -18,9 +18,22 @@ const IDLE: &str = "/proc/sys/fs/lease-break-time";
 
 /// As short as a tune can be and still measure.
 fn short(machine: &Machine) -> Command {
+    with(machine, &[])
+}
+
+/// The same, with `more` in place of what stands there usually.
+fn with(machine: &Machine, more: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
-    command.args(["tune", "--for", "15s", "--block", "50ms", "--stress", "none", "--json"]);
-    command.args(["--cpus", &machine.cpu.to_string()]);
+    command.args(["tune", "--json"]);
+    let cpu = machine.cpu.to_string();
+    for (name, value) in
+        [("--for", "15s"), ("--block", "50ms"), ("--stress", "none"), ("--cpus", &cpu)]
+    {
+        if !more.contains(&name) {
+            command.args([name, value]);
+        }
+    }
+    command.args(more);
     command.arg("--state").arg(machine.state());
     command.arg("--store").arg(machine.dir().join("store"));
     command.stdin(Stdio::null());
@@ -170,7 +183,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_changed() {
         (vec!["--stress", "no-such-stress"], "no-such-stress"),
         (vec!["--choose", "cpu", "--cpus", "4095"], "4095"),
     ] {
-        let output = short(&machine).args(&more).output().unwrap();
+        let output = with(&machine, &more).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{more:?}: {}", text(&output));
         assert!(text(&output).contains(word), "{more:?}: {}", text(&output));
     }

@@ -61,6 +61,10 @@ pub(crate) fn cards<'a>(on: &Lookup<'a>, source: &IrqSource) -> Vec<&'a Device> 
 
 /// Where an interrupt is delivered that cannot be moved from there; `None` where it can.
 pub(crate) fn stuck_at(on: &Lookup<'_>, irq: &Irq) -> Option<CpuSet> {
+    if irq.is_of_each_cpu() {
+        // Each CPU has its own: none of them is anybody's place.
+        return None;
+    }
     if irq.immovable.is_some() {
         return place(on.machine, irq);
     }

@@ -83,14 +83,15 @@ fn ten_thousand_random_calls_do_nothing_and_leave_nothing() {
     nobody_hangs(&waited);
     assert_eq!(root.status().unwrap().state, ShieldStanding::None);
     assert!(!world.state().join("journal.jsonl").exists());
-    // Threads that wait for work end after a while.
+    // Threads that wait for work end after a while; a few take turns at what the service does by itself twice a second.
     let since = Instant::now();
-    while held(world.service()).1 > before.1 && since.elapsed() < Duration::from_secs(60) {
+    let few = before.1 + 4;
+    while held(world.service()).1 > few && since.elapsed() < Duration::from_secs(60) {
         thread::sleep(Duration::from_millis(200));
     }
     let after = held(world.service());
     quiet_testing::report(format_args!("files, threads, kB: {before:?} before, {after:?} after"));
-    assert!(after.0 <= before.0 + 2 && after.1 <= before.1, "{before:?} {after:?}");
+    assert!(after.0 <= before.0 + 2 && after.1 <= few, "{before:?} {after:?}");
     assert!(after.2 < before.2 + 16 * 1024, "{before:?} {after:?}");
 }
 

@@ -222,8 +222,8 @@ fn a_checkpoint_is_replaced_by_its_own_run_alone() {
 #[test]
 fn foreign_newer_and_broken_files_each_get_their_sentence() {
     let dir = tempfile::tempdir().unwrap();
-    let known = "this program reads quietcores.run/2, quietcores.proof/2, quietcores.buffers/1 and \
-                 quietcores.roundtrip/1";
+    let known = "this program reads quietcores.run/2, quietcores.proof/2, quietcores.buffers/1, \
+                 quietcores.roundtrip/1 and quietcores.tune/1";
     for (text, why) in [
         (
             r#"{"schema":"quietcores.run/3"}"#,

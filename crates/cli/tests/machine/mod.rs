@@ -170,8 +170,12 @@ impl Capture {
             }
         }
         for (id, (name, old)) in &self.threads {
+            // Of one that was this test's and is nobody's any more, or the other way round, how nice it is was not looked at twice.
+            let nice = |value: &str| value.rfind(" nice").unwrap_or(value.len());
             if let Some((_, new)) = after.threads.get(id)
                 && old != new
+                && (old.contains(" nice") == new.contains(" nice")
+                    || old[..nice(old)] != new[..nice(new)])
             {
                 found.push(format!("{name} {id:?}: {old} -> {new}"));
             }
@@ -200,9 +204,14 @@ fn cpusets(dir: &Path, keep: &mut impl FnMut(String)) {
 fn threads() -> BTreeMap<(u32, String), (String, String)> {
     let mut found = BTreeMap::new();
     for pid in names("/proc").iter().filter(|name| name.parse::<u32>().is_ok()) {
+        let anybodys = !is_own(pid);
         for tid in names(&format!("/proc/{pid}/task")) {
-            let Some((id, value)) = thread(pid, &tid) else { continue };
-            found.insert(id, value);
+            let Some((id, (name, mut value))) = thread(pid, &tid) else { continue };
+            // Any neighbour may make itself nicer meanwhile: what is the kernel's or this test's own does not.
+            if anybodys {
+                value.truncate(value.rfind(" nice").unwrap_or(value.len()));
+            }
+            found.insert(id, (name, value));
         }
     }
     found
@@ -219,9 +228,7 @@ pub fn thread(pid: &str, tid: &str) -> Option<((u32, String), (String, String))>
     if name.starts_with("kworker/u") || name.starts_with("irq/") || fields[0] == "Z" {
         return None;
     }
-    let (start, priority, policy) = (fields[19], fields[37], fields[38]);
-    // Any neighbour may make itself nicer meanwhile: what is the kernel's or this test's own does not.
-    let nice = if fields[1] == "2" || is_own(pid) { fields[16] } else { "anybody's" };
+    let (start, nice, priority, policy) = (fields[19], fields[16], fields[37], fields[38]);
     let status = file("status")?;
     let cpus = status.lines().find(|line| line.starts_with("Cpus_allowed_list"))?;
     let groups = file("cgroup")?;
@@ -233,11 +240,11 @@ pub fn thread(pid: &str, tid: &str) -> Option<((u32, String), (String, String))>
     Some(((tid.parse().ok()?, start.to_owned()), (name, value)))
 }
 
-/// Whether a process is this test's, or a descendant of it.
+/// Whether a process is the kernel's, this test's, or a descendant of it.
 fn is_own(pid: &str) -> bool {
     let own = std::process::id().to_string();
     let mut at = pid.to_owned();
-    while at != own {
+    while at != own && at != "2" {
         let stat = read(&format!("/proc/{at}/stat"));
         let parent =
             stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(1));

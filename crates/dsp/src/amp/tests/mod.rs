@@ -643,6 +643,5 @@ fn another_player_agrees_on_random_amps_of_every_form() {
             }
         }
     }
-    println!("{worst:#?}");
-    assert!(bad.is_empty(), "{bad:#?}");
+    assert!(bad.is_empty(), "{bad:#?}, worst of each form: {worst:#?}");
 }
