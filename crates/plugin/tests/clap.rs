@@ -235,7 +235,8 @@ fn a_host_that_keeps_time_hears_what_render_writes() {
                 }
                 for (n, y) in desk.play(&mut sounding, part, &events).into_iter().enumerate() {
                     let frame = at + n;
-                    let same = frame < late || y.map(f32::to_bits) == wanted[frame - late].map(f32::to_bits);
+                    let same = frame < late
+                        || y.map(f32::to_bits) == wanted[frame - late].map(f32::to_bits);
                     wrong = wrong.or((!same).then_some(frame));
                 }
                 at += part.len();

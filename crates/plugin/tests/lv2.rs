@@ -44,7 +44,10 @@ fn hosts_find_the_bundle_with_all_its_ports() {
 fn lv2_itself() -> Vec<PathBuf> {
     let folders = fs::read_dir("/usr/lib/lv2").into_iter().flatten().flatten();
     let files = folders.filter_map(|folder| fs::read_dir(folder.path()).ok()).flatten().flatten();
-    files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|e| e == "ttl")).collect()
+    files
+        .map(|file| file.path())
+        .filter(|path| path.extension().is_some_and(|e| e == "ttl"))
+        .collect()
 }
 
 #[test]
