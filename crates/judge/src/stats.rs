@@ -15,20 +15,22 @@ mod family;
 mod sets;
 mod shift;
 pub mod tail;
+mod tosses;
 #[cfg(test)]
 mod tail_tests;
 
 pub use family::{hochberg, holm};
 pub use sets::{Tables, compare_sets, dependent, sets_suffice};
 pub use shift::shift;
+pub use tosses::{MOST_COUNTED, share_at_most};
 
 use quiet_types::proof::{Estimate, Ratio, Verdict};
 
 /// Fewer pairs show nothing: with 5 pairs even 5 equal signs give p = 2/32 > 0.05.
 pub const FEWEST_PAIRS: usize = 6;
 
-/// Above it, sign assignments are drawn, not enumerated: 2^16 are 65 536.
-const MOST_ENUMERATED: usize = 16;
+/// So many sign assignments are drawn where there are too many pairs to count all.
+const DRAWS: u32 = 1 << 16;
 
 /// Above it no resamples of pairs are reckoned: the ways to choose half of them are soon more than an `f64` holds.
 const MOST_RESAMPLED: usize = 1000;
@@ -229,8 +231,8 @@ fn at_least(n: usize, k: usize, p: f64) -> f64 {
 /// The two-sided p of the paired sign-flip test on the sum of `differences`.
 ///
 /// If the two settings do not differ, each pair would have had the same two values whichever came first; a fair coin
-/// decided that, so the sign of each difference is its toss, whatever drifted meanwhile. All 2^n tosses are tried for
-/// n <= 16, so p is exact; above, 65 536 are drawn (seeded) and the observed one is counted among them, which keeps the
+/// decided that, so the sign of each difference is its toss, whatever drifted meanwhile. All 2^n tosses are counted for
+/// n <= 32, so p is exact; above, 65 536 are drawn (seeded) and the observed one is counted among them, which keeps the
 /// level. Where no coin was tossed it is assumed that nothing drifts within a pair.
 pub fn sign_flip(differences: &[f64]) -> f64 {
     let n = differences.len();
@@ -241,17 +243,13 @@ pub fn sign_flip(differences: &[f64]) -> f64 {
     let size: f64 = differences.iter().map(|d| d.abs()).sum();
     // Sums of the same numbers in another order differ in the last bits: a tie is a tie.
     let reached = |sum: f64| sum.abs() >= observed - size * 1e-12;
-    let flipped = |signs: u64| -> f64 {
-        let part = |(at, d): (usize, &f64)| if signs >> (at % 64) & 1 == 1 { -d } else { *d };
-        differences.iter().enumerate().map(part).sum()
-    };
-    if n <= MOST_ENUMERATED {
-        let all = 1u64 << n;
-        let hits = (0..all).filter(|signs| reached(flipped(*signs))).count();
-        return hits as f64 / all as f64;
+    if n <= MOST_COUNTED {
+        let least = observed - size * 1e-12;
+        // As many lie below as above.
+        return if least > 0.0 { 2.0 * share_at_most(differences, -least) } else { 1.0 };
     }
     let mut random = Random::new(0x7369_676e_666c_6970);
-    let draws = 1u32 << MOST_ENUMERATED;
+    let draws = DRAWS;
     let mut hits = 1u32;
     for _ in 0..draws {
         if n > MOST_RESAMPLED {
@@ -493,12 +491,12 @@ mod tests {
     }
 
     #[test]
-    fn drawn_signs_agree_with_enumerated_ones() {
+    fn drawn_signs_agree_with_counted_ones() {
         let mut random = Random::new(3);
         let mut differences: Vec<f64> = (0..16).map(|_| 0.5 + normal(&mut random)).collect();
         let exact = sign_flip(&differences);
-        // A seventeenth pair without a difference changes nothing but the method.
-        differences.push(0.0);
+        // More pairs without a difference change nothing but the method.
+        differences.resize(MOST_COUNTED + 1, 0.0);
         let drawn = sign_flip(&differences);
         assert!((exact - drawn).abs() < 0.01, "{exact} and {drawn}");
     }

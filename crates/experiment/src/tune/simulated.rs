@@ -199,6 +199,9 @@ fn of_a_whole_tune_that_does_nothing_less_than_one_of_twenty_says_something() {
                     shown(&ran).iter().any(|(step, _)| idle(*step))
                 })
                 .count();
+            quiet_testing::report(format_args!(
+                "{trouble:?}, planted {with}: a false verdict in {wrong} of {many} whole tunes"
+            ));
             // 2000: 5 % are 100. Of 8 at 5 % 5 or more would come once in 50 000.
             let most = if long { 100 } else { 4 };
             assert!(wrong <= most, "{trouble:?}, planted {with}: {wrong} of {many}");
@@ -224,6 +227,9 @@ fn the_planted_set_is_found_where_its_effects_are_three_times_the_stated_resolut
         found += u32::from(set == [2, 5]);
         enough += u32::from(set == [2, 5] && smallest.says == quiet_types::tune::Enough::AsGood);
     }
+    quiet_testing::report(format_args!(
+        "the planted set: found in {found} of {many} whole tunes, shown to be enough in {enough}"
+    ));
     // In the long form the bound is that of the promise. Of 8 at 90 % fewer than 4 would come once in 2000; it is far above 90 %.
     let least = if quiet_testing::is_long() { many * 9 / 10 } else { 4 };
     assert!(found >= least, "{found} of {many}; {enough} shown to be enough");

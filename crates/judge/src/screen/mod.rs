@@ -167,8 +167,8 @@ fn signs(n: usize, most: usize, seed: u64) -> Vec<Vec<f64>> {
 
 /// Least squares of these rows.
 struct Fit {
-    /// A row a step: what each difference counts for it.
-    weights: Vec<Vec<f64>>,
+    /// Of the steps' products with each other.
+    inverse: Vec<Vec<f64>>,
     /// The steps of all rows, a row a step.
     columns: Vec<Vec<f64>>,
     /// The standard error of each effect, in units of the noise.
@@ -203,23 +203,34 @@ impl Fit {
                 row.iter_mut().zip(&one).for_each(|(value, take)| *value -= much * take);
             }
         }
-        let inverse: Vec<&[f64]> = system.iter().map(|row| &row[steps..]).collect();
-        let weight = |step: usize, row: &[f64]| -> f64 {
-            inverse[step].iter().zip(row).map(|(a, b)| a * b).sum()
-        };
+        let inverse: Vec<Vec<f64>> = system.iter().map(|row| row[steps..].to_vec()).collect();
         Some(Fit {
-            weights: (0..steps)
-                .map(|step| rows.iter().map(|row| weight(step, row)).collect())
-                .collect(),
             columns: (0..steps).map(|step| rows.iter().map(|row| row[step]).collect()).collect(),
             spread: (0..steps).map(|step| inverse[step][step].max(0.0).sqrt()).collect(),
             free: (rows.len() - steps) as f64,
+            inverse,
         })
     }
 
     fn effects(&self, differences: &[f64]) -> Vec<f64> {
-        let one = |w: &Vec<f64>| w.iter().zip(differences).map(|(w, d)| w * d).sum();
-        self.weights.iter().map(one).collect()
+        let one = |x: &Vec<f64>| x.iter().zip(differences).map(|(x, d)| x * d).sum();
+        self.of_shared(&self.columns.iter().map(one).collect::<Vec<f64>>())
+    }
+
+    /// The effects, by what each step shares with the differences.
+    fn of_shared(&self, shared: &[f64]) -> Vec<f64> {
+        let one = |row: &Vec<f64>| row.iter().zip(shared).map(|(a, b)| a * b).sum();
+        self.inverse.iter().map(one).collect()
+    }
+
+    /// Standard deviation of a difference, of what is left of all squares.
+    fn noise(&self, left: f64, all: f64) -> f64 {
+        (left / self.free).sqrt().max(all.sqrt() * 1e-9)
+    }
+
+    /// An effect in its standard errors.
+    fn t(&self, effect: f64, noise: f64, step: usize) -> f64 {
+        if noise > 0.0 { effect / (noise * self.spread[step]) } else { 0.0 }
     }
 }
 
@@ -265,24 +276,31 @@ fn unexplained(fit: &Fit, differences: &[f64], effects: &[f64]) -> f64 {
 
 fn statistics(fit: &Fit, differences: &[f64], effects: &[f64]) -> Vec<f64> {
     let all: f64 = differences.iter().map(|d| d * d).sum();
-    let noise = (unexplained(fit, differences, effects) / fit.free).sqrt().max(all.sqrt() * 1e-9);
-    let one =
-        |(effect, spread): (&f64, &f64)| if noise > 0.0 { effect / (noise * spread) } else { 0.0 };
-    effects.iter().zip(&fit.spread).map(one).collect()
+    let noise = fit.noise(unexplained(fit, differences, effects), all);
+    effects.iter().enumerate().map(|(step, effect)| fit.t(*effect, noise, step)).collect()
 }
 
 /// For every flip, the largest statistic among all that is in question.
+///
+/// A flip changes no square, so the sum of all squares is taken once; what the steps share with the flipped differences is gathered row by
+/// row, all steps side by side.
 fn largest(fit: &Fit, parts: &[Part], flips: &[Vec<f64>], rows: &[Vec<f64>]) -> Vec<f64> {
-    let mut flipped = vec![0.0; rows.len()];
+    let squares: Vec<f64> =
+        parts.iter().map(|part| part.rest.iter().map(|d| d * d).sum()).collect();
+    let mut shared = vec![0.0; fit.spread.len()];
     let most = |signs: &Vec<f64>| {
         let mut most = 0.0f64;
-        for part in parts {
-            for ((to, rest), sign) in flipped.iter_mut().zip(&part.rest).zip(signs) {
-                *to = rest * sign;
+        for (part, squares) in parts.iter().zip(&squares) {
+            shared.fill(0.0);
+            for ((row, rest), sign) in rows.iter().zip(&part.rest).zip(signs) {
+                let value = rest * sign;
+                shared.iter_mut().zip(row).for_each(|(to, x)| *to += x * value);
             }
-            let effects = fit.effects(&flipped);
-            let t = statistics(fit, &flipped, &effects);
-            most = part.open().map(|step| t[step].abs()).fold(most, f64::max);
+            let effects = fit.of_shared(&shared);
+            let taken: f64 = effects.iter().zip(&shared).map(|(effect, x)| effect * x).sum();
+            let noise = fit.noise((squares - taken).max(0.0), *squares);
+            let t = |step: usize| fit.t(effects[step], noise, step).abs();
+            most = part.open().map(t).fold(most, f64::max);
         }
         most
     };

@@ -1,7 +1,7 @@
 //! The smallest set of steps, and whether it is enough: two one-sided tests against a margin that was stated.
 
 use super::{difference, pairs_of, was_asked};
-use crate::stats::{FEWEST_PAIRS, Random, shift};
+use crate::stats::{FEWEST_PAIRS, MOST_COUNTED, Random, share_at_most, shift};
 use quiet_types::{
     proof::Ratio,
     tune::{
@@ -11,8 +11,8 @@ use quiet_types::{
 
 /// The level of each one-sided test: of two sets that may be tried, at most one in 20 is called as good that is not.
 const ONE_SIDED: f64 = 0.025;
-/// Up to so many pairs every flip is tried.
-const MOST_TRIED: usize = 16;
+/// So many tosses are drawn where there are too many pairs to count all.
+const DRAWS: u32 = 1 << 16;
 
 /// The sets that are worth a comparison with the whole, the smaller first: what is shown and confirmed to help, and what is shown.
 pub fn candidates(steps: &[TunedStep]) -> Vec<Vec<String>> {
@@ -88,24 +88,18 @@ fn lower(differences: &[f64]) -> f64 {
     }
     let (observed, size) =
         (differences.iter().sum::<f64>(), differences.iter().map(|d| d.abs()).sum::<f64>());
-    let reached = |sum: f64| sum <= observed + size * 1e-12;
-    if n <= MOST_TRIED {
-        let sum = |signs: u64| -> f64 {
-            let part = |(at, d): (usize, &f64)| if signs >> at & 1 == 1 { -d } else { *d };
-            differences.iter().enumerate().map(part).sum()
-        };
-        let all = 1u64 << n;
-        return (0..all).filter(|signs| reached(sum(*signs))).count() as f64 / all as f64;
+    let bound = observed + size * 1e-12;
+    if n <= MOST_COUNTED {
+        return share_at_most(differences, bound);
     }
     let mut random = Random::new(0x746f_7374);
-    let draws = 1u32 << MOST_TRIED;
-    let hits = (0..draws)
+    let hits = (0..DRAWS)
         .filter(|_| {
             let toss = |sum: f64, d: &f64| if random.bits() & 1 == 1 { sum - d } else { sum + d };
-            reached(differences.iter().fold(0.0, toss))
+            differences.iter().fold(0.0, toss) <= bound
         })
         .count();
-    (hits as f64 + 1.0) / f64::from(draws + 1)
+    (hits as f64 + 1.0) / f64::from(DRAWS + 1)
 }
 
 #[cfg(test)]
