@@ -72,7 +72,9 @@ for what in ${ONLY:-no-op hog thief}; do
     flock 9
     began=$SECONDS status=0
     [ "$what" = no-op ] || "$what"
-    sleep 0.3
+    # It is what it will be before the machine is looked at.
+    [ "$what" != hog ] || until [ "$(ps -o cls= -p "$planted" | tr -d ' ')" = FF ]; do sleep 0.05; done
+    sleep 0.5
     # The lock is not for the program to hand on to what it starts.
     "$program" tune --cpus "$cpu" --for "$length" --block 100ms --stress none --keep-off interrupts,new_interrupts,kernel_threads --seed "$at" --try $file=$((old + 1)) \
       --state "$work/state" --store "$work/store" --json >"$work/one.json" 2>"$work/one.err" 9>&- || status=$?

@@ -77,7 +77,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(!why.is_empty());
         }
         for term in [Term::Lasting, Term::OneBoot] {
-            let request = PersistRequest { asked: &asked, loader: &loader, service: None, term };
+            let request = PersistRequest { asked: &asked, loader: &loader, service: None, term, kernel: None };
             match propose(&place, &request) {
                 Ok(proposal) => drop(proposal.diff()),
                 Err(why) => assert!(!why.to_string().is_empty()),

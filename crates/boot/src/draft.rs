@@ -244,4 +244,10 @@ impl Draft<'_> {
         }
         Ok(())
     }
+
+    /// The unit by which a tune of boot parameters goes on after each reboot.
+    pub fn resumption(&mut self, program: &str, arguments: &[String]) -> Result<()> {
+        self.make(unit::TUNE, unit::resumption(program, arguments)?.into_bytes())?;
+        self.link(&format!("{}/{}", unit::WANTS, split(unit::TUNE).1), unit::TUNE)
+    }
 }

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod choose;
 mod detect;
 pub mod diff;
 mod draft;
@@ -29,13 +30,14 @@ mod undo;
 mod unit;
 mod write;
 
+pub use choose::{only_roots, the_loader};
 pub use detect::{Loader, LoaderKind, entries_of, loaders};
 pub use draft::{DraftedChange, Term};
 pub use error::{Error, ErrorKind, Result};
-pub use propose::{PersistRequest, Proposal, propose};
+pub use propose::{PersistRequest, Proposal, propose, propose_resumption};
 pub use record::{FileChange, Ours, Phase, Record, SCHEMA, record};
 pub use runner::{NoRunner, Ran, Runner, SystemRunner};
-pub use trial::how_to_start;
+pub use trial::{how_to_start, start_words};
 pub use undo::{Restoration, TakenBack, Undone, undo};
-pub use unit::{CHAIN, Service, UNIT};
+pub use unit::{CHAIN, Service, TUNE, UNIT};
 pub use write::{Written, vacant, write};

@@ -24,6 +24,8 @@ pub struct PersistRequest<'a> {
     pub service: Option<&'a Service>,
     /// Once, or until taken back.
     pub term: Term,
+    /// Of a trial: the kernel that boots, by its release; `None` for the one that runs.
+    pub kernel: Option<&'a str>,
 }
 
 /// The changes, not made yet.
@@ -80,9 +82,11 @@ pub fn propose(place: &Tree, request: &PersistRequest<'_>) -> Result<Proposal> {
     let mut draft = Draft { place, steps: Vec::new(), findings: Vec::new() };
     let words = request.asked.words();
     match request.term {
-        _ if words.is_empty() => {}
-        Term::Lasting => draft.loader(request.loader, &words)?,
-        Term::OneBoot => trial::steps(&mut draft, request.loader, &words)?,
+        Term::OneBoot if request.kernel.is_some() || !words.is_empty() => {
+            trial::steps(&mut draft, request.loader, &words, request.kernel)?;
+        }
+        Term::Lasting if !words.is_empty() => draft.loader(request.loader, &words)?,
+        _ => {}
     }
     if let Some(service) = request.service {
         draft.service(service, request.term)?;
@@ -92,6 +96,28 @@ pub fn propose(place: &Tree, request: &PersistRequest<'_>) -> Result<Proposal> {
         asked: request.asked.clone(),
         term: request.term,
         apply: request.service.map(|service| service.apply.clone()),
+        steps: draft.steps,
+        findings: draft.findings,
+    })
+}
+
+/// The changes that have every boot start this program again, until they are taken back: a unit, and nothing of the boot loader's.
+///
+/// # Errors
+/// A sentence when the unit is there already, or a word cannot stand in it as it is.
+pub fn propose_resumption(
+    place: &Tree,
+    loader: LoaderKind,
+    program: &str,
+    arguments: &[String],
+) -> Result<Proposal> {
+    let mut draft = Draft { place, steps: Vec::new(), findings: Vec::new() };
+    draft.resumption(program, arguments)?;
+    Ok(Proposal {
+        loader,
+        asked: BootParameters::default(),
+        term: Term::Lasting,
+        apply: None,
         steps: draft.steps,
         findings: draft.findings,
     })

@@ -20,13 +20,27 @@ pub fn how_to_start(kind: LoaderKind) -> &'static str {
     }
 }
 
-/// The changes for one boot on trial.
-pub(super) fn steps(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) -> Result<()> {
+/// The command that starts a trial that was prepared, by systemd.
+pub fn start_words(kind: LoaderKind) -> Vec<String> {
+    let mut words = vec!["systemctl".to_owned(), "reboot".to_owned()];
+    if kind == LoaderKind::RaspberryPi {
+        words.push("--reboot-argument=0 tryboot".to_owned());
+    }
+    words
+}
+
+/// The changes for one boot on trial, of the kernel of this release; of the one that runs where none is named.
+pub(super) fn steps(
+    draft: &mut Draft<'_>,
+    loader: &Loader,
+    words: &[String],
+    kernel: Option<&str>,
+) -> Result<()> {
     match loader.kind {
-        LoaderKind::Grub | LoaderKind::GrubMkconfig => grub_entry(draft, loader, words),
+        LoaderKind::Grub | LoaderKind::GrubMkconfig => grub_entry(draft, loader, words, kernel),
         LoaderKind::GrubBls => {
             let dir = format!("/boot/loader/entries/{GRUB_FILE}");
-            entry_file(draft, loader, words, &dir)?;
+            entry_file(draft, loader, (words, kernel), &dir)?;
             next_entry(draft, loader)
         }
         LoaderKind::SystemdBoot => {
@@ -39,10 +53,14 @@ pub(super) fn steps(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) ->
                     loader.files.iter().any(|(path, _)| path.starts_with(&format!("{dir}/loader/")))
                 })
                 .unwrap_or(&"/boot");
-            entry_file(draft, loader, words, &format!("{dir}/loader/entries/{ENTRY_FILE}"))?;
+            let path = format!("{dir}/loader/entries/{ENTRY_FILE}");
+            entry_file(draft, loader, (words, kernel), &path)?;
             let change = FileChange::OneShot { entry: ENTRY_FILE.into() };
             draft.steps.push(DraftedChange { change, old: None, new: None });
             Ok(())
+        }
+        LoaderKind::RaspberryPi if kernel.is_some_and(|k| release(draft.place).as_deref() != Some(k)) => {
+            Err(none("another kernel is no matter of a command line on a Raspberry Pi"))
         }
         LoaderKind::RaspberryPi => tryboot(draft, loader, words),
         LoaderKind::Extlinux => Err(none(
@@ -62,7 +80,16 @@ fn none(why: &str) -> Error {
     ))
 }
 
-fn grub_entry(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) -> Result<()> {
+fn no_kernel(release: &str) -> Error {
+    none(&format!("the boot menu has no entry for the kernel {}", printable(release, 60)))
+}
+
+fn grub_entry(
+    draft: &mut Draft<'_>,
+    loader: &Loader,
+    words: &[String],
+    kernel: Option<&str>,
+) -> Result<()> {
     let path = loader.generated.clone().unwrap_or_default();
     let cfg = draft.place.read(&path)?.map(|found| found.bytes).unwrap_or_default();
     let text = String::from_utf8_lossy(&cfg);
@@ -72,12 +99,15 @@ fn grub_entry(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) -> Resul
         ));
     }
     let all = grub::own_entries(&cfg);
-    let release = release(draft.place);
     let ordinary = || all.iter().filter(|entry| !entry.rescue);
-    let entry = ordinary()
-        .find(|entry| release.as_ref().is_some_and(|r| entry.kernel.ends_with(&format!("-{r}"))))
-        .or_else(|| ordinary().next())
-        .ok_or_else(|| none("GRUB's menu has no entry for Linux"))?;
+    let of = |release: &str| ordinary().find(|one| one.kernel.ends_with(&format!("-{release}")));
+    let entry = match kernel {
+        Some(release) => of(release).ok_or_else(|| no_kernel(release))?,
+        None => release(draft.place)
+            .and_then(|release| of(&release))
+            .or_else(|| ordinary().next())
+            .ok_or_else(|| none("GRUB's menu has no entry for Linux"))?,
+    };
     let block = grub::trial_block(&cfg, entry, words);
     let custom = format!("{}/custom.cfg", path.trim_end_matches("/grub.cfg"));
     match draft.place.read(&custom)? {
@@ -176,7 +206,12 @@ fn release(place: &Tree) -> Option<String> {
     place.text("/proc/sys/kernel/osrelease").map(|text| text.trim().to_owned())
 }
 
-fn entry_file(draft: &mut Draft<'_>, loader: &Loader, words: &[String], path: &str) -> Result<()> {
+fn entry_file(
+    draft: &mut Draft<'_>,
+    loader: &Loader,
+    (words, kernel): (&[String], Option<&str>),
+    path: &str,
+) -> Result<()> {
     let release = release(draft.place);
     let selected = efi::variable(draft.place, "LoaderEntrySelected");
     let mut best: Option<(u8, Vec<u8>)> = None;
@@ -190,6 +225,9 @@ fn entry_file(draft: &mut Draft<'_>, loader: &Loader, words: &[String], path: &s
             continue;
         }
         let text = String::from_utf8_lossy(&found.bytes);
+        if kernel.is_some_and(|kernel| !names_kernel(&text, kernel)) {
+            continue;
+        }
         let runs = release.as_ref().is_some_and(|release| text.contains(release.as_str()));
         let chosen = selected.as_ref().is_some_and(|name| file.ends_with(&format!("/{name}")));
         let rank = if chosen { 2 } else { u8::from(runs) };
@@ -197,10 +235,23 @@ fn entry_file(draft: &mut Draft<'_>, loader: &Loader, words: &[String], path: &s
             best = Some((rank, found.bytes));
         }
     }
-    let (_, text) =
-        best.ok_or_else(|| none("there is no entry for Linux with parameters of its own"))?;
+    let (_, text) = best.ok_or_else(|| match kernel {
+        Some(kernel) => no_kernel(kernel),
+        None => none("there is no entry for Linux with parameters of its own"),
+    })?;
     let new = form::add(&FileForm::Bls, &retitled(&text), words).map_err(|why| none(&why))?;
     draft.make(path, new)
+}
+
+/// Whether an entry boots this release: its `version` says so, or its kernel's name ends so.
+fn names_kernel(entry: &str, release: &str) -> bool {
+    entry.lines().any(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
+        ["version", version] => version == release,
+        ["linux", kernel] => {
+            kernel.ends_with(&format!("-{release}")) || kernel.contains(&format!("/{release}/"))
+        }
+        _ => false,
+    })
 }
 
 fn retitled(entry: &[u8]) -> Vec<u8> {
@@ -264,6 +315,16 @@ fn flag_of(release: &str) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_entry_is_known_by_the_kernel_that_it_boots() {
+        let entry = "title Debian\nversion 6.12.9-amd64\nlinux /vmlinuz\n";
+        assert!(names_kernel(entry, "6.12.9-amd64"));
+        assert!(!names_kernel(entry, "6.12.9"));
+        assert!(names_kernel("linux /vmlinuz-6.1.0-rt\n", "6.1.0-rt"));
+        assert!(names_kernel("linux /id/6.1.0-rt/linux\n", "6.1.0-rt"));
+        assert!(!names_kernel("linux /vmlinuz-6.1.0-rt-amd64\n", "6.1.0-rt"));
+    }
 
     #[test]
     fn kernels_that_know_no_flag_for_one_boot_are_told_of() {

@@ -8,6 +8,8 @@ pub const UNIT: &str = "/etc/systemd/system/quietcores.service";
 pub const WATCH: &str = "/etc/systemd/system/quietcores-watch.service";
 /// The unit that blesses a trial.
 pub const BLESS: &str = "/etc/systemd/system/quietcores-bless.service";
+/// The unit by which a tune of boot parameters goes on after each reboot.
+pub const TUNE: &str = "/etc/systemd/system/quietcores-tune.service";
 /// Where units that start with the system are linked.
 pub const WANTS: &str = "/etc/systemd/system/multi-user.target.wants";
 /// The chain file that the unit applies.
@@ -118,6 +120,29 @@ pub fn bless(program: &str) -> Result<String> {
     ))
 }
 
+/// The text of [`TUNE`].
+///
+/// # Errors
+/// When a word cannot stand in a unit file as it is.
+pub fn resumption(program: &str, arguments: &[String]) -> Result<String> {
+    let tune = line(program, "tune", arguments)?;
+    Ok(format!(
+        "# Written by `quietcores tune --boot`; gone once the tune is over.\n\
+         [Unit]\n\
+         Description=Judge boot parameters, boot by boot (quietcores)\n\
+         Documentation=man:quietcores(1)\n\
+         ConditionKernelCommandLine=!{OFF}\n\
+         After=multi-user.target sound.target irqbalance.service tuned.service\n\
+         \n\
+         [Service]\n\
+         Type=exec\n\
+         ExecStart={tune}\n\
+         \n\
+         [Install]\n\
+         WantedBy=multi-user.target\n"
+    ))
+}
+
 fn line(program: &str, verb: &str, arguments: &[String]) -> Result<String> {
     let plain = |word: &str| {
         !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+,=".contains(c))
@@ -177,7 +202,12 @@ mod tests {
     #[test]
     fn a_word_on_the_kernels_command_line_stops_every_unit() {
         let service = Service { program: "/usr/bin/q".into(), apply: Vec::new(), chain: None };
-        for text in [super::service(&service), watch(&service), bless("/usr/bin/q")] {
+        for text in [
+            super::service(&service),
+            watch(&service),
+            bless("/usr/bin/q"),
+            resumption("/usr/bin/q", &["--boot-go-on".into()]),
+        ] {
             let text = text.unwrap();
             let unit = text.split("[Service]").next().unwrap();
             assert!(unit.contains("\nConditionKernelCommandLine=!quietcores.off\n"), "{text}");

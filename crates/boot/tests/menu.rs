@@ -50,7 +50,7 @@ impl Machine {
         .unwrap();
         let loader = quiet_boot::loaders(&self.place).remove(0);
         let request =
-            PersistRequest { asked: &asked, loader: &loader, service: None, term: Term::Lasting };
+            PersistRequest { asked: &asked, loader: &loader, service: None, term: Term::Lasting, kernel: None };
         quiet_boot::propose(&self.place, &request).unwrap()
     }
 }

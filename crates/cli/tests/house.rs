@@ -27,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "quiet-experiment",
         &[
+            "quiet-boot",
             "quiet-engine",
             "quiet-judge",
             "quiet-linux",

@@ -92,6 +92,7 @@ macro_rules! as_it_is {
 as_it_is! {
     quiet_linux::Error => Machine,
     quiet_shield::Error => Machine,
+    quiet_boot::Error => Machine,
     quiet_plan::PlanError => Asked,
     quiet_types::FileError => Asked,
     quiet_probe::Error => Measuring,

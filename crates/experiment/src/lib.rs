@@ -38,6 +38,10 @@ pub use prove::{Proving, prove, refuse_over_a_shield};
 pub use quiet_shield::DEFAULT_STATE;
 pub use run::{door, explained, judged, last_online, online};
 pub use slices::{Slicing, prove_slice};
+pub use tune::{
+    BootAsk, BootsGone, begin_boots, boots_go_on, boots_status, end_boots, finish_boots,
+    prepare_boots, reboot,
+};
 pub use tune::{DuplexAsk, Pick, TriedWrite, Tuning, measured_here, tunable, tune};
 pub use ward::{ShieldLender, Ward, put_back_overdue};
 pub use wish::{ShieldWish, chain_text, machine, plan, plan_to_apply, read_chain};

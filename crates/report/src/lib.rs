@@ -31,7 +31,7 @@ pub use text::{
 };
 pub use trend::history_text;
 pub use trip::{trip_line, trip_page, trip_text};
-pub use tune::{design_text, factors_text, tune_line, tune_text};
+pub use tune::{boots_design_text, boots_text, design_text, factors_text, tune_line, tune_text};
 
 pub mod doctor;
 pub mod loan;

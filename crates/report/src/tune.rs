@@ -3,7 +3,9 @@
 use crate::text::{Column, Table, findings_text, wrap};
 use quiet_judge::tune::step_line;
 use quiet_types::{
-    Nanos, printable,
+    Nanos,
+    boots::BootTune,
+    printable,
     tune::{
         Factor, LeftOut, Smallest, StepPrice, StepSays, TuneDesign, Tuned, TunedChoice, TunedStep,
     },
@@ -33,6 +35,80 @@ pub fn design_text(design: &TuneDesign, steps: usize) -> String {
                 words::ratio(response.resolves)
             );
         }
+    }
+    text
+}
+
+/// What is said before the first reboot: how many boots, how often chance may speak, and the least that can be seen.
+pub fn boots_design_text(tune: &BootTune) -> String {
+    let boots = tune.order.len();
+    let mut text = format!(
+        "{boots} boots in {} pairs for {} (seed {}), {} blocks of about {} in each.",
+        boots / 2,
+        count(tune.factors.len(), "parameter"),
+        tune.design.seed,
+        tune.blocks,
+        words::span(tune.design.block),
+    );
+    let measuring = tune.measuring().0 + tune.settle.0;
+    let _ = write!(
+        text,
+        " Measuring takes about {}, and each reboot on top of it.",
+        words::span(Nanos(measuring * boots as u64))
+    );
+    match quiet_judge::tune::fewest_boots(tune.factors.len()) {
+        Some(fewest) if boots < fewest => {
+            let _ = write!(
+                text,
+                " So few boots can show nothing, whatever they read: {fewest} are the fewest that can."
+            );
+        }
+        _ => {
+            let _ = write!(
+                text,
+                " Of a parameter that does nothing chance shows something in fewer than 5 of 100 such tunes, all parameters and figures \
+                 together."
+            );
+            for response in tune.design.responses.iter().filter(|one| one.resolves.is_finite()) {
+                let _ = write!(
+                    text,
+                    " {}: were boots alike, a change of {} would be seen in 4 of 5 cases; where they differ by 20 %, {}.",
+                    response.title,
+                    words::ratio(response.resolves),
+                    words::ratio(quiet_judge::tune::screening_resolves(
+                        response.noise.hypot(0.2 * 2f64.sqrt()),
+                        boots / 2,
+                        tune.factors.len(),
+                        tune.design.responses.len()
+                    ))
+                );
+            }
+        }
+    }
+    text
+}
+
+fn count(many: usize, what: &str) -> String {
+    if many == 1 { format!("one {what}") } else { format!("{many} {what}s") }
+}
+
+/// A tune of boot parameters: what is switched, what is not, and how far it is.
+pub fn boots_text(tune: &BootTune, width: usize) -> String {
+    let mut text = String::new();
+    for one in &tune.factors {
+        let word = printable(&one.parameter.word(), 120);
+        let _ = writeln!(text, "{}", wrap(&format!("{word}: {}", one.factor.why), width, 4));
+    }
+    for left in &tune.left_out {
+        let line = format!("not {}: {}", printable(&left.what, 60), printable(&left.why, 300));
+        let _ = writeln!(text, "{}", wrap(&line, width, 4));
+    }
+    let _ = writeln!(text, "\n{}", wrap(&boots_design_text(tune), width, 0));
+    let (done, all) = (tune.boots.len(), tune.order.len());
+    if tune.asked.is_some() || done > 0 {
+        let left = Nanos((tune.measuring().0 + tune.settle.0) * (all - done) as u64);
+        let line = format!("{done} of {all} boots are measured; the rest measures for about {}.", words::span(left));
+        let _ = writeln!(text, "{}", wrap(&line, width, 0));
     }
     text
 }

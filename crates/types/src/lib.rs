@@ -18,6 +18,8 @@ pub mod bench;
 #[cfg(feature = "std")]
 pub mod boot;
 #[cfg(feature = "std")]
+pub mod boots;
+#[cfg(feature = "std")]
 pub mod buffers;
 #[cfg(feature = "std")]
 pub mod campaign;

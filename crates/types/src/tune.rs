@@ -1,6 +1,6 @@
 //! Which step helped: what of a plan can be taken or left by itself, and what a screening of it shows.
 
-use crate::{Finding, Nanos, figure::Ratio, head::Head, proof::Restored, run::Spec};
+use crate::{Finding, Nanos, boots::TunedBoot, figure::Ratio, head::Head, proof::Restored, run::Spec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -49,6 +49,9 @@ pub struct Tuned {
     /// The smallest set, and what it was compared with; `None` where it did not come to that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smallest: Option<Smallest>,
+    /// Boot by boot, where boot parameters were judged: whole plots, of which `blocks` has one block each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub boots: Vec<TunedBoot>,
     /// What may be chosen beside the steps, one after the other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<TunedChoice>,
@@ -275,6 +278,8 @@ pub enum BlockPart {
     Comparison,
     /// One of several to choose from.
     Choice,
+    /// One of those of a boot.
+    Boot,
 }
 
 /// One measurement with some of the steps in force.

@@ -15,13 +15,11 @@ use quiet_shield::DEFAULT_STATE;
 use quiet_types::{
     Finding, Machine, Severity,
     boot::BootParameters,
-    printable,
     said::{PERSISTED, Persisted},
 };
 use std::{
     fmt::Write as _,
     io::{BufRead, IsTerminal, stdin},
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -87,7 +85,8 @@ enum Named {
     RcuNocbPoll,
 }
 
-fn loader_name(name: &str) -> Result<LoaderKind, String> {
+/// A boot loader by its name.
+pub fn loader_name(name: &str) -> Result<LoaderKind, String> {
     let known = || LoaderKind::ALL.map(|(_, name)| name).join(", ");
     LoaderKind::ALL
         .iter()
@@ -157,7 +156,7 @@ fn proposed(args: &Args, site: &Site) -> anyhow::Result<(Proposal, Vec<Finding>)
     }
     let machine = machine(&site.root)?;
     let (asked, mut findings) = asked(args, &machine)?;
-    let loader = the_loader(&site.place, args.loader, &asked)?;
+    let loader = quiet_boot::the_loader(&site.place, args.loader, &asked.words())?;
     let (asked, more) = reconciled(&site.place, &loader, &asked, &machine)?;
     findings.extend(more);
     if findings.iter().any(|finding| finding.severity == Severity::Problem) {
@@ -166,7 +165,7 @@ fn proposed(args: &Args, site: &Site) -> anyhow::Result<(Proposal, Vec<Finding>)
     let service = if args.no_unit { None } else { service(args, site, &asked, &mut findings)? };
     let term = if args.trial { Term::OneBoot } else { Term::Lasting };
     let request =
-        PersistRequest { asked: &asked, loader: &loader, service: service.as_ref(), term };
+        PersistRequest { asked: &asked, loader: &loader, service: service.as_ref(), term, kernel: None };
     let proposal = quiet_boot::propose(&site.place, &request)?;
     findings.extend(proposal.findings.iter().cloned());
     Ok((proposal, findings))
@@ -259,37 +258,6 @@ fn asked(args: &Args, machine: &Machine) -> anyhow::Result<(BootParameters, Vec<
         .map_err(|finding| anyhow::anyhow!("{}; {}", finding.title, finding.remedy))
 }
 
-fn the_loader(
-    place: &Tree,
-    named: Option<LoaderKind>,
-    asked: &BootParameters,
-) -> anyhow::Result<Loader> {
-    let mut found = quiet_boot::loaders(place);
-    if let Some(kind) = named {
-        found.retain(|loader| loader.kind == kind);
-    }
-    match found.len() {
-        1 => Ok(found.remove(0)),
-        0 => bail!(
-            "no boot loader {} was found below {}; add these words to the kernel's command line \
-             by hand: {}",
-            named.map_or("that is known here", LoaderKind::name),
-            place.shown("/boot"),
-            asked.words().join(" ")
-        ),
-        _ => {
-            let each = found
-                .iter()
-                .map(|l| format!("{} ({})", l.kind.name(), printable(&l.evidence, 200)));
-            bail!(
-                "the files of several boot loaders are there: {}; say which one starts this \
-                 machine, with --loader NAME",
-                each.collect::<Vec<String>>().join(", ")
-            )
-        }
-    }
-}
-
 fn reconciled(
     place: &Tree,
     loader: &Loader,
@@ -323,7 +291,7 @@ fn service(
         None => std::env::current_exe().context("cannot find the program itself")?,
     };
     if site.place.is_system() {
-        only_roots(&program)?;
+        quiet_boot::only_roots(&program)?;
     }
     let mut apply = Vec::new();
     let mut chain = None;
@@ -341,26 +309,6 @@ fn service(
     }
     let program = program.to_str().context("the program's path is not UTF-8")?.to_owned();
     Ok(Some(Service { program, apply, chain }))
-}
-
-/// What root runs at every boot must not be replaceable by anybody else.
-fn only_roots(program: &Path) -> anyhow::Result<()> {
-    let whole = program
-        .canonicalize()
-        .with_context(|| format!("cannot find the program {}", program.display()))?;
-    for part in whole.ancestors() {
-        let meta = part.metadata().with_context(|| format!("cannot look at {}", part.display()))?;
-        if meta.uid() != 0 || meta.mode() & 0o022 != 0 {
-            bail!(
-                "root would run {} at every boot, and others than root can replace {}: install \
-                 the program first (sudo install quietcores /usr/local/bin/), or leave the unit \
-                 out with --no-unit",
-                whole.display(),
-                part.display()
-            );
-        }
-    }
-    Ok(())
 }
 
 /// Keeps the trial: takes its entry back, and writes the same for good.
@@ -413,12 +361,13 @@ fn bless(args: &Args, site: &Site) -> anyhow::Result<ExitCode> {
     if undone.is_some_and(|undone| !undone.is_complete()) {
         bail!("the trial's entry could not be taken back; run `quietcores unpersist`");
     }
-    let loader = the_loader(&site.place, kind, &record.asked)?;
+    let loader = quiet_boot::the_loader(&site.place, kind, &record.asked.words())?;
     let request = PersistRequest {
         asked: &record.asked,
         loader: &loader,
         service: service.as_ref(),
         term: Term::Lasting,
+        kernel: None,
     };
     let proposal = quiet_boot::propose(&site.place, &request)?;
     let written = quiet_boot::write(&site.place, &site.state, &proposal, site.runner())?;

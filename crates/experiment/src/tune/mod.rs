@@ -1,5 +1,6 @@
 //! `tune`: a verdict for every step of a plan, and the smallest shield that is enough.
 
+mod boots;
 mod choices;
 mod course;
 mod here;
@@ -7,12 +8,16 @@ mod place;
 #[cfg(test)]
 mod simulated;
 
+pub use boots::{
+    BootAsk, BootsGone, begin_boots, boots_go_on, boots_status, end_boots, finish_boots,
+    prepare_boots, reboot,
+};
 pub use choices::Pick;
 pub use here::measured_here;
 pub use place::TriedWrite;
 
 use crate::{
-    Error, ErrorKind, Observer, Result, ShieldWish, Ward, begin, begun, is_root, machine, raised,
+    Error, ErrorKind, Observer, Result, ShieldWish, begin, begun, is_root, machine, raised,
     refuse_over_a_shield,
 };
 use course::{Course, Ran};
@@ -33,11 +38,9 @@ use quiet_types::{
     words,
 };
 use std::{
-    cell::RefCell,
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     path::PathBuf,
     sync::atomic::AtomicBool,
-    time::Instant,
 };
 
 /// The steps of the plan that can be taken or left, and what cannot.
@@ -122,27 +125,14 @@ pub fn tune(args: &Tuning, stop: &AtomicBool, observer: &dyn Observer) -> Result
         None => None,
     };
     let mut place = Place {
-        ward: Ward::new(wish.clone(), &args.state, stop, observer),
-        wish,
         tried: &args.tried,
         forbidden: &args.forbidden,
-        spec: spec.clone(),
         setup,
         load: args.load(),
         calibrated,
-        stress: args.stress.clone(),
-        online: before.online.clone(),
-        state: &args.state,
-        stop,
-        observer,
-        began: Instant::now(),
-        responses: responses.iter().map(|one| one.id.clone()).collect(),
-        expected: BTreeMap::new(),
-        restless: BTreeSet::new(),
-        failed: 0,
-        exact: true,
-        whole: RefCell::new(Nanos::ZERO),
+        ..Place::new(wish, spec.clone(), &args.stress, &before.online, (&args.state, stop, observer))
     };
+    place.responses = responses.iter().map(|one| one.id.clone()).collect();
     observer.begin(args.budget);
     *place.whole.borrow_mut() = args.budget;
     let seed = args.seed.map_or_else(begun::seed, Ok)?;
@@ -168,6 +158,7 @@ pub fn tune(args: &Tuning, stop: &AtomicBool, observer: &dyn Observer) -> Result
         steps,
         left_out,
         smallest,
+        boots: Vec::new(),
         choices,
         restored: Some(restored(&before, exact)?),
         sentence: String::new(),
@@ -418,11 +409,7 @@ fn question(args: &Tuning, shield: &CpuSet, measured: &CpuSet) -> String {
             let share = ask.load * 100.0;
             format!("playing {} frames a period under {share:.0} % of work", ask.period.0)
         }
-        (None, Probe::Wakeup { interval, work: Nanos(0) }) => format!("wake-ups every {interval}"),
-        (None, Probe::Wakeup { interval, work }) => {
-            format!("wake-ups every {interval} with {work} of work")
-        }
-        (None, Probe::Gap) => "gaps of a spinning thread".to_owned(),
+        (None, probe) => probe_words(probe),
     };
     let stress = match args.stress.as_slice() {
         [] => "no stress".to_owned(),
@@ -433,6 +420,15 @@ fn question(args: &Tuning, shield: &CpuSet, measured: &CpuSet) -> String {
         return format!("which {} is best for {probe} under {stress}", names.join(", "));
     }
     format!("which steps of a shield of CPU {shield} help {probe} on CPU {measured} under {stress}")
+}
+
+/// What a probe measures, in words.
+fn probe_words(probe: Probe) -> String {
+    match probe {
+        Probe::Wakeup { interval, work: Nanos(0) } => format!("wake-ups every {interval}"),
+        Probe::Wakeup { interval, work } => format!("wake-ups every {interval} with {work} of work"),
+        Probe::Gap => "gaps of a spinning thread".to_owned(),
+    }
 }
 
 /// What to know of steps that could not be judged.

@@ -106,6 +106,40 @@ pub(crate) struct Place<'a> {
     pub whole: RefCell<Nanos>,
 }
 
+impl<'a> Place<'a> {
+    /// One in which nothing is forbidden, nothing tried beside the plan, and a probe measures.
+    pub fn new(
+        wish: ShieldWish,
+        spec: Spec,
+        stress: &[String],
+        online: &CpuSet,
+        (state, stop, observer): (&'a Path, &'a AtomicBool, &'a dyn Observer),
+    ) -> Place<'a> {
+        Place {
+            ward: Ward::new(wish.clone(), state, stop, observer),
+            wish,
+            tried: &[],
+            forbidden: &[],
+            spec,
+            setup: None,
+            load: 0.0,
+            calibrated: None,
+            stress: stress.to_vec(),
+            online: online.clone(),
+            state,
+            stop,
+            observer,
+            began: Instant::now(),
+            responses: Vec::new(),
+            expected: BTreeMap::new(),
+            restless: BTreeSet::new(),
+            failed: 0,
+            exact: true,
+            whole: RefCell::new(Nanos::ZERO),
+        }
+    }
+}
+
 impl Place<'_> {
     /// The plan with what a user wants tried.
     pub fn plan(&self) -> Result<Plan> {
@@ -304,6 +338,23 @@ impl Place<'_> {
             _ => None,
         };
         Ok(Some(Read { values: self.responses.iter().map(one).collect(), lost: None }))
+    }
+
+    /// One block of a boot: the machine as it is, or the whole shield.
+    pub fn of_boot(&mut self, shielded: bool) -> Result<Option<TuneBlock>> {
+        let at = self.now();
+        let (all, _) = match shielded {
+            true => factors(&self.plan()?),
+            false => Default::default(),
+        };
+        let on: Vec<&str> = all.iter().map(|factor| factor.name.as_str()).collect();
+        let Some(mut block) = self.measured(&on, "tune of boot parameters")? else {
+            return Ok(None);
+        };
+        block.void.clear();
+        (block.part, block.at) = (BlockPart::Boot, at);
+        self.observer.event(Notice::Block(&block));
+        Ok(Some(block))
     }
 
     /// One block of a choice: the whole shield in a setting of its own.

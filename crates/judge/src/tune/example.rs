@@ -142,6 +142,7 @@ pub fn example() -> Tuned {
             }],
             says: Enough::AsGood,
         }),
+        boots: Vec::new(),
         choices: vec![choice()],
         restored: Some(Restored { exact: true, differences: Vec::new() }),
         sentence: "partition helps; workqueues hurts; of 1 other nothing is shown. partition is as good as the whole shield."

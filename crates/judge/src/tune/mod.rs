@@ -4,12 +4,14 @@
 //! within pairs. What a step does is judged by [`crate::screen`], what leaving it out of the whole does by the exact sign-flip test
 //! and Holm, whether the smallest set is enough by two one-sided tests.
 
+mod boots;
 mod choice;
 mod enough;
 mod example;
 mod price;
 
 pub use crate::screen::FLIPS;
+pub use boots::{boot_order, fewest_boots, judge_boots, plots, usual_boots, within_boots};
 pub use choice::{judge_choice, others_left};
 pub use enough::{candidates, judge_smallest};
 pub use example::example;

@@ -315,6 +315,7 @@ fn blocks(tuned: &Tuned) -> Markup {
         BlockPart::Confirmation => "confirmation",
         BlockPart::Comparison => "comparison",
         BlockPart::Choice => "choice",
+        BlockPart::Boot => "boot",
     };
     let value = |block: &TuneBlock, nth: usize| {
         let id = tuned.design.responses.get(nth).map_or("", |one| one.id.as_str());

@@ -1,5 +1,7 @@
 //! `tune`: a verdict for every step, and the smallest shield that is enough.
 
+mod boots;
+
 use super::plan::Wished;
 use crate::{face, keep, progress::Progress};
 use anyhow::bail;
@@ -24,6 +26,8 @@ Examples:
   quietcores tune --choose cpu --for 3min         which CPU is the quietest, where it shows
   quietcores tune --try /proc/sys/vm/swappiness=10
                                                   a tweak of a guide, judged beside the plan's steps
+  quietcores tune --cpus 3 --boot isolcpus threadirqs preempt=full
+                                                  boot parameters, by reboots: goes on by itself
 Exit status: 0 some step is shown to help or to hurt, 1 none is, 2 an error.
 The file of -o is a chain with only what helps: quietcores apply quiet.toml";
 
@@ -37,6 +41,8 @@ The file of -o is a chain with only what helps: quietcores apply quiet.toml";
 pub struct Args {
     #[command(flatten)]
     wish: Wished,
+    #[command(flatten)]
+    boots: boots::BootArgs,
     /// Time for all of it
     #[arg(long = "for", value_name = "LENGTH", default_value = "10min")]
     budget: Nanos,
@@ -178,29 +184,44 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.list {
         return list(&args);
     }
+    if let Some(done) = boots::asked(&args) {
+        return done;
+    }
     let stop = face::interrupt()?;
     // What may fail for outside reasons fails before the first minute is spent.
     let store = keep::ready(args.store.as_deref(), "tunes")?;
     let html = args.html.as_deref().map(keep::Target::page).transpose()?;
     let chain = args.output.as_deref().map(keep::Target::data).transpose()?;
     let tuned = quiet_experiment::tune(&args.tuning(), &stop, &Progress::new())?;
+    tell(&args, &tuned, |losses| {
+        losses.of("the tune", store.save_other("tunes", &tuned.head.id, &tuned))
+    }, (html, chain))
+}
+
+/// Keeps and prints what came out.
+fn tell(
+    args: &Args,
+    tuned: &Tuned,
+    save: impl FnOnce(&mut keep::Losses) -> Option<PathBuf>,
+    (html, chain): (Option<keep::Target>, Option<keep::Target>),
+) -> anyhow::Result<ExitCode> {
     let mut losses = keep::Losses::default();
-    let kept = losses.of("the tune", store.save_other("tunes", &tuned.head.id, &tuned));
+    let kept = save(&mut losses);
     if let Some(target) = &html {
-        losses.of("the page", target.write(&quiet_report::tune_page(&tuned)));
+        losses.of("the page", target.write(&quiet_report::tune_page(tuned)));
     }
     if let Some(target) = &chain {
         losses.of("the chain", target.write(&tuned.chain));
     }
     if args.json {
-        face::print_json(&tuned)?;
+        face::print_json(tuned)?;
     } else {
-        face::print(&quiet_report::tune_text(&tuned, face::width()))?;
+        face::print(&quiet_report::tune_text(tuned, face::width()))?;
     }
     if let Some(path) = kept {
         face::say(&format!("tune: {}", path.display()));
     }
-    if let Some(differences) = not_restored(&tuned) {
+    if let Some(differences) = not_restored(tuned) {
         losses.end(ExitCode::SUCCESS);
         bail!("{differences}");
     }
