@@ -118,41 +118,9 @@ mod tests {
     };
 
     fn plan() -> Plan {
-        let mut machine = quiet_types::Machine {
-            online: "0-1".parse().unwrap(),
-            possible: "0-1".parse().unwrap(),
-            cgroups: Cgroups {
-                v1_cpuset: "/sys/fs/cgroup/cpuset".parse().ok(),
-                ..Cgroups::default()
-            },
-            default_irq_affinity: "0-1".parse().ok(),
-            ..quiet_types::Machine::default()
-        };
-        machine.workqueues.requested = "0-1".parse().ok();
-        for id in machine.online.clone().iter() {
-            machine.cpus.push(quiet_types::machine::Cpu {
-                id,
-                online: true,
-                core: None,
-                package: None,
-                siblings: [id].into_iter().collect(),
-                llc: Default::default(),
-                cluster: None,
-                llc_kib: None,
-                node: None,
-                capacity: None,
-                kind: None,
-                governor: None,
-                max_khz: None,
-                current_khz: None,
-                resume_latency: None,
-                idle_states: Vec::new(),
-                steal_ticks: None,
-            });
-        }
         let cpus = quiet_types::chain::Choice::These("1".parse().unwrap());
         let chain = quiet_types::Chain { cpus, ..Default::default() };
-        crate::plan(&machine, &chain).unwrap()
+        crate::plan(&quiet_testing::machine_with_cpusets(), &chain).unwrap()
     }
 
     #[test]

@@ -337,9 +337,7 @@ mod tests {
     use quiet_types::{chain::Choice, machine::Cgroups, plan::Action};
 
     fn groups(isolated: &str, remote: bool) -> (Vec<String>, String) {
-        let mut machine = Machine {
-            online: "0-3".parse().unwrap(),
-            possible: "0-3".parse().unwrap(),
+        let machine = Machine {
             isolated: Some(isolated.parse().unwrap()),
             cgroups: Cgroups {
                 v2: "/sys/fs/cgroup".parse().ok(),
@@ -348,29 +346,8 @@ mod tests {
                 v2_isolated: remote.then(|| isolated.parse().unwrap()),
                 ..Cgroups::default()
             },
-            ..Machine::default()
+            ..quiet_testing::plain_machine("0-3")
         };
-        for id in machine.online.clone().iter() {
-            machine.cpus.push(quiet_types::machine::Cpu {
-                id,
-                online: true,
-                core: None,
-                package: None,
-                siblings: [id].into_iter().collect(),
-                llc: CpuSet::default(),
-                cluster: None,
-                llc_kib: None,
-                node: None,
-                capacity: None,
-                kind: None,
-                governor: None,
-                max_khz: None,
-                current_khz: None,
-                resume_latency: None,
-                idle_states: Vec::new(),
-                steal_ticks: None,
-            });
-        }
         let chain = Chain { cpus: Choice::These("2-3".parse().unwrap()), ..Chain::default() };
         let plan = plan(&machine, &chain).unwrap();
         let made = plan.steps.iter().filter_map(|step| match &step.action {

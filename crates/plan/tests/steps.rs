@@ -1,45 +1,12 @@
 //! A chain that names its steps takes those, and what places the chain itself.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_types::{Machine, machine::Cpu, shield::Mechanism};
-
-fn machine() -> Machine {
-    let mut machine = Machine {
-        online: "0-1".parse().unwrap(),
-        possible: "0-1".parse().unwrap(),
-        default_irq_affinity: "0-1".parse().ok(),
-        ..Machine::default()
-    };
-    machine.cgroups.v1_cpuset = "/sys/fs/cgroup/cpuset".parse().ok();
-    machine.workqueues.requested = "0-1".parse().ok();
-    for id in machine.online.clone().iter() {
-        machine.cpus.push(Cpu {
-            id,
-            online: true,
-            core: None,
-            package: None,
-            siblings: [id].into_iter().collect(),
-            llc: Default::default(),
-            cluster: None,
-            llc_kib: None,
-            node: None,
-            capacity: None,
-            kind: None,
-            governor: None,
-            max_khz: None,
-            current_khz: None,
-            resume_latency: None,
-            idle_states: Vec::new(),
-            steal_ticks: None,
-        });
-    }
-    machine
-}
+use quiet_types::shield::Mechanism;
 
 fn plan(steps: &str) -> quiet_types::Plan {
     let text = format!("[chain]\ncpus = \"1\"\n{steps}");
     let chain = quiet_plan::chain::parse(&text, "x.toml", None).unwrap();
-    quiet_plan::plan(&machine(), &chain).unwrap()
+    quiet_plan::plan(&quiet_testing::machine_with_cpusets(), &chain).unwrap()
 }
 
 fn names(plan: &quiet_types::Plan) -> Vec<String> {

@@ -4,7 +4,7 @@ use super::{Tuning, course::Bench, place::Place};
 use crate::{Error, Result, ShieldWish, raised};
 use quiet_judge::tune::{judge_choice, others_left};
 use quiet_types::{
-    CpuSet, Machine, Nanos,
+    CpuSet, Frames, Machine, Nanos,
     run::Spec,
     tune::{TuneBlock, TunedChoice},
     words,
@@ -21,16 +21,19 @@ pub enum Pick {
     Priority,
     /// Whether the playing thread sleeps; by playing, not by waking.
     Mode,
+    /// Frames a period, and with them the buffer: two periods; by playing.
+    Period,
 }
 
 impl Pick {
-    /// Its name: `cpu`, `siblings`, `priority`, `mode`.
+    /// Its name: `cpu`, `siblings`, `priority`, `mode`, `period`.
     pub fn name(self) -> &'static str {
         match self {
             Pick::Cpu => "cpu",
             Pick::Siblings => "siblings",
             Pick::Priority => "priority",
             Pick::Mode => "mode",
+            Pick::Period => "period",
         }
     }
 }
@@ -39,6 +42,8 @@ impl Pick {
 const MOST: usize = 32;
 /// Priorities that are tried.
 const PRIORITIES: [u8; 5] = [50, 70, 80, 90, 95];
+/// Periods that are tried, in frames.
+const PERIODS: [u32; 6] = [16, 32, 64, 128, 256, 512];
 /// The fewest rounds before anybody is left out, and at the end.
 const FEWEST: u32 = 6;
 
@@ -48,6 +53,7 @@ struct Alternative {
     wish: ShieldWish,
     spec: Spec,
     never_sleeps: Option<bool>,
+    period: Option<Frames>,
 }
 
 /// All that can be chosen from here.
@@ -62,6 +68,7 @@ fn alternatives(
         wish,
         spec,
         never_sleeps: None,
+        period: None,
     };
     let all: Vec<Alternative> = match pick {
         Pick::Cpu => machine
@@ -106,6 +113,13 @@ fn alternatives(
                 let wish = ShieldWish { never_sleep: never, ..wish.clone() };
                 let one = alternative(name.to_owned(), wish, spec.clone());
                 Alternative { never_sleeps: Some(never), ..one }
+            })
+            .into(),
+        Pick::Period => PERIODS
+            .map(|frames| {
+                let name = format!("{frames} frames");
+                let one = alternative(name, wish.clone(), spec.clone());
+                Alternative { period: Some(Frames(frames)), ..one }
             })
             .into(),
     };
@@ -166,7 +180,7 @@ pub(super) fn choose(
                     names.len(),
                 ));
                 let Some(block) =
-                    place.choice(round, &one.name, (&one.wish, &one.spec), one.never_sleeps)?
+                    place.choice(round, &one.name, (&one.wish, &one.spec), (one.never_sleeps, one.period))?
                 else {
                     break 'stages;
                 };
@@ -180,12 +194,59 @@ pub(super) fn choose(
     }
     (place.wish, place.spec) = (wish, spec);
     let own = &blocks[first..];
-    Ok((!own.is_empty()).then(|| judge_choice(pick.name(), &names, own, stages as usize)))
+    if own.is_empty() {
+        return Ok(None);
+    }
+    let mut choice = judge_choice(pick.name(), &names, own, stages as usize);
+    if pick == Pick::Period {
+        choice.sentence = shortest(&names, &choice);
+    }
+    Ok(Some(choice))
+}
+
+/// Longer periods are never worse: what counts is the shortest one that is not shown to be.
+fn shortest(names: &[String], choice: &TunedChoice) -> String {
+    let beaten = |name: &&String| {
+        choice.tried.iter().any(|one| one.name == **name && (one.beaten || one.blocks == 0))
+    };
+    let worse: Vec<&str> = names.iter().filter(beaten).map(String::as_str).collect();
+    let Some(least) = names.iter().find(|name| !beaten(name)) else {
+        return "nothing was measured".to_owned();
+    };
+    match worse.as_slice() {
+        [] => format!("{least} is the shortest; that any longer one loses less is not shown"),
+        _ => format!(
+            "{least} is the shortest that is not shown to lose more than the best; {} is shown to",
+            worse.join(", ")
+        ),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quiet_types::tune::TriedChoice;
+
+    #[test]
+    fn of_periods_the_shortest_that_is_not_shown_to_be_worse_is_told() {
+        let names: Vec<String> = ["16 frames", "32 frames", "64 frames"].map(str::to_owned).into();
+        let tried = |name: &str, beaten| TriedChoice {
+            name: name.into(),
+            blocks: 8,
+            median: 0.0,
+            ratio: None,
+            p_value: None,
+            beaten,
+        };
+        let mut choice = TunedChoice {
+            what: "period".into(),
+            tried: vec![tried("64 frames", false), tried("32 frames", false), tried("16 frames", true)],
+            sentence: String::new(),
+        };
+        assert!(shortest(&names, &choice).starts_with("32 frames is the shortest that"));
+        choice.tried[2].beaten = false;
+        assert!(shortest(&names, &choice).starts_with("16 frames is the shortest;"));
+    }
 
     #[test]
     fn halving_ends_with_two() {

@@ -5,6 +5,7 @@ mod choices;
 mod course;
 mod here;
 mod place;
+mod player;
 #[cfg(test)]
 mod simulated;
 
@@ -73,6 +74,8 @@ pub struct Tuning {
     pub probe: Probe,
     /// What the engine is to play in place of the probe.
     pub duplex: Option<DuplexAsk>,
+    /// The control socket of a `quietcores play` that plays on meanwhile, whose counters are read in place of a probe.
+    pub player: Option<PathBuf>,
     /// What is chosen, in place of a screening of the steps.
     pub picks: Vec<Pick>,
     /// SCHED_FIFO priority of the measuring thread, 1 to 99.
@@ -118,6 +121,9 @@ pub fn tune(args: &Tuning, stop: &AtomicBool, observer: &dyn Observer) -> Result
     if !args.stress.is_empty() {
         RunningStress::check(&args.stress)?;
     }
+    if let Some(socket) = &args.player {
+        player::check(socket)?;
+    }
     let responses = args.responses();
     let setup = args.setup(&spec);
     let calibrated = match &setup {
@@ -128,6 +134,7 @@ pub fn tune(args: &Tuning, stop: &AtomicBool, observer: &dyn Observer) -> Result
         tried: &args.tried,
         forbidden: &args.forbidden,
         setup,
+        player: args.player.as_deref(),
         load: args.load(),
         calibrated,
         ..Place::new(wish, spec.clone(), &args.stress, &before.online, (&args.state, stop, observer))
@@ -236,6 +243,9 @@ impl Tuning {
                 "a period is 1 to 65536 frames, and the work takes 0 to 0.95 of it",
             ));
         }
+        if self.player.is_some() && !self.picks.is_empty() {
+            return Err(Error::asked("what plays already has its CPU, priority and periods: nothing of it is chosen"));
+        }
         if !(1.01..=10.0).contains(&self.margin) {
             return Err(Error::asked(format!(
                 "the margin is {}; it can be 1.01 to 10, such as --margin 1.25: the smallest set may be a quarter worse",
@@ -323,7 +333,7 @@ impl Tuning {
     /// What the engine is to play, and how hard.
     fn playing(&self) -> Option<DuplexAsk> {
         let usual = DuplexAsk { period: Frames(64), load: 0.3 };
-        self.duplex.or_else(|| self.picks.contains(&Pick::Mode).then_some(usual))
+        self.duplex.or_else(|| self.picks.iter().any(|pick| matches!(pick, Pick::Mode | Pick::Period)).then_some(usual))
     }
 
     fn load(&self) -> f64 {
@@ -355,6 +365,12 @@ impl Tuning {
     fn responses(&self) -> Vec<TuneResponse> {
         let late = format!("beyond {}", self.threshold);
         let all = match self.probe {
+            _ if self.player.is_some() => {
+                vec![
+                    ("player.lost", "lost periods".to_owned()),
+                    ("player.load", "load of 99 in 100 blocks".to_owned()),
+                ]
+            }
             _ if self.playing().is_some() => {
                 vec![
                     ("duplex.late", "late blocks".to_owned()),
@@ -405,6 +421,7 @@ const RATE: SampleRate = SampleRate(48_000);
 
 fn question(args: &Tuning, shield: &CpuSet, measured: &CpuSet) -> String {
     let probe = match (args.playing(), args.probe) {
+        _ if args.player.is_some() => "what plays".to_owned(),
         (Some(ask), _) => {
             let share = ask.load * 100.0;
             format!("playing {} frames a period under {share:.0} % of work", ask.period.0)
@@ -511,6 +528,7 @@ fn commands(args: &Tuning, cpus: &CpuSet, seed: u32) -> Vec<String> {
     let mut words = vec!["quietcores tune".to_owned(), format!("--cpus {cpus}")];
     words.push(format!("--for {} --block {} --seed {seed}", us(args.budget), us(args.block)));
     words.push(match (args.playing(), args.probe) {
+        _ if args.player.is_some() => "--probe player".to_owned(),
         (Some(ask), _) => format!("--probe duplex --period {} --load {}", ask.period.0, ask.load),
         (None, Probe::Wakeup { interval, work }) => {
             format!("--probe wakeup --interval {} --work {}", us(interval), us(work))

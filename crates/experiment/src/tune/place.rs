@@ -1,6 +1,7 @@
 //! Where a tune measures: this machine, block by block; every block puts it back.
 
 use super::course::Bench;
+use super::player;
 use crate::{
     Because, Error, ErrorKind, Notice, Observer, Result, ShieldWish, Ward, machine, plan, raised,
 };
@@ -12,7 +13,7 @@ use quiet_linux::{EnergyReading, Root, System};
 use quiet_plan::{factor_of, factors, without};
 use quiet_probe::{RunRequest, RunningStress};
 use quiet_types::{
-    CpuSet, Nanos, Plan,
+    CpuSet, Frames, Nanos, Plan,
     plan::{Action, Applied, Form, Need, Outcome, Step},
     run::{Spec, Stress},
     tune::{BlockPart, Factor, LeftOut, TuneBlock, TuneDesign, TuneValue},
@@ -83,6 +84,10 @@ pub(crate) struct Place<'a> {
     pub spec: Spec,
     /// Where the engine is to play in place of a probe.
     pub setup: Option<Setup>,
+    /// Where what plays already is asked, in place of a probe.
+    pub player: Option<&'a Path>,
+    /// Whether lost and late periods are told by the second: lengths of periods are compared.
+    pub by_second: bool,
     /// Share of a period that the work takes then.
     pub load: f64,
     pub calibrated: Option<Calibrated>,
@@ -122,6 +127,8 @@ impl<'a> Place<'a> {
             forbidden: &[],
             spec,
             setup: None,
+            player: None,
+            by_second: false,
             load: 0.0,
             calibrated: None,
             stress: stress.to_vec(),
@@ -263,9 +270,10 @@ impl Place<'_> {
         }
         self.failed = 0;
         let before = EnergyReading::now(&root);
-        let read = match self.setup.clone() {
-            Some(setup) => self.play(setup, applied.as_ref()),
-            None => self.run(applied.as_ref(), label),
+        let read = match (self.player, self.setup.clone()) {
+            (Some(socket), _) => self.listen(socket),
+            (None, Some(setup)) => self.play(setup, applied.as_ref()),
+            (None, None) => self.run(applied.as_ref(), label),
         };
         let spent = EnergyReading::now(&root).since(&before);
         let void = match &applied {
@@ -315,6 +323,24 @@ impl Place<'_> {
         Ok(Some(Read { values: self.responses.iter().map(value).collect(), lost }))
     }
 
+    /// What plays already goes on, and is asked before and after.
+    fn listen(&self, socket: &Path) -> Result<Option<Read>> {
+        let before = player::counters(socket)?;
+        let until = Instant::now() + Duration::from_nanos(self.spec.length.0);
+        while Instant::now() < until {
+            if raised(self.stop) {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(20).min(until - Instant::now().min(until)));
+            self.observer.at(self.now().min(*self.whole.borrow()));
+        }
+        let after = player::counters(socket)?;
+        Ok(Some(match player::between(&before, &after) {
+            Ok(values) => Read { values: Some(values.to_vec()), lost: None },
+            Err(why) => Read { values: None, lost: Some(why) },
+        }))
+    }
+
     /// The engine plays on a host without a card, under the work of a strip.
     fn play(&self, mut setup: Setup, applied: Option<&Applied>) -> Result<Option<Read>> {
         setup.wish.shield = applied.map(|up| up.shield.clone());
@@ -329,7 +355,11 @@ impl Place<'_> {
         }
         let trial = played.trial;
         let share = |count: u64| {
-            let all = trial.expected.max(1) as f64;
+            // Periods of different lengths are held against the same time.
+            let all = match self.by_second {
+                true => length.as_secs_f64(),
+                false => trial.expected.max(1) as f64,
+            };
             TuneValue { value: count as f64 / all, half: 0.5 / all }
         };
         let one = |id: &String| match id.as_str() {
@@ -363,7 +393,7 @@ impl Place<'_> {
         round: u32,
         name: &str,
         (wish, spec): (&ShieldWish, &Spec),
-        never_sleeps: Option<bool>,
+        (never_sleeps, period): (Option<bool>, Option<Frames>),
     ) -> Result<Option<TuneBlock>> {
         let at = self.now();
         self.wish.clone_from(wish);
@@ -371,6 +401,10 @@ impl Place<'_> {
         if let Some(setup) = &mut self.setup {
             setup.wish.cpu = spec.cpus.first();
             setup.wish.priority = spec.priority;
+            if let Some(period) = period {
+                (setup.period, setup.buffer) = (period, Frames(period.0 * 2));
+            }
+            self.by_second = period.is_some();
             if let Some(never) = never_sleeps {
                 setup.wish.mode = Some(if never { Wait::NeverSleep } else { Wait::Sleep });
             }

@@ -13,6 +13,11 @@ struct Rule {
     tell: fn(f64) -> f64,
 }
 
+/// A change of a share, in percentage points.
+fn points(change: f64) -> f64 {
+    change * 100.0
+}
+
 const RULES: [Rule; 4] = [
     Rule {
         id: "power",
@@ -26,14 +31,14 @@ const RULES: [Rule; 4] = [
         title: "time in deep idle states",
         unit: "percentage points",
         take: |block| block.deep_idle,
-        tell: |change| change * 100.0,
+        tell: points,
     },
     Rule {
         id: "idle",
         title: "idle time of all CPUs",
         unit: "percentage points",
         take: |block| block.idle,
-        tell: |change| change * 100.0,
+        tell: points,
     },
     Rule {
         id: "throughput",

@@ -64,7 +64,10 @@ pub struct Args {
     /// Share of each period that the work of a strip takes, of duplex
     #[arg(long, value_name = "SHARE", default_value_t = 0.3)]
     load: f64,
-    /// Choose the best CPU, siblings, priority or mode of waiting, in place of judging the steps
+    /// Control socket of the player, of player
+    #[arg(long, value_name = "SOCKET", default_value = "/run/quietcores/play.sock")]
+    player: PathBuf,
+    /// Choose the best CPU, siblings, priority, mode of waiting or period, in place of judging the steps
     #[arg(long, value_enum, value_name = "WHAT,...", value_delimiter = ',')]
     choose: Vec<Chosen>,
     /// Priority of the measuring thread, SCHED_FIFO
@@ -119,6 +122,8 @@ enum Measured {
     Gap,
     /// The engine plays on a host without a card, with a strip's own work
     Duplex,
+    /// Lost periods and load of a `quietcores play` that plays on meanwhile
+    Player,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -131,6 +136,8 @@ enum Chosen {
     Priority,
     /// Sleep, or never sleep, by playing
     Mode,
+    /// Frames a period, two of them in the buffer, by playing
+    Period,
 }
 
 impl Chosen {
@@ -140,6 +147,7 @@ impl Chosen {
             Chosen::Siblings => Pick::Siblings,
             Chosen::Priority => Pick::Priority,
             Chosen::Mode => Pick::Mode,
+            Chosen::Period => Pick::Period,
         }
     }
 }
@@ -153,7 +161,7 @@ fn tried(text: &str) -> Result<TriedWrite, String> {
 impl Args {
     fn tuning(&self) -> Tuning {
         let (probe, threshold) = match self.probe {
-            Measured::Wakeup | Measured::Duplex => {
+            Measured::Wakeup | Measured::Duplex | Measured::Player => {
                 let probe = Probe::Wakeup { interval: self.interval, work: self.work };
                 (probe, Nanos::from_micros(100))
             }
@@ -166,6 +174,7 @@ impl Args {
             probe,
             duplex: (self.probe == Measured::Duplex)
                 .then_some(DuplexAsk { period: Frames(self.period), load: self.load }),
+            player: (self.probe == Measured::Player).then(|| self.player.clone()),
             picks: self.choose.iter().map(|chosen| chosen.pick()).collect(),
             priority: self.priority,
             threshold: self.threshold.unwrap_or(threshold),

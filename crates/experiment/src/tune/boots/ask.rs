@@ -123,7 +123,7 @@ impl BootAsk {
         if self.tuning.wish.chain.is_some() {
             return Err(Error::asked("boot parameters are judged for CPUs (--cpus), not for a chain file"));
         }
-        if self.tuning.playing().is_some() || !self.tuning.picks.is_empty() {
+        if self.tuning.playing().is_some() || self.tuning.player.is_some() || !self.tuning.picks.is_empty() {
             return Err(Error::asked("boots are measured by --probe wakeup or gap"));
         }
         if !(1..=1000).contains(&self.blocks) {
