@@ -182,6 +182,15 @@ fn what_makes_no_sense_is_refused_before_anything_is_changed() {
         (vec!["--block", "1ms"], "a block is measured for"),
         (vec!["--stress", "no-such-stress"], "no-such-stress"),
         (vec!["--choose", "cpu", "--cpus", "4095"], "4095"),
+        (vec!["--probe", "player", "--player", "/nowhere/play.sock"], "cannot ask the player"),
+        (vec!["--boot", "root=/dev/other"], "is not switched"),
+        (vec!["--boot", "systemd.unit=rescue.target"], "is not switched"),
+        (vec!["--boot", "threadirqs quiet"], "no plain word"),
+        (vec!["--boot", "preempt=full", "preempt=none"], "named twice"),
+        (vec!["--boot", "--boots", "5"], "in pairs"),
+        (vec!["--boot", "--blocks", "0"], "1 to 1000 blocks"),
+        (vec!["--boot-end"], "no tune of boot parameters is under way"),
+        (vec!["--boot-go-on"], "no tune of boot parameters is under way"),
     ] {
         let output = with(&machine, &more).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{more:?}: {}", text(&output));
@@ -191,10 +200,65 @@ fn what_makes_no_sense_is_refused_before_anything_is_changed() {
 }
 
 #[test]
+fn of_boots_there_is_nothing_where_none_were_asked_for_and_what_is_torn_is_refused() {
+    let Some(machine) = Machine::take() else { return };
+    let status = || {
+        let mut command = Command::new(PROGRAM);
+        command.args(["tune", "--boot-status", "--state"]).arg(machine.state()).output().unwrap()
+    };
+    assert_eq!(status().status.code(), Some(0));
+    assert!(text(&status()).contains("No tune of boot parameters is under way"));
+    let room = machine.state().join("tune-boot");
+    std::fs::create_dir_all(&room).unwrap();
+    for (content, word) in [
+        (r#"{"schema":"quietcores.boot-tune/1","id":"#, "cannot understand"),
+        (r#"{"schema":"x"}"#, "cannot understand"),
+    ] {
+        std::fs::write(room.join("tune.json"), content).unwrap();
+        let output = status();
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+        assert!(text(&output).contains(word), "{}", text(&output));
+    }
+}
+
+#[test]
+fn what_plays_is_asked_while_the_steps_come_and_go() {
+    let Some(machine) = Machine::take() else { return };
+    let before = Capture::take();
+    let socket = machine.dir().join("play.sock");
+    let mut player = Command::new(PROGRAM)
+        .args(["play", "--host", "null", "--period", "256", "--mode", "sleep", "--control"])
+        .arg(&socket)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    for _ in 0..3_000 {
+        if socket.exists() || player.try_wait().unwrap().is_some() {
+            break;
+        }
+        sleep(Duration::from_millis(20));
+    }
+    sleep(Duration::from_millis(500));
+    let socket = socket.display().to_string();
+    let output = with(&machine, &["--probe", "player", "--player", &socket]).output().unwrap();
+    signal(&player, Signal::INT);
+    player.wait().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output));
+    let tuned: Tuned = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(tuned.design.responses[0].id, "player.lost");
+    let told = tuned.blocks.iter().filter(|block| block.values.len() == 2).count();
+    assert!(told * 2 > tuned.blocks.len(), "{told} of {}", tuned.blocks.len());
+    assert!(tuned.blocks.iter().flat_map(|block| &block.values).all(|one| one.half > 0.0));
+    assert_eq!(before.differences(&Capture::take()), Vec::<String>::new());
+}
+
+#[test]
 fn the_best_of_a_choice_is_told_and_the_machine_is_as_it_was() {
     let Some(machine) = Machine::take() else { return };
     let before = Capture::take();
-    for what in ["priority", "mode"] {
+    for what in ["priority", "mode", "period"] {
         let output = short(&machine).args(["--choose", what]).output().unwrap();
         assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output));
         let tuned: Tuned = serde_json::from_slice(&output.stdout).unwrap();

@@ -75,7 +75,7 @@ pub fn boots_design_text(tune: &BootTune) -> String {
                     " {}: were boots alike, a change of {} would be seen in 4 of 5 cases; where they differ by 20 %, {}.",
                     response.title,
                     words::ratio(response.resolves),
-                    words::ratio(quiet_judge::tune::screening_resolves(
+                    words::ratio(quiet_judge::tune::boots_resolve(
                         response.noise.hypot(0.2 * 2f64.sqrt()),
                         boots / 2,
                         tune.factors.len(),
@@ -291,7 +291,37 @@ pub fn tune_line(tuned: &Tuned) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quiet_judge::tune::example;
+    use quiet_judge::tune::{boot_order, boots_resolve, example};
+    use quiet_types::{boot::Parameter, boots::BootFactor, tune::TuneResponse};
+
+    fn boots(many: usize) -> BootTune {
+        let one = |name: &str| BootFactor {
+            factor: Factor { name: name.into(), steps: Vec::new(), why: "for a test".into() },
+            parameter: Parameter { name: name.into(), value: None, why: String::new() },
+        };
+        let response = TuneResponse {
+            id: "wakeup.p99".into(),
+            title: "p99".into(),
+            noise: 0.05,
+            resolves: boots_resolve(0.05, many / 2, 2, 1),
+        };
+        BootTune {
+            factors: vec![one("threadirqs"), one("skew_tick")],
+            order: boot_order(1, 2, many),
+            blocks: 10,
+            design: TuneDesign { responses: vec![response], block: Nanos::from_secs(2), ..TuneDesign::default() },
+            ..BootTune::default()
+        }
+    }
+
+    #[test]
+    fn what_boots_can_show_is_said_before_and_that_too_few_can_show_nothing() {
+        let enough = boots_text(&boots(24), 100).replace('\n', " ");
+        assert!(enough.contains("24 boots in 12 pairs") && enough.contains("threadirqs: for a test"), "{enough}");
+        assert!(enough.contains("fewer than 5 of 100") && enough.contains("were boots alike"), "{enough}");
+        let few = boots_text(&boots(4), 100).replace('\n', " ");
+        assert!(few.contains("can show nothing") && few.contains("16 are the fewest"), "{few}");
+    }
 
     #[test]
     fn a_tune_is_told_with_its_figures_and_what_it_could_not_see() {

@@ -33,12 +33,14 @@ pub struct Screened {
     pub p: f64,
     /// The smallest effect that these differences would have shown in 4 of 5 cases.
     pub visible: f64,
+    /// The level of the family.
+    pub level: f64,
 }
 
 impl Screened {
     /// Whether something was shown.
     pub fn is_shown(&self) -> bool {
-        self.p <= FAMILY
+        self.p <= self.level
     }
 }
 
@@ -56,10 +58,15 @@ pub fn lenth(effects: &[f64]) -> f64 {
 /// The effect that a screening of so many pairs shows in 4 of 5 cases, where the differences of pairs have this standard
 /// deviation and `family` comparisons are made. Infinite where there are too few pairs for the steps.
 pub fn resolves(noise: f64, pairs: usize, steps: usize, family: usize) -> f64 {
+    resolves_at(FAMILY, noise, pairs, steps, family)
+}
+
+/// As [`resolves`], where the family is tested at this level.
+pub fn resolves_at(level: f64, noise: f64, pairs: usize, steps: usize, family: usize) -> f64 {
     if pairs < steps + SPARE {
         return f64::INFINITY;
     }
-    let tail = FAMILY / (2.0 * family.max(1) as f64);
+    let tail = level / (2.0 * family.max(1) as f64);
     (student(1.0 - tail, pairs - steps) + quantile(0.8)) * noise / (pairs as f64).sqrt()
 }
 
@@ -104,6 +111,17 @@ pub fn screen(
     flips: usize,
     seed: u64,
 ) -> Option<Vec<Vec<Screened>>> {
+    screen_at(FAMILY, rows, responses, flips, seed)
+}
+
+/// As [`screen`], where the family is tested at this level.
+pub fn screen_at(
+    level: f64,
+    rows: &[Vec<f64>],
+    responses: &[Vec<f64>],
+    flips: usize,
+    seed: u64,
+) -> Option<Vec<Vec<Screened>>> {
     let steps = rows.first()?.len();
     if steps == 0 || rows.len() < steps + SPARE {
         return None;
@@ -123,7 +141,7 @@ pub fn screen(
             .max_by(|a, b| a.0.total_cmp(&b.0));
         let Some((t, at, step)) = best else { break most };
         so_far = so_far.max(chance(&most, t));
-        if so_far > FAMILY {
+        if so_far > level {
             for (part, p) in parts.iter().zip(&mut p) {
                 for step in part.open() {
                     p[step] = chance(&most, part.t[step].abs()).max(so_far);
@@ -137,11 +155,11 @@ pub fn screen(
     let mut sorted = last;
     sorted.sort_unstable_by(f64::total_cmp);
     let limit =
-        sorted[((sorted.len() as f64 * (1.0 - FAMILY)).ceil() as usize).clamp(1, sorted.len()) - 1];
+        sorted[((sorted.len() as f64 * (1.0 - level)).ceil() as usize).clamp(1, sorted.len()) - 1];
     let one = |part: &Part, p: &[f64], step: usize| {
         let error = part.noise * fit.spread[step];
         let (half, visible) = (limit * error, (limit + quantile(0.8)) * error);
-        Screened { effect: part.effects[step], half, p: p[step], visible }
+        Screened { effect: part.effects[step], half, p: p[step], visible, level }
     };
     let all = parts.iter().zip(&p);
     Some(all.map(|(part, p)| (0..steps).map(|step| one(part, p, step)).collect()).collect())

@@ -11,7 +11,7 @@ mod example;
 mod price;
 
 pub use crate::screen::FLIPS;
-pub use boots::{boot_order, fewest_boots, judge_boots, plots, usual_boots, within_boots};
+pub use boots::{BOOTS_STATED, boot_order, boots_resolve, fewest_boots, judge_boots, plots, usual_boots, within_boots};
 pub use choice::{judge_choice, others_left};
 pub use enough::{candidates, judge_smallest};
 pub use example::example;
@@ -143,6 +143,17 @@ pub fn judge_screening(
     seed: u32,
     flips: usize,
 ) -> Vec<TunedStep> {
+    judge_screening_at(FAMILY, blocks, factors, responses, (seed, flips))
+}
+
+/// As [`judge_screening`], where the family is tested at this level.
+fn judge_screening_at(
+    level: f64,
+    blocks: &[TuneBlock],
+    factors: &[Factor],
+    responses: &[TuneResponse],
+    (seed, flips): (u32, usize),
+) -> Vec<TunedStep> {
     let screening = Screening::of(blocks, factors);
     let differences = |response: usize| -> Option<Vec<f64>> {
         screening.pairs.iter().map(|(a, b)| difference(a, b, response)).collect()
@@ -150,7 +161,7 @@ pub fn judge_screening(
     let shown = (0..responses.len())
         .map(differences)
         .collect::<Option<Vec<_>>>()
-        .and_then(|all| screen::screen(&screening.rows, &all, flips, u64::from(seed)));
+        .and_then(|all| screen::screen_at(level, &screening.rows, &all, flips, u64::from(seed)));
     let price = prices(&screening, factors, flips, seed);
     let one = |(at, factor): (usize, &Factor)| {
         let column = screening.told.iter().position(|told| *told == at);
@@ -181,7 +192,13 @@ pub fn judge_screening(
 }
 
 fn effect(id: &str, seen: Option<Screened>) -> StepEffect {
-    let known = seen.unwrap_or(Screened { effect: 0.0, half: 690.0, p: 1.0, visible: 690.0 });
+    let known = seen.unwrap_or(Screened {
+        effect: 0.0,
+        half: 690.0,
+        p: 1.0,
+        visible: 690.0,
+        level: FAMILY,
+    });
     let ratio = |log: f64| log.clamp(-690.0, 690.0).exp();
     StepEffect {
         id: id.to_owned(),

@@ -32,11 +32,13 @@ pub fn tune_page(tuned: &Tuned) -> String {
         (left_out(tuned))
         h2 { "The chain file" }
         pre { code { (tuned.chain) } }
+        (boots(tuned))
         (blocks(tuned))
         @if let Some(restored) = &tuned.restored {
             h2 { "The machine afterwards" }
             p {
-                @if restored.exact { "Every setting that was looked at is as it was before the first block." }
+                @if restored.exact && !tuned.boots.is_empty() { "The boot loader's files are as they were before the first reboot, to the byte." }
+                @else if restored.exact { "Every setting that was looked at is as it was before the first block." }
                 @else { "Not as it was: " (restored.differences.join("; ")) "." }
             }
         }
@@ -307,6 +309,32 @@ fn left_out(tuned: &Tuned) -> Markup {
     }
 }
 
+/// Boots in their order: a parameter is judged by boots, not by what was measured in them.
+fn boots(tuned: &Tuned) -> Markup {
+    html! {
+        @if !tuned.boots.is_empty() {
+            h2 { "The boots" }
+            div.box tabindex="0" {
+                table {
+                    thead { tr { th.n { "pair" } th { "measured" } th { "kernel" } th { "in force" } th.n { "blocks" } th.n { "asked for" } } }
+                    tbody {
+                        @for boot in &tuned.boots {
+                            tr {
+                                td.n { (boot.pair + 1) } td { (boot.started) } td { (boot.kernel) }
+                                td.wrap {
+                                    (if boot.on.is_empty() { "–".to_owned() } else { boot.on.join(", ") })
+                                    @if !boot.void.is_empty() { "; void: " (boot.void.join(", ")) }
+                                }
+                                td.n { (boot.blocks.len()) } td.n { (boot.tries) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 fn blocks(tuned: &Tuned) -> Markup {
     let part = |block: &TuneBlock| match block.part {
         BlockPart::Pilot => "pilot",
@@ -324,8 +352,9 @@ fn blocks(tuned: &Tuned) -> Markup {
             _ => words::share(one.value),
         })
     };
+    let title = if tuned.boots.is_empty() { "Every block" } else { "Every boot, by the medians of its blocks" };
     html! {
-        h2 { "Every block" }
+        h2 { (title) }
         details {
             summary { (tuned.blocks.len()) " blocks, in the order measured" }
             div.box tabindex="0" {
@@ -357,6 +386,22 @@ fn blocks(tuned: &Tuned) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn boots_stand_on_the_page_with_what_was_in_force_in_each() {
+        let mut tuned = quiet_judge::tune::example();
+        tuned.boots = vec![quiet_types::boots::TunedBoot {
+            on: vec!["isolcpus".to_owned()],
+            void: vec!["<i>x</i>".to_owned()],
+            kernel: "6.12.9-amd64".to_owned(),
+            tries: 2,
+            ..Default::default()
+        }];
+        let page = tune_page(&tuned);
+        for part in ["The boots", "isolcpus; void: &lt;i&gt;x&lt;/i&gt;", "6.12.9-amd64", "to the byte"] {
+            assert!(page.contains(part), "{part}");
+        }
+    }
 
     #[test]
     fn the_page_has_every_step_its_interval_and_what_was_not_seen() {

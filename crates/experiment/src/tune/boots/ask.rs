@@ -7,7 +7,7 @@ use crate::{
 };
 use quiet_boot::{Loader, LoaderKind, PersistRequest, Term};
 use quiet_judge::tune::{
-    STATED, boot_order, screening_resolves, usual_boots, within_boots,
+    BOOTS_STATED, boot_order, boots_resolve, usual_boots, within_boots,
 };
 use quiet_linux::{Root, files::Tree};
 use quiet_plan::boot::{self, BootWish, Extra};
@@ -78,7 +78,6 @@ pub fn prepare_boots(
         ));
     }
     quiet_boot::vacant(state)?;
-    quiet_boot::only_roots(&args.program)?;
     put_back_overdue(state, observer)?;
     let now = machine(&Root::system()?)?;
     let plan = crate::plan(&args.tuning.wish, &now)?;
@@ -102,6 +101,7 @@ pub fn prepare_boots(
         ..BootTune::default()
     };
     args.factors(&now, &mut tune)?;
+    quiet_boot::only_roots(&args.program)?;
     let words: Vec<String> = tune.factors.iter().map(|one| one.parameter.word()).collect();
     let loader = quiet_boot::the_loader(&place, args.loader, &words)?;
     loader.kind.name().clone_into(&mut tune.loader);
@@ -281,7 +281,7 @@ fn state_design(
         responses: args.tuning.responses(),
         block: spec.length,
         pairs: (boots / 2) as u32,
-        family: STATED,
+        family: BOOTS_STATED,
         margin: args.tuning.margin,
         ..TuneDesign::default()
     };
@@ -296,7 +296,7 @@ fn state_design(
     let pairs = tune.design.pairs as usize;
     for (nth, response) in tune.design.responses.iter_mut().enumerate() {
         response.noise = within_boots(&pilot, nth, tune.blocks);
-        response.resolves = screening_resolves(response.noise, pairs, tune.factors.len(), figures);
+        response.resolves = boots_resolve(response.noise, pairs, tune.factors.len(), figures);
     }
     Ok(())
 }
