@@ -137,6 +137,8 @@ pub fn resumption(program: &str, arguments: &[String]) -> Result<String> {
          [Service]\n\
          Type=exec\n\
          ExecStart={tune}\n\
+         # 1: nothing is shown.\n\
+         SuccessExitStatus=1\n\
          \n\
          [Install]\n\
          WantedBy=multi-user.target\n"

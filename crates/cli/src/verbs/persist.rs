@@ -153,6 +153,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn proposed(args: &Args, site: &Site) -> anyhow::Result<(Proposal, Vec<Finding>)> {
     if !args.dry_run || rustix::process::geteuid().is_root() {
         quiet_boot::vacant(&site.state)?;
+        if site.place.is_system() && quiet_experiment::boots_status(&site.state)?.is_some() {
+            bail!(
+                "a tune of boot parameters is under way, and each of its boots has to be as it was asked for: `quietcores tune \
+                 --boot-status` tells how far it is, `--boot-end` ends it"
+            );
+        }
     }
     let machine = machine(&site.root)?;
     let (asked, mut findings) = asked(args, &machine)?;
