@@ -4,9 +4,8 @@ use crate::{
     CpuSet, Nanos,
     boot::Parameter,
     run::Spec,
-    tune::{Factor, LeftOut, TuneBlock, TuneDesign},
+    tune::{Factor, LeftOut, TuneDesign, TunedBoot},
 };
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The schema of [`BootTune`] where it lies on the disk.
@@ -115,28 +114,6 @@ pub fn mark_of(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |mark, byte| {
         (mark ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
-}
-
-/// One boot, measured: a whole plot of the design.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct TunedBoot {
-    /// Number of its pair: this boot and its mirror image.
-    pub pair: u32,
-    /// Names of what was on, by its effect where the kernel shows it, else by its command line.
-    pub on: Vec<String>,
-    /// Names of what was asked for, stands on the command line, and is not in force.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub void: Vec<String>,
-    /// The kernel's name of this boot.
-    pub boot: String,
-    /// The kernel's release.
-    pub kernel: String,
-    /// When it was measured, UTC.
-    pub started: String,
-    /// How often this boot had to be asked for.
-    pub tries: u32,
-    /// What was measured in it, one after the other.
-    pub blocks: Vec<TuneBlock>,
 }
 
 impl BootTune {

@@ -1,6 +1,6 @@
 //! Which step helped: what of a plan can be taken or left by itself, and what a screening of it shows.
 
-use crate::{Finding, Nanos, boots::TunedBoot, figure::Ratio, head::Head, proof::Restored, run::Spec};
+use crate::{Finding, Nanos, figure::Ratio, head::Head, proof::Restored, run::Spec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -66,6 +66,28 @@ pub struct Tuned {
     /// What to know beside the figures.
     pub findings: Vec<Finding>,
     /// Every block in the order in which it was measured.
+    pub blocks: Vec<TuneBlock>,
+}
+
+/// One boot, measured: a whole plot of the design.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TunedBoot {
+    /// Number of its pair: this boot and its mirror image.
+    pub pair: u32,
+    /// Names of what was on, by its effect where the kernel shows it, else by its command line.
+    pub on: Vec<String>,
+    /// Names of what was asked for, stands on the command line, and is not in force.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub void: Vec<String>,
+    /// The kernel's name of this boot.
+    pub boot: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// When it was measured, UTC.
+    pub started: String,
+    /// How often this boot had to be asked for.
+    pub tries: u32,
+    /// What was measured in it, one after the other.
     pub blocks: Vec<TuneBlock>,
 }
 

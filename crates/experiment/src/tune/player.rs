@@ -29,25 +29,32 @@ pub(super) fn counters(socket: &Path) -> Result<PlayStatus> {
     let line = ask().because(ErrorKind::Measuring, || {
         format!("cannot ask the player at {shown}; start one with `quietcores play`, or name its socket by --player")
     })?;
-    serde_json::from_slice(&line)
-        .because(ErrorKind::Measuring, || format!("cannot understand what the player at {shown} said"))
+    serde_json::from_slice(&line).because(ErrorKind::Measuring, || {
+        format!("cannot understand what the player at {shown} said")
+    })
 }
 
 /// Figures of what it played between two readings: the share of periods that were lost, and the share of a period that 99 of 100 blocks
 /// did not exceed; or why there are none.
-pub(super) fn between(before: &PlayStatus, after: &PlayStatus) -> std::result::Result<[TuneValue; 2], String> {
+pub(super) fn between(
+    before: &PlayStatus,
+    after: &PlayStatus,
+) -> std::result::Result<[TuneValue; 2], String> {
     let blocks = after.blocks.checked_sub(before.blocks).filter(|blocks| *blocks > 0);
     let Some(blocks) = blocks else {
         return Err("the player played nothing in it, or was started anew".to_owned());
     };
-    let lost = after.missed.saturating_sub(before.missed).max(after.xruns.saturating_sub(before.xruns));
+    let lost =
+        after.missed.saturating_sub(before.missed).max(after.xruns.saturating_sub(before.xruns));
     let all = (blocks + lost) as f64;
     let counts: Vec<u64> = after
         .load
         .histogram
         .iter()
         .enumerate()
-        .map(|(at, count)| count.saturating_sub(before.load.histogram.get(at).copied().unwrap_or(0)))
+        .map(|(at, count)| {
+            count.saturating_sub(before.load.histogram.get(at).copied().unwrap_or(0))
+        })
         .collect();
     let sum: u64 = counts.iter().sum();
     let mut seen = 0;

@@ -10,8 +10,8 @@ use crate::{
     stats::median,
 };
 use quiet_types::{
-    boots::{BootPlot, TunedBoot},
-    tune::{BlockPart, Factor, TuneBlock, TuneResponse, TuneValue, TunedStep},
+    boots::BootPlot,
+    tune::{BlockPart, Factor, TuneBlock, TuneResponse, TuneValue, TunedBoot, TunedStep},
 };
 
 /// The level of the family. Of so few pairs, taking out what is shown before the rest is looked at is no longer exact: at the level of the

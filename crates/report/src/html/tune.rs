@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn boots_stand_on_the_page_with_what_was_in_force_in_each() {
         let mut tuned = quiet_judge::tune::example();
-        tuned.boots = vec![quiet_types::boots::TunedBoot {
+        tuned.boots = vec![quiet_types::tune::TunedBoot {
             on: vec!["isolcpus".to_owned()],
             void: vec!["<i>x</i>".to_owned()],
             kernel: "6.12.9-amd64".to_owned(),

@@ -114,7 +114,9 @@ fn begin(args: &Args, words: &[String]) -> anyhow::Result<ExitCode> {
     }
     quiet_experiment::begin_boots(tune, &args.state, &ask.program, &stop, &Progress::new())?;
     if boots.no_reboot {
-        face::say("Reboot now; each boot is measured by itself, and tells in its journal when the next reboot is due.");
+        face::say(
+            "Reboot now; each boot is measured by itself, and tells in its journal when the next reboot is due.",
+        );
         return Ok(ExitCode::SUCCESS);
     }
     quiet_experiment::reboot(&args.state)?;

@@ -6,9 +6,7 @@ use crate::{
     tune::{Tuning, probe_words},
 };
 use quiet_boot::{Loader, LoaderKind, PersistRequest, Term};
-use quiet_judge::tune::{
-    BOOTS_STATED, boot_order, boots_resolve, usual_boots, within_boots,
-};
+use quiet_judge::tune::{BOOTS_STATED, boot_order, boots_resolve, usual_boots, within_boots};
 use quiet_linux::{Root, files::Tree};
 use quiet_plan::boot::{self, BootWish, Extra};
 use quiet_probe::{RunRequest, RunningStress};
@@ -54,8 +52,18 @@ pub struct BootAsk {
 
 /// What a person must not switch: a boot without it is none, or another one.
 const NEVER: [&str; 12] = [
-    "root", "rootfstype", "rootflags", "init", "rdinit", "initrd", "ro", "rw", "resume", "console",
-    "BOOT_IMAGE", "quietcores.off",
+    "root",
+    "rootfstype",
+    "rootflags",
+    "init",
+    "rdinit",
+    "initrd",
+    "ro",
+    "rw",
+    "resume",
+    "console",
+    "BOOT_IMAGE",
+    "quietcores.off",
 ];
 
 /// Makes the design and states it; measures some blocks in this boot, and writes nothing.
@@ -121,9 +129,14 @@ pub fn prepare_boots(
 impl BootAsk {
     fn check(&self) -> Result<()> {
         if self.tuning.wish.chain.is_some() {
-            return Err(Error::asked("boot parameters are judged for CPUs (--cpus), not for a chain file"));
+            return Err(Error::asked(
+                "boot parameters are judged for CPUs (--cpus), not for a chain file",
+            ));
         }
-        if self.tuning.playing().is_some() || self.tuning.player.is_some() || !self.tuning.picks.is_empty() {
+        if self.tuning.playing().is_some()
+            || self.tuning.player.is_some()
+            || !self.tuning.picks.is_empty()
+        {
             return Err(Error::asked("boots are measured by --probe wakeup or gap"));
         }
         if !(1..=1000).contains(&self.blocks) {
@@ -137,7 +150,8 @@ impl BootAsk {
 
     /// The parameters as factors; what cannot be had is left out and told.
     fn factors(&self, machine: &Machine, tune: &mut BootTune) -> Result<()> {
-        let extras = vec![Extra::ThreadedIrqs, Extra::SkewedTick, Extra::NoSoftLockup, Extra::PollRcu];
+        let extras =
+            vec![Extra::ThreadedIrqs, Extra::SkewedTick, Extra::NoSoftLockup, Extra::PollRcu];
         let mode = Mode::NeverSleepingCore;
         let wish = BootWish { cpus: tune.cpus.clone(), mode, extras };
         let (known, left_out) = boot::parameters(machine, &wish)
@@ -157,14 +171,19 @@ impl BootAsk {
                     why: "asked for by --boot".to_owned(),
                 },
                 (None, None) => {
-                    let why = left_out.iter().find(|finding| finding.id.ends_with(&format!(".{word}")));
+                    let why =
+                        left_out.iter().find(|finding| finding.id.ends_with(&format!(".{word}")));
                     match why {
                         Some(why) => {
                             tune.left_out.push(LeftOut { what: word, why: why.title.clone() });
                             continue;
                         }
                         // A bare word that is no parameter known here.
-                        None => Parameter { name: word, value: None, why: "asked for by --boot".to_owned() },
+                        None => Parameter {
+                            name: word,
+                            value: None,
+                            why: "asked for by --boot".to_owned(),
+                        },
                     }
                 }
             };
@@ -177,7 +196,11 @@ impl BootAsk {
             tune.factors.push(BootFactor { factor, parameter });
         }
         let same = |a: &BootFactor, b: &BootFactor| a.parameter.name == b.parameter.name;
-        let twice = tune.factors.iter().enumerate().find(|(at, one)| tune.factors[..*at].iter().any(|b| same(one, b)));
+        let twice = tune
+            .factors
+            .iter()
+            .enumerate()
+            .find(|(at, one)| tune.factors[..*at].iter().any(|b| same(one, b)));
         if let Some((_, twice)) = twice {
             return Err(Error::asked(format!(
                 "{} is named twice: a boot has it with one value or without it",
@@ -197,7 +220,9 @@ fn plain(parameter: &Parameter) -> Result<()> {
         return Err(Error::asked(format!("{shown} is no plain word of a kernel's command line")));
     }
     if NEVER.contains(&parameter.name.as_str()) || parameter.name.starts_with("systemd.") {
-        return Err(Error::asked(format!("{shown} is not switched: a boot without it, or with another, may be none")));
+        return Err(Error::asked(format!(
+            "{shown} is not switched: a boot without it, or with another, may be none"
+        )));
     }
     Ok(())
 }
@@ -208,12 +233,21 @@ fn reconciled(place: &Tree, loader: &Loader, machine: &Machine, tune: &mut BootT
         cpus: tune.cpus.clone(),
         housekeeping: tune.housekeeping.clone(),
         mode: Mode::NeverSleepingCore,
-        parameters: tune.factors.iter().filter(|one| one.kernel().is_none()).map(|one| one.parameter.clone()).collect(),
+        parameters: tune
+            .factors
+            .iter()
+            .filter(|one| one.kernel().is_none())
+            .map(|one| one.parameter.clone())
+            .collect(),
     };
     let (entries, longest) = quiet_boot::entries_of(place, loader).map_err(Error::asked)?;
-    let (left, findings) = boot::reconcile(&asked, &entries, &machine.kernel.boot_parameters, longest);
+    let (left, findings) =
+        boot::reconcile(&asked, &entries, &machine.kernel.boot_parameters, longest);
     if let Some(finding) = findings.iter().find(|finding| finding.severity == Severity::Problem) {
-        return Err(Error::asked(format!("{} ({}); {}", finding.title, finding.evidence, finding.remedy)));
+        return Err(Error::asked(format!(
+            "{} ({}); {}",
+            finding.title, finding.evidence, finding.remedy
+        )));
     }
     let mut kept = Vec::new();
     for one in std::mem::take(&mut tune.factors) {
@@ -311,7 +345,8 @@ pub(super) fn question(tune: &BootTune, spec: &Spec) -> String {
         [] => "no stress".to_owned(),
         names => format!("stress {}", names.join(", ")),
     };
-    let how = if tune.shielded { "under the whole run-time shield" } else { "without a run-time shield" };
+    let how =
+        if tune.shielded { "under the whole run-time shield" } else { "without a run-time shield" };
     format!(
         "which boot parameters help {} on CPU {} {how}, under {stress}, boot by boot",
         probe_words(spec.probe),

@@ -2,8 +2,8 @@
 //! through the same, with power cuts at every place.
 
 use quiet_types::{
-    boots::{AskedBoot, BootFactor, BootPlot, BootTune, TunedBoot},
-    tune::TuneBlock,
+    boots::{AskedBoot, BootFactor, BootPlot, BootTune},
+    tune::{TuneBlock, TunedBoot},
 };
 
 /// A plot that did not come as it was asked, or was cut short, so often, ends the tune: a machine that does not come up with it is
