@@ -43,7 +43,10 @@ fn what_lies_below_the_clocks_step_is_no_figure_of_any_face() {
     let (text, page) = (run_text(&run, 120), runs_page(std::slice::from_ref(&run)));
     for face in [text, page.replace("&lt;", "<"), runs_markdown(std::slice::from_ref(&run))] {
         assert!(face.contains("< 52 ns"), "{face}");
-        assert!(![">7 ns", "| 7 ns", "  7 ns"].iter().any(|figure| face.contains(figure)), "{face}");
+        assert!(
+            ![">7 ns", "| 7 ns", "  7 ns"].iter().any(|figure| face.contains(figure)),
+            "{face}"
+        );
     }
 }
 
