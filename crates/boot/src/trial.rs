@@ -59,7 +59,9 @@ pub(super) fn steps(
             draft.steps.push(DraftedChange { change, old: None, new: None });
             Ok(())
         }
-        LoaderKind::RaspberryPi if kernel.is_some_and(|k| release(draft.place).as_deref() != Some(k)) => {
+        LoaderKind::RaspberryPi
+            if kernel.is_some_and(|k| release(draft.place).as_deref() != Some(k)) =>
+        {
             Err(none("another kernel is no matter of a command line on a Raspberry Pi"))
         }
         LoaderKind::RaspberryPi => tryboot(draft, loader, words),

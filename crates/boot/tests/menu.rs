@@ -49,8 +49,13 @@ impl Machine {
         }))
         .unwrap();
         let loader = quiet_boot::loaders(&self.place).remove(0);
-        let request =
-            PersistRequest { asked: &asked, loader: &loader, service: None, term: Term::Lasting, kernel: None };
+        let request = PersistRequest {
+            asked: &asked,
+            loader: &loader,
+            service: None,
+            term: Term::Lasting,
+            kernel: None,
+        };
         quiet_boot::propose(&self.place, &request).unwrap()
     }
 }

@@ -15,9 +15,9 @@ mod family;
 mod sets;
 mod shift;
 pub mod tail;
-mod tosses;
 #[cfg(test)]
 mod tail_tests;
+mod tosses;
 
 pub use family::{hochberg, holm};
 pub use sets::{Tables, compare_sets, dependent, sets_suffice};

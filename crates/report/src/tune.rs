@@ -107,7 +107,10 @@ pub fn boots_text(tune: &BootTune, width: usize) -> String {
     let (done, all) = (tune.boots.len(), tune.order.len());
     if tune.asked.is_some() || done > 0 {
         let left = Nanos((tune.measuring().0 + tune.settle.0) * (all - done) as u64);
-        let line = format!("{done} of {all} boots are measured; the rest measures for about {}.", words::span(left));
+        let line = format!(
+            "{done} of {all} boots are measured; the rest measures for about {}.",
+            words::span(left)
+        );
         let _ = writeln!(text, "{}", wrap(&line, width, 0));
     }
     text
@@ -309,7 +312,11 @@ mod tests {
             factors: vec![one("threadirqs"), one("skew_tick")],
             order: boot_order(1, 2, many),
             blocks: 10,
-            design: TuneDesign { responses: vec![response], block: Nanos::from_secs(2), ..TuneDesign::default() },
+            design: TuneDesign {
+                responses: vec![response],
+                block: Nanos::from_secs(2),
+                ..TuneDesign::default()
+            },
             ..BootTune::default()
         }
     }
@@ -317,8 +324,14 @@ mod tests {
     #[test]
     fn what_boots_can_show_is_said_before_and_that_too_few_can_show_nothing() {
         let enough = boots_text(&boots(24), 100).replace('\n', " ");
-        assert!(enough.contains("24 boots in 12 pairs") && enough.contains("threadirqs: for a test"), "{enough}");
-        assert!(enough.contains("fewer than 5 of 100") && enough.contains("were boots alike"), "{enough}");
+        assert!(
+            enough.contains("24 boots in 12 pairs") && enough.contains("threadirqs: for a test"),
+            "{enough}"
+        );
+        assert!(
+            enough.contains("fewer than 5 of 100") && enough.contains("were boots alike"),
+            "{enough}"
+        );
         let few = boots_text(&boots(4), 100).replace('\n', " ");
         assert!(few.contains("can show nothing") && few.contains("16 are the fewest"), "{few}");
     }

@@ -124,10 +124,7 @@ impl BootTune {
 
     /// The words that a plot has on the kernel's command line.
     pub fn words(&self, plot: &BootPlot) -> Vec<String> {
-        self.on(plot)
-            .filter(|one| one.kernel().is_none())
-            .map(|one| one.parameter.word())
-            .collect()
+        self.on(plot).filter(|one| one.kernel().is_none()).map(|one| one.parameter.word()).collect()
     }
 
     /// The kernel of a plot.

@@ -170,8 +170,13 @@ fn proposed(args: &Args, site: &Site) -> anyhow::Result<(Proposal, Vec<Finding>)
     }
     let service = if args.no_unit { None } else { service(args, site, &asked, &mut findings)? };
     let term = if args.trial { Term::OneBoot } else { Term::Lasting };
-    let request =
-        PersistRequest { asked: &asked, loader: &loader, service: service.as_ref(), term, kernel: None };
+    let request = PersistRequest {
+        asked: &asked,
+        loader: &loader,
+        service: service.as_ref(),
+        term,
+        kernel: None,
+    };
     let proposal = quiet_boot::propose(&site.place, &request)?;
     findings.extend(proposal.findings.iter().cloned());
     Ok((proposal, findings))

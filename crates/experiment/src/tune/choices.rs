@@ -179,8 +179,12 @@ pub(super) fn choose(
                     alive.len(),
                     names.len(),
                 ));
-                let Some(block) =
-                    place.choice(round, &one.name, (&one.wish, &one.spec), (one.never_sleeps, one.period))?
+                let Some(block) = place.choice(
+                    round,
+                    &one.name,
+                    (&one.wish, &one.spec),
+                    (one.never_sleeps, one.period),
+                )?
                 else {
                     break 'stages;
                 };
@@ -240,7 +244,11 @@ mod tests {
         };
         let mut choice = TunedChoice {
             what: "period".into(),
-            tried: vec![tried("64 frames", false), tried("32 frames", false), tried("16 frames", true)],
+            tried: vec![
+                tried("64 frames", false),
+                tried("32 frames", false),
+                tried("16 frames", true),
+            ],
             sentence: String::new(),
         };
         assert!(shortest(&names, &choice).starts_with("32 frames is the shortest that"));

@@ -38,11 +38,7 @@ use quiet_types::{
     },
     words,
 };
-use std::{
-    collections::BTreeSet,
-    path::PathBuf,
-    sync::atomic::AtomicBool,
-};
+use std::{collections::BTreeSet, path::PathBuf, sync::atomic::AtomicBool};
 
 /// The steps of the plan that can be taken or left, and what cannot.
 ///
@@ -137,7 +133,13 @@ pub fn tune(args: &Tuning, stop: &AtomicBool, observer: &dyn Observer) -> Result
         player: args.player.as_deref(),
         load: args.load(),
         calibrated,
-        ..Place::new(wish, spec.clone(), &args.stress, &before.online, (&args.state, stop, observer))
+        ..Place::new(
+            wish,
+            spec.clone(),
+            &args.stress,
+            &before.online,
+            (&args.state, stop, observer),
+        )
     };
     place.responses = responses.iter().map(|one| one.id.clone()).collect();
     observer.begin(args.budget);
@@ -244,7 +246,9 @@ impl Tuning {
             ));
         }
         if self.player.is_some() && !self.picks.is_empty() {
-            return Err(Error::asked("what plays already has its CPU, priority and periods: nothing of it is chosen"));
+            return Err(Error::asked(
+                "what plays already has its CPU, priority and periods: nothing of it is chosen",
+            ));
         }
         if !(1.01..=10.0).contains(&self.margin) {
             return Err(Error::asked(format!(
@@ -333,7 +337,9 @@ impl Tuning {
     /// What the engine is to play, and how hard.
     fn playing(&self) -> Option<DuplexAsk> {
         let usual = DuplexAsk { period: Frames(64), load: 0.3 };
-        self.duplex.or_else(|| self.picks.iter().any(|pick| matches!(pick, Pick::Mode | Pick::Period)).then_some(usual))
+        self.duplex.or_else(|| {
+            self.picks.iter().any(|pick| matches!(pick, Pick::Mode | Pick::Period)).then_some(usual)
+        })
     }
 
     fn load(&self) -> f64 {
@@ -443,7 +449,9 @@ fn question(args: &Tuning, shield: &CpuSet, measured: &CpuSet) -> String {
 fn probe_words(probe: Probe) -> String {
     match probe {
         Probe::Wakeup { interval, work: Nanos(0) } => format!("wake-ups every {interval}"),
-        Probe::Wakeup { interval, work } => format!("wake-ups every {interval} with {work} of work"),
+        Probe::Wakeup { interval, work } => {
+            format!("wake-ups every {interval} with {work} of work")
+        }
         Probe::Gap => "gaps of a spinning thread".to_owned(),
     }
 }

@@ -42,9 +42,7 @@ pub fn usual_boots(parameters: usize) -> Option<usize> {
 pub fn boot_order(seed: u32, parameters: usize, boots: usize) -> Vec<BootPlot> {
     let pairs = boots / 2;
     let mut rows = schedule(seed, parameters, pairs.saturating_mul(4).max(64));
-    let same = |a: &[bool], b: &[bool]| {
-        a == b || a.iter().zip(b).all(|(a, b)| a != b)
-    };
+    let same = |a: &[bool], b: &[bool]| a == b || a.iter().zip(b).all(|(a, b)| a != b);
     let mut plots: Vec<BootPlot> = Vec::with_capacity(2 * pairs);
     for pair in 0..pairs {
         let had = |row: &Vec<bool>| plots.iter().filter(|plot| same(&plot.on, row)).count();
@@ -164,7 +162,13 @@ mod tests {
     ];
 
     /// The boots of one tune with these effects by parameter; `together` is what the first two do only beside each other.
-    fn booted(seed: u32, kind: Kind, effects: &[f64], together: f64, boots: usize) -> Vec<TunedBoot> {
+    fn booted(
+        seed: u32,
+        kind: Kind,
+        effects: &[f64],
+        together: f64,
+        boots: usize,
+    ) -> Vec<TunedBoot> {
         let mut random = Random::new(u64::from(seed) * 7919 + 3);
         let names = factors(effects.len());
         let one = |(at, plot): (usize, BootPlot)| {
@@ -257,10 +261,22 @@ mod tests {
             .into_iter()
             .map(|plot| TunedBoot {
                 pair: plot.pair,
-                on: plot.on.iter().zip(["p0", "p1"]).filter(|(on, _)| **on).map(|(_, n)| n.into()).collect(),
+                on: plot
+                    .on
+                    .iter()
+                    .zip(["p0", "p1"])
+                    .filter(|(on, _)| **on)
+                    .map(|(_, n)| n.into())
+                    .collect(),
                 blocks: (0..100)
                     .map(|_| TuneBlock {
-                        values: vec![TuneValue { value: if plot.on[0] { 1.0 } else { 9.0 }, half: 0.0 }; 2],
+                        values: vec![
+                            TuneValue {
+                                value: if plot.on[0] { 1.0 } else { 9.0 },
+                                half: 0.0
+                            };
+                            2
+                        ],
                         ..TuneBlock::default()
                     })
                     .collect(),

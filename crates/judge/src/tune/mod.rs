@@ -11,7 +11,10 @@ mod example;
 mod price;
 
 pub use crate::screen::FLIPS;
-pub use boots::{BOOTS_STATED, boot_order, boots_resolve, fewest_boots, judge_boots, plots, usual_boots, within_boots};
+pub use boots::{
+    BOOTS_STATED, boot_order, boots_resolve, fewest_boots, judge_boots, plots, usual_boots,
+    within_boots,
+};
 pub use choice::{judge_choice, others_left};
 pub use enough::{candidates, judge_smallest};
 pub use example::example;

@@ -352,7 +352,11 @@ fn blocks(tuned: &Tuned) -> Markup {
             _ => words::share(one.value),
         })
     };
-    let title = if tuned.boots.is_empty() { "Every block" } else { "Every boot, by the medians of its blocks" };
+    let title = if tuned.boots.is_empty() {
+        "Every block"
+    } else {
+        "Every boot, by the medians of its blocks"
+    };
     html! {
         h2 { (title) }
         details {
@@ -398,7 +402,9 @@ mod tests {
             ..Default::default()
         }];
         let page = tune_page(&tuned);
-        for part in ["The boots", "isolcpus; void: &lt;i&gt;x&lt;/i&gt;", "6.12.9-amd64", "to the byte"] {
+        for part in
+            ["The boots", "isolcpus; void: &lt;i&gt;x&lt;/i&gt;", "6.12.9-amd64", "to the byte"]
+        {
             assert!(page.contains(part), "{part}");
         }
     }

@@ -202,9 +202,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let html = args.html.as_deref().map(keep::Target::page).transpose()?;
     let chain = args.output.as_deref().map(keep::Target::data).transpose()?;
     let tuned = quiet_experiment::tune(&args.tuning(), &stop, &Progress::new())?;
-    tell(&args, &tuned, |losses| {
-        losses.of("the tune", store.save_other("tunes", &tuned.head.id, &tuned))
-    }, (html, chain))
+    tell(
+        &args,
+        &tuned,
+        |losses| losses.of("the tune", store.save_other("tunes", &tuned.head.id, &tuned)),
+        (html, chain),
+    )
 }
 
 /// Keeps and prints what came out.

@@ -110,7 +110,8 @@ fn measured(
 ) -> TunedBoot {
     let (void, on): (Vec<&BootFactor>, Vec<&BootFactor>) =
         tune.on(plot).partition(|one| this.ignored.contains(&one.parameter.word()));
-    let names = |all: Vec<&BootFactor>| all.into_iter().map(|one| one.factor.name.clone()).collect();
+    let names =
+        |all: Vec<&BootFactor>| all.into_iter().map(|one| one.factor.name.clone()).collect();
     TunedBoot {
         pair: plot.pair,
         on: names(on),

@@ -71,7 +71,10 @@ pub fn boots_status(state: &Path) -> Result<Option<BootTune>> {
     if tune.schema != SCHEMA {
         return Err(Error::new(
             ErrorKind::Keeping,
-            format!("{} was written by another version of quietcores; use that one", path.display()),
+            format!(
+                "{} was written by another version of quietcores; use that one",
+                path.display()
+            ),
         ));
     }
     Ok(Some(tune))
@@ -89,7 +92,13 @@ fn keep(state: &Path, tune: &BootTune) -> Result<()> {
 ///
 /// # Errors
 /// When something cannot be written: what was done is taken back then.
-pub fn begin_boots(mut tune: BootTune, state: &Path, program: &Path, stop: &AtomicBool, observer: &dyn Observer) -> Result<()> {
+pub fn begin_boots(
+    mut tune: BootTune,
+    state: &Path,
+    program: &Path,
+    stop: &AtomicBool,
+    observer: &dyn Observer,
+) -> Result<()> {
     if let Some(parent) = state.parent() {
         std::fs::create_dir_all(parent)
             .because(ErrorKind::Keeping, || format!("cannot make {}", parent.display()))?;
@@ -99,7 +108,8 @@ pub fn begin_boots(mut tune: BootTune, state: &Path, program: &Path, stop: &Atom
     keep(state, &tune)?;
     let begun = (|| -> Result<()> {
         let place = Tree::system()?;
-        let program = program.to_str().ok_or_else(|| Error::asked("the program's path is not UTF-8"))?;
+        let program =
+            program.to_str().ok_or_else(|| Error::asked("the program's path is not UTF-8"))?;
         let mut arguments = vec!["--boot-go-on".to_owned()];
         if state != Path::new(crate::DEFAULT_STATE) {
             arguments.extend(["--state".to_owned(), state.display().to_string()]);
@@ -129,10 +139,9 @@ pub fn reboot(state: &Path) -> Result<()> {
         return Err(Error::asked("no tune of boot parameters is under way"));
     };
     let command = quiet_boot::start_words(kind_of(&tune.loader)?);
-    SystemRunner
-        .run(&command)
-        .map(|_| ())
-        .map_err(|why| Error::new(ErrorKind::Machine, format!("{} failed: {why}", command.join(" "))))
+    SystemRunner.run(&command).map(|_| ()).map_err(|why| {
+        Error::new(ErrorKind::Machine, format!("{} failed: {why}", command.join(" ")))
+    })
 }
 
 /// What this boot has to do for the tune that is under way.
@@ -142,7 +151,9 @@ pub fn reboot(state: &Path) -> Result<()> {
 pub fn boots_go_on(state: &Path, stop: &AtomicBool, observer: &dyn Observer) -> Result<BootsGone> {
     root_alone()?;
     let Some(mut tune) = boots_status(state)? else {
-        return Err(Error::asked("no tune of boot parameters is under way; `quietcores tune --boot` begins one"));
+        return Err(Error::asked(
+            "no tune of boot parameters is under way; `quietcores tune --boot` begins one",
+        ));
     };
     let _lock = StateDir::make(&room(state))?.lock()?;
     let mut here = Here::of(&tune, state, stop, observer)?;
@@ -177,7 +188,9 @@ fn root_alone() -> Result<()> {
 
 fn kind_of(name: &str) -> Result<LoaderKind> {
     let found = LoaderKind::ALL.iter().find(|(_, known)| *known == name);
-    found.map(|(kind, _)| *kind).ok_or_else(|| Error::asked(format!("no boot loader is called {}", quiet_types::printable(name, 60))))
+    found.map(|(kind, _)| *kind).ok_or_else(|| {
+        Error::asked(format!("no boot loader is called {}", quiet_types::printable(name, 60)))
+    })
 }
 
 /// Takes away what goes on after each reboot, and forgets the tune: its result is kept. Cut before this, the next boot judges once more.
@@ -202,7 +215,10 @@ fn undo(place: &Tree, dir: &Path) -> Result<()> {
     let left = undone.items.iter().map(|item| item.what.as_str()).collect::<Vec<_>>().join(", ");
     Err(Error::new(
         ErrorKind::Machine,
-        format!("cannot put back all of {left}; the old texts lie in {}", dir.join("persist/old").display()),
+        format!(
+            "cannot put back all of {left}; the old texts lie in {}",
+            dir.join("persist/old").display()
+        ),
     ))
 }
 
@@ -226,7 +242,12 @@ struct Here<'a> {
 }
 
 impl<'a> Here<'a> {
-    fn of(tune: &BootTune, state: &'a Path, stop: &'a AtomicBool, observer: &'a dyn Observer) -> Result<Here<'a>> {
+    fn of(
+        tune: &BootTune,
+        state: &'a Path,
+        stop: &'a AtomicBool,
+        observer: &'a dyn Observer,
+    ) -> Result<Here<'a>> {
         let place = Tree::system()?;
         let loader = quiet_boot::the_loader(&place, Some(kind_of(&tune.loader)?), &[])?;
         Ok(Here { place, loader, state, stop, observer })
@@ -348,7 +369,9 @@ fn measured(
 }
 
 fn spec_of(tune: &BootTune) -> Result<Spec> {
-    tune.spec.clone().ok_or_else(|| Error::new(ErrorKind::Keeping, "the tune does not say what is measured"))
+    tune.spec
+        .clone()
+        .ok_or_else(|| Error::new(ErrorKind::Keeping, "the tune does not say what is measured"))
 }
 
 /// The boot loader's files are put back; then the boots that are there are judged.
@@ -418,7 +441,11 @@ fn few_boots(tune: &BootTune) -> Option<String> {
     })
 }
 
-fn findings(tune: &BootTune, steps: &[quiet_types::tune::TunedStep], why: Option<String>) -> Vec<Finding> {
+fn findings(
+    tune: &BootTune,
+    steps: &[quiet_types::tune::TunedStep],
+    why: Option<String>,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(why) = why {
         findings.push(
@@ -429,19 +456,30 @@ fn findings(tune: &BootTune, steps: &[quiet_types::tune::TunedStep], why: Option
     }
     for step in steps.iter().filter(|step| step.void > 0) {
         let name = quiet_types::printable(&step.factor.name, 60);
-        let title = format!("The kernel had {name} on its command line and did not do it, in {} boots", step.void);
+        let title = format!(
+            "The kernel had {name} on its command line and did not do it, in {} boots",
+            step.void
+        );
         findings.push(
             Finding::new(Severity::Warning, "tune.void", title)
-                .effect("These boots say nothing of it; where they are the most, it has no verdict.")
+                .effect(
+                    "These boots say nothing of it; where they are the most, it has no verdict.",
+                )
                 .remedy("Look for the kernel's reason in `dmesg`."),
         );
     }
     let again: u32 = tune.boots.iter().map(|boot| boot.tries.saturating_sub(1)).sum();
     if again > 0 {
         findings.push(
-            Finding::new(Severity::Note, "tune.boots_again", format!("{again} boots had to be asked for again"))
-                .evidence("The machine came up otherwise: a power cut, or another entry of the boot menu.")
-                .effect("They were not measured, and each was asked for once more."),
+            Finding::new(
+                Severity::Note,
+                "tune.boots_again",
+                format!("{again} boots had to be asked for again"),
+            )
+            .evidence(
+                "The machine came up otherwise: a power cut, or another entry of the boot menu.",
+            )
+            .effect("They were not measured, and each was asked for once more."),
         );
     }
     findings
@@ -450,20 +488,30 @@ fn findings(tune: &BootTune, steps: &[quiet_types::tune::TunedStep], why: Option
 /// A chain of these CPUs; which parameters help stands in its comments, with the figures.
 fn chain(tune: &BootTune, tuned: &Tuned) -> String {
     let mut comments = vec![
-        format!("Made by `quietcores tune --boot` on {}, {}.", tuned.head.host.name, tuned.head.started),
+        format!(
+            "Made by `quietcores tune --boot` on {}, {}.",
+            tuned.head.host.name, tuned.head.started
+        ),
         format!("{}.", tuned.question),
         tuned.sentence.clone(),
     ];
-    comments.extend(tuned.steps.iter().map(|step| quiet_judge::tune::step_line(step, &tuned.design)));
+    comments
+        .extend(tuned.steps.iter().map(|step| quiet_judge::tune::step_line(step, &tuned.design)));
     let words: Vec<String> = tune
         .factors
         .iter()
-        .filter(|one| tuned.steps.iter().any(|step| step.kept && step.factor.name == one.factor.name))
+        .filter(|one| {
+            tuned.steps.iter().any(|step| step.kept && step.factor.name == one.factor.name)
+        })
         .map(|one| one.parameter.word())
         .collect();
     if !words.is_empty() {
         comments.push(format!("For the kernel's command line: {}", words.join(" ")));
     }
-    let chain = Chain { name: Some("tuned".into()), cpus: Choice::These(tune.cpus.clone()), ..Chain::default() };
+    let chain = Chain {
+        name: Some("tuned".into()),
+        cpus: Choice::These(tune.cpus.clone()),
+        ..Chain::default()
+    };
     quiet_plan::chain_text(&chain, &comments)
 }
