@@ -112,10 +112,7 @@ pub fn only(plan: &Plan, names: &[String]) -> Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quiet_types::{
-        machine::Cgroups,
-        plan::{Form, Need},
-    };
+    use quiet_types::plan::{Form, Need};
 
     fn plan() -> Plan {
         let cpus = quiet_types::chain::Choice::These("1".parse().unwrap());

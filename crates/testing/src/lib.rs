@@ -196,6 +196,45 @@ pub fn program(name: impl AsRef<OsStr>) -> Option<PathBuf> {
     env::split_paths(&path).map(|dir| dir.join(name.as_ref())).find(|file| file.is_file())
 }
 
+/// A constructed machine of which nothing is known but its CPUs, each a sibling of nobody.
+pub fn plain_machine(cpus: &str) -> quiet_types::Machine {
+    let online: quiet_types::CpuSet = cpus.parse().unwrap_or_default();
+    let cpu = |id| quiet_types::machine::Cpu {
+        id,
+        online: true,
+        core: None,
+        package: None,
+        siblings: [id].into_iter().collect(),
+        llc: quiet_types::CpuSet::default(),
+        cluster: None,
+        llc_kib: None,
+        node: None,
+        capacity: None,
+        kind: None,
+        governor: None,
+        max_khz: None,
+        current_khz: None,
+        resume_latency: None,
+        idle_states: Vec::new(),
+        steal_ticks: None,
+    };
+    quiet_types::Machine {
+        cpus: online.iter().map(cpu).collect(),
+        possible: online.clone(),
+        online,
+        ..quiet_types::Machine::default()
+    }
+}
+
+/// One of two CPUs with the cpusets of cgroup v1, for plans with steps of several kinds.
+pub fn machine_with_cpusets() -> quiet_types::Machine {
+    let mut machine = plain_machine("0-1");
+    machine.default_irq_affinity = "0-1".parse().ok();
+    machine.cgroups.v1_cpuset = "/sys/fs/cgroup/cpuset".parse().ok();
+    machine.workqueues.requested = "0-1".parse().ok();
+    machine
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,43 +300,4 @@ mod tests {
         let done = skipper_with("machine", Some(dir.path()));
         assert!(!done.status.success());
     }
-}
-
-/// A constructed machine of which nothing is known but its CPUs, each a sibling of nobody.
-pub fn plain_machine(cpus: &str) -> quiet_types::Machine {
-    let online: quiet_types::CpuSet = cpus.parse().unwrap_or_default();
-    let cpu = |id| quiet_types::machine::Cpu {
-        id,
-        online: true,
-        core: None,
-        package: None,
-        siblings: [id].into_iter().collect(),
-        llc: quiet_types::CpuSet::default(),
-        cluster: None,
-        llc_kib: None,
-        node: None,
-        capacity: None,
-        kind: None,
-        governor: None,
-        max_khz: None,
-        current_khz: None,
-        resume_latency: None,
-        idle_states: Vec::new(),
-        steal_ticks: None,
-    };
-    quiet_types::Machine {
-        cpus: online.iter().map(cpu).collect(),
-        possible: online.clone(),
-        online,
-        ..quiet_types::Machine::default()
-    }
-}
-
-/// One of two CPUs with the cpusets of cgroup v1, for plans with steps of several kinds.
-pub fn machine_with_cpusets() -> quiet_types::Machine {
-    let mut machine = plain_machine("0-1");
-    machine.default_irq_affinity = "0-1".parse().ok();
-    machine.cgroups.v1_cpuset = "/sys/fs/cgroup/cpuset".parse().ok();
-    machine.workqueues.requested = "0-1".parse().ok();
-    machine
 }

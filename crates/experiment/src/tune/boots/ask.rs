@@ -142,7 +142,7 @@ impl BootAsk {
         if !(1..=1000).contains(&self.blocks) {
             return Err(Error::asked("a boot has 1 to 1000 blocks"));
         }
-        if self.boots.is_some_and(|boots| boots < 4 || boots > 1000 || boots % 2 == 1) {
+        if self.boots.is_some_and(|boots| !(4..=1000).contains(&boots) || boots % 2 == 1) {
             return Err(Error::asked("boots come in pairs: 4, 6, 8 ... up to 1000"));
         }
         Ok(())

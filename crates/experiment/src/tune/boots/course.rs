@@ -283,8 +283,8 @@ mod tests {
         whole(&mut clean, 4);
         for first in 1..=clean.calls {
             for second in [0, first + 1, first + 4, first + 9] {
-                let mut machine = Simulated::default();
-                machine.cuts = [first, second].into_iter().collect();
+                let cuts = [first, second].into_iter().collect();
+                let mut machine = Simulated { cuts, ..Simulated::default() };
                 assert_eq!(whole(&mut machine, 4), BootMove::Done, "cuts at {first} and {second}");
                 let disk = machine.disk.clone().unwrap();
                 assert_eq!(disk.boots.len(), 4, "cuts at {first} and {second}");
