@@ -27,9 +27,21 @@ pub enum Fade {
 
 enum Order {
     /// With `newest`, one that is not heard where another swap waits behind it.
-    Swap { number: u64, strip: ReadyStrip, fade: Fade, newest: bool },
-    Set { number: u64, param: usize, value: f32 },
-    Bypass { number: u64, on: bool },
+    Swap {
+        number: u64,
+        strip: ReadyStrip,
+        fade: Fade,
+        newest: bool,
+    },
+    Set {
+        number: u64,
+        param: usize,
+        value: f32,
+    },
+    Bypass {
+        number: u64,
+        on: bool,
+    },
 }
 
 /// Orders that may wait.
