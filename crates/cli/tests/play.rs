@@ -360,6 +360,65 @@ fn what_lies_in_the_place_of_the_socket_is_left_alone() {
     assert!(!stale.exists());
 }
 
+/// `play` on two CPUs makes what it makes on one, a period later; `render` makes the same.
+#[test]
+fn a_file_goes_through_two_cpus_as_through_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let mut seed = 1u32;
+    let noise = (0..9600).map(|_| {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (seed >> 16) as i16 / 4
+    });
+    wav(path("in.wav").as_ref(), &noise.collect::<Vec<_>>());
+    let strip = "[[stage]]\nkind = \"biquad\"\ntype = \"lowpass\"\nfrequency = 900.0\n\n\
+                 [[stage]]\nkind = \"ir\"\ntaps = [0.5, 0.0, -0.25]\n\n\
+                 [[stage]]\nkind = \"compressor\"\nthreshold = -40.0\n";
+    std::fs::write(path("strip.toml"), strip).unwrap();
+    let run = |words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_quietcores")).args(words).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{words:?}: {said}");
+        said + &String::from_utf8_lossy(&output.stdout)
+    };
+    let bits = |name: &str| {
+        let made = std::fs::read(path(name)).unwrap();
+        let data = made.windows(4).position(|w| w == b"data").unwrap() + 8;
+        made[data..].as_chunks().0.iter().map(|b| u32::from_le_bytes(*b)).collect::<Vec<_>>()
+    };
+    for cores in ["1", "2"] {
+        let (played, rendered) =
+            (path(&format!("played{cores}")), path(&format!("rendered{cores}")));
+        let (from, strip) = (path("in.wav"), path("strip.toml"));
+        let said = run(&[
+            "play",
+            &strip,
+            "--host",
+            "file",
+            "--channels",
+            "1",
+            "--control",
+            "none",
+            "--input",
+            &from,
+            "--output",
+            &played,
+            "--cores",
+            cores,
+        ]);
+        assert_eq!(said.contains("on two CPUs"), cores == "2", "{said}");
+        let said = run(&["render", &from, &rendered, &strip, "--tail", "0s", "--cores", cores]);
+        assert_eq!(said.contains("on two CPUs"), cores == "2", "{said}");
+    }
+    let (one, two) = (bits("played1"), bits("played2"));
+    assert!(one.iter().any(|y| f32::from_bits(*y).abs() > 0.01));
+    assert_eq!((one.len(), two.len()), (9600, 9600));
+    assert_eq!(two[..64], [0; 64]);
+    assert_eq!(two[64..], one[..9600 - 64]);
+    assert_eq!(bits("rendered1"), bits("rendered2"));
+    assert_eq!(bits("rendered1"), one);
+}
+
 #[test]
 fn a_file_goes_through_unchanged() {
     let dir = tempfile::tempdir().unwrap();

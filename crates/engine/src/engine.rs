@@ -3,6 +3,7 @@
 use crate::{
     Error, ErrorKind, Result,
     clock::{self, Ticks},
+    halves::{Bench, BenchRest},
     host::{Again, Device, file::File, null},
     place::{self, Placed, SeatWish, Wait},
     player::{ReadyStrip, Remote, player},
@@ -23,7 +24,7 @@ use quiet_types::{Frames, Nanos, SampleRate, play::Hits};
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
         mpsc,
     },
     thread::{self, JoinHandle},
@@ -89,6 +90,79 @@ impl SeatedThread {
             Err(_) => Err(ended()),
         }
     }
+}
+
+/// The thread that plays the back halves of strips on a second CPU; it ends when this is dropped.
+#[derive(Debug)]
+pub struct SecondThread {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Option<Outcome>>>,
+    /// Where it was put, as the kernel says; `None` where that is left to the kernel.
+    pub placed: Option<Placed>,
+}
+
+impl Drop for SecondThread {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl SecondThread {
+    /// One without a place of its own, for files.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn anywhere(mut bench: Bench) -> Result<SecondThread> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = stop.clone();
+        let body = move || {
+            bench.serve(&told, BenchRest::Yield);
+            None
+        };
+        let thread = thread::Builder::new().name("quiet-second".into()).spawn(body);
+        let thread = thread.map_err(|e| {
+            let sentence = format!("cannot start the second thread: {e}");
+            Error::of(ErrorKind::Machine, sentence).because(e)
+        })?;
+        Ok(SecondThread { stop, thread: Some(thread), placed: None })
+    }
+}
+
+impl SeatedThread {
+    /// Has it play the back halves of strips.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn serve(self, mut bench: Bench) -> Result<SecondThread> {
+        let SeatedThread { thread, work, placed, .. } = self;
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = stop.clone();
+        let body = move |place: &Place, placed: &Placed| {
+            let marks = Marks::now();
+            let rest = match placed.mode {
+                LoopMode::NeverSleep => BenchRest::Never,
+                LoopMode::Sleep => BenchRest::Sleep,
+            };
+            bench.serve(&told, rest);
+            let hits = place.hits(marks, placed);
+            let _ = sched::set_scheduling(0, place::ordinary());
+            (Ok(()), hits)
+        };
+        work.send(Box::new(body)).map_err(|_| ended())?;
+        Ok(SecondThread { stop, thread: Some(thread), placed: Some(placed) })
+    }
+}
+
+/// A place for the second thread of a strip on two CPUs: the next shielded CPU beside the one of `wish`, by the same road.
+/// Without a shield the kernel chooses, and the thread sleeps for moments.
+///
+/// # Errors
+/// As [`seat`]; when the shield has no second CPU.
+pub fn seat_second(wish: &SeatWish, less: Option<(Less, Arc<Walls>)>) -> Result<SeatedThread> {
+    seat(&place::second(wish)?, less)
 }
 
 enum Card {

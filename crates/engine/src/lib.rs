@@ -14,6 +14,7 @@ mod error;
 mod files;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod halves;
 pub mod host;
 #[cfg(feature = "audio")]
 pub mod midi;
@@ -33,8 +34,11 @@ pub mod trip;
 
 pub use admit::admit;
 pub use clock::Ticks;
-pub use engine::{Engine, Opened, SeatedThread, mode_name, open, open_from, seat};
+pub use engine::{
+    Engine, Opened, SeatedThread, SecondThread, mode_name, open, open_from, seat, seat_second,
+};
 pub use error::{Error, ErrorKind, Result};
+pub use halves::{Bench, BenchRest, CutStrip, Cutter, two_cpus};
 pub use place::{Placed, SeatWish, Wait};
 pub use player::{Fade, Player, ReadyStrip, Remote, Told, player};
 pub use quiet_dsp::ProcessSpec;

@@ -134,6 +134,25 @@ pub(crate) fn decide(root: &Root, wish: &SeatWish) -> Result<Decision> {
     choose(&Facts::read(root, wish.priority, lent)?, wish)
 }
 
+/// What is wished for the second thread of a strip on two CPUs.
+pub(crate) fn second(wish: &SeatWish) -> Result<SeatWish> {
+    let shielded = wish.shield.as_ref().map(|shield| shield.cpus.clone()).unwrap_or_default();
+    let first = wish.cpu.or_else(|| shielded.first());
+    let inside = first.is_some_and(|cpu| shielded.contains(cpu));
+    let mut wish = wish.clone();
+    wish.cpu = shielded.iter().find(|cpu| inside && Some(*cpu) != first);
+    if inside && wish.cpu.is_none() {
+        return Err(Error::new(format!(
+            "the shield has CPU {shielded} alone, and a strip on two CPUs needs another one: put one up around two \
+             (`quietcores apply --cpus A-B`), or play with --cores 1"
+        )));
+    }
+    if !inside {
+        wish.mode = Some(Wait::Sleep);
+    }
+    Ok(wish)
+}
+
 /// Pure: tested without a machine.
 pub(crate) fn choose(facts: &Facts, wish: &SeatWish) -> Result<Decision> {
     let shielded = wish.shield.as_ref().map(|shield| shield.cpus.clone()).unwrap_or_default();

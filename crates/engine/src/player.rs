@@ -26,17 +26,31 @@ pub enum Fade {
 }
 
 enum Order {
-    Swap { number: u64, strip: ReadyStrip, fade: Fade },
-    Set { number: u64, param: usize, value: f32 },
-    Bypass { number: u64, on: bool },
+    /// With `newest`, one that is not heard where another swap waits behind it.
+    Swap {
+        number: u64,
+        strip: ReadyStrip,
+        fade: Fade,
+        newest: bool,
+    },
+    Set {
+        number: u64,
+        param: usize,
+        value: f32,
+    },
+    Bypass {
+        number: u64,
+        on: bool,
+    },
 }
 
 /// Orders that may wait.
 const ORDERS: usize = 256;
 /// Orders carried out in one block at most, so that a flood of them costs little.
 const PER_BLOCK: usize = 8;
-/// Strips that may wait to be dropped.
-const SPENT: usize = 8;
+/// Strips that may wait to be dropped: all that may be on their way, so that what was ordered is carried out however
+/// long nobody collects.
+const SPENT: usize = ORDERS + 2;
 /// Events that may wait to be heard.
 const EVENTS: usize = 1024;
 
@@ -159,8 +173,21 @@ impl Remote {
     /// # Errors
     /// The strip itself, when too many orders wait.
     pub fn swap(&mut self, strip: ReadyStrip, fade: Fade) -> Result<u64, ReadyStrip> {
+        self.order(strip, fade, false)
+    }
+
+    /// The same for one who is quicker than the fades: of several that wait one behind the other the newest alone is
+    /// heard; the others are done without.
+    ///
+    /// # Errors
+    /// As [`Remote::swap`].
+    pub fn replace(&mut self, strip: ReadyStrip, fade: Fade) -> Result<u64, ReadyStrip> {
+        self.order(strip, fade, true)
+    }
+
+    fn order(&mut self, strip: ReadyStrip, fade: Fade, newest: bool) -> Result<u64, ReadyStrip> {
         let number = self.number + 1;
-        match self.orders.push(Order::Swap { number, strip, fade }) {
+        match self.orders.push(Order::Swap { number, strip, fade, newest }) {
             Ok(()) => {
                 self.number = number;
                 Ok(number)
@@ -217,7 +244,13 @@ impl Player {
                 return;
             }
             match self.orders.pop() {
-                Ok(Order::Swap { number, strip, fade }) => {
+                Ok(Order::Swap { number, strip, newest: true, .. })
+                    if matches!(self.orders.peek(), Ok(Order::Swap { .. })) =>
+                {
+                    told.tell(LoopEvent::Done(number));
+                    self.retire(strip);
+                }
+                Ok(Order::Swap { number, strip, fade, .. }) => {
                     self.fading = Some(Fading { other: strip, number, fade, at: 0, turned: false });
                 }
                 Ok(Order::Set { number, param, value }) => {
@@ -292,11 +325,15 @@ impl Player {
                 (self.out, self.cures) = (false, (0, 0));
             }
             told.tell(LoopEvent::Done(done.number));
-            // There is room: it was there when the order was taken, and nobody else pushes.
-            if let Err(rtrb::PushError::Full(strip)) = self.spent.push(done.other) {
-                debug_assert!(false, "a spent strip finds no room");
-                std::mem::forget(strip);
-            }
+            self.retire(done.other);
+        }
+    }
+
+    /// Sends a strip home. There is room: it was there when the order was taken, and nobody else pushes.
+    fn retire(&mut self, strip: ReadyStrip) {
+        if let Err(rtrb::PushError::Full(strip)) = self.spent.push(strip) {
+            debug_assert!(false, "a spent strip finds no room");
+            std::mem::forget(strip);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The shelf of strips that are described in files.
 
 use crate::{
-    Error, ErrorKind, Loaded, Param, Result,
+    Cutter, Error, ErrorKind, Loaded, Param, Result,
     files::{Files, read},
     shelf::{Shelf, WantedStrip},
 };
@@ -21,6 +21,9 @@ pub struct Strips {
     inputs: usize,
     /// What plays now: where from, and the text of it.
     now: Option<(PathBuf, String)>,
+    /// Has strips cut for two CPUs.
+    #[serde(skip)]
+    cutter: Option<Cutter>,
 }
 
 /// The description at `path`, and where the files come from that it names.
@@ -44,7 +47,13 @@ fn parse(path: &Path) -> Result<(Description, String)> {
 impl Strips {
     /// A shelf for strips that take `inputs` channels.
     pub fn new(inputs: usize) -> Strips {
-        Strips { inputs, now: None }
+        Strips { inputs, now: None, cutter: None }
+    }
+
+    /// The same for strips that are played on two CPUs.
+    #[must_use]
+    pub fn on_two_cpus(self, cutter: Cutter) -> Strips {
+        Strips { cutter: Some(cutter), ..self }
     }
 
     /// How many channels the strip at `path` takes, gives and needs room for.
@@ -121,15 +130,23 @@ impl Shelf for Strips {
             .clone()
             .or_else(|| Some(path.file_stem()?.to_string_lossy().into_owned()))
             .unwrap_or_default();
-        let (notes, latency) = (strip.notes().to_vec(), strip.latency().0);
+        let (mut notes, mut latency) = (strip.notes().to_vec(), strip.latency().0);
         let width = strip.width();
-        let strip: crate::ReadyStrip = if width == setting.channels {
-            Box::new(strip)
-        } else {
-            Box::new(Narrow { strip, width })
+        let mut ready: crate::ReadyStrip = match &self.cutter {
+            Some(cutter) => {
+                let stages = strip.stages().count();
+                let cut = cutter.cut(strip, setting)?;
+                latency = cut.latency.0;
+                notes.push(cut.note(stages, setting));
+                cut.strip
+            }
+            None => Box::new(strip),
         };
+        if width != setting.channels {
+            ready = Box::new(Narrow { strip: ready, width });
+        }
         self.now = Some((path, text));
-        Ok(Loaded { strip, name, params, notes, latency })
+        Ok(Loaded { strip: ready, name, params, notes, latency })
     }
 
     fn path(&self) -> Option<PathBuf> {
@@ -139,7 +156,7 @@ impl Shelf for Strips {
 
 /// A strip of fewer channels than there is room for: it takes the first ones.
 struct Narrow {
-    strip: quiet_dsp::strip::Strip,
+    strip: crate::ReadyStrip,
     width: usize,
 }
 

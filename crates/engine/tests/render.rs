@@ -33,6 +33,7 @@ fn order(strip: &str) -> Order {
         force: false,
         skip: false,
         threads: 2,
+        halved: false,
     }
 }
 

@@ -130,3 +130,29 @@ fn ten_thousand_swaps_do_not_click_leak_or_allocate() {
     assert_no_alloc(|| drop(std::hint::black_box(Box::new(1u64))));
     assert_eq!(violation_count(), 2, "an allocation would have been seen");
 }
+
+#[test]
+fn of_replacements_that_wait_the_newest_alone_is_heard_however_long_nobody_collects() {
+    let alive = Arc::new(AtomicI64::new(0));
+    let (mut player, mut remote, _told) =
+        player(Gain::boxed(1.0, &alive), 1, Frames(BLOCK as u32), SampleRate(RATE));
+    let mut told = Told::default();
+    reset_violation_count();
+    for round in 0..3 {
+        for gain in 1..=200u8 {
+            assert!(remote.replace(Gain::boxed(f32::from(gain), &alive), Fade::Cross).is_ok());
+        }
+        // Eight orders a block, and the longest way: a fade that is under way, then the last one.
+        let mut heard = 0.0;
+        for _ in 0..200 / 8 + 2 * FADE / BLOCK + 3 {
+            let mut samples = [1.0; BLOCK];
+            assert_no_alloc(|| player.process(&mut samples, BLOCK, &mut told));
+            heard = samples[BLOCK - 1];
+        }
+        assert_eq!((heard, told.0), (200.0, 200 * (round + 1)));
+        assert_eq!(remote.collect(), 200);
+    }
+    assert_eq!(violation_count(), 0);
+    drop((player, remote));
+    assert_eq!(alive.load(Relaxed), 0);
+}

@@ -101,10 +101,10 @@ impl Way {
         })
     }
 
-    /// Crossfades to `strip`.
+    /// Crossfades to `strip`; where several come during a fade, the newest follows it.
     pub(crate) fn swap(&mut self, strip: Strip) -> Result<()> {
         let ready = framed(strip, self.setting.block);
-        self.remote.swap(ready, Fade::Cross).map(drop).map_err(|_| {
+        self.remote.replace(ready, Fade::Cross).map(drop).map_err(|_| {
             let why = "too many changes wait to be heard: wait a little, or let the host play";
             Error::of(ErrorKind::Asked, why.to_owned())
         })

@@ -155,6 +155,7 @@ fn rendered(folder: &Path, strip: &Path, x: &[[f32; 2]]) -> Vec<[f32; 2]> {
         force: true,
         skip: false,
         threads: 1,
+        halved: false,
     };
     let done = render(&[Job { from, to: to.clone() }], &order, &RenderProgress::default());
     assert_eq!(done[0].outcome, FileOutcome::Done, "{:?}", done[0].error);

@@ -7,16 +7,17 @@ use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quiet_engine::{
-    AudioHost, Loaded, Placed, SeatWish, Setup, Shelf, Sizes, Strips, Taster, Wait, WantedStrip,
-    admit,
+    AudioHost, Cutter, Loaded, Placed, SeatWish, SeatedThread, SecondThread, Setup, Shelf, Sizes,
+    Strips, Taster, Ticks, Wait, WantedStrip, admit,
     control::{Server, Session, private_dir},
     host::null::Cable,
-    mode_name, open_from, seat,
+    mode_name, open_from, seat, seat_second, two_cpus,
 };
 use quiet_experiment::{Ward, least_buffer, put_back_overdue};
 use quiet_linux::{
     Root, System,
     rights::{self, Less},
+    walls::Walls,
 };
 use quiet_types::{
     CpuId, Frames, Nanos, SampleRate,
@@ -59,6 +60,9 @@ pub struct Args {
     /// sudo, else whose file the strip is, else root without its powers]
     #[arg(long, value_name = "USER")]
     user: Option<String>,
+    /// CPUs for one strip: with 2 its halves play one behind the other on two shielded CPUs, a period later
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    cores: u8,
     /// Play although the strip's worst block does not fit into a period
     #[arg(long)]
     force: bool,
@@ -256,13 +260,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = face::interrupt()?;
     let progress = Progress::new();
     let mut setup = asked(&args, &progress)?;
-    let wish = quiet_experiment::ShieldWish {
-        cpus: setup.wish.cpu.map(|cpu| [cpu].into_iter().collect()),
-        never_sleep: setup.wish.mode == Some(Wait::NeverSleep),
-        ..Default::default()
-    };
     // Dropped after the engine.
-    let mut ward = Ward::new(wish, &args.on.state, &stop, &progress);
+    let mut ward = Ward::new(shield_wish(&args, &setup), &args.on.state, &stop, &progress);
     if args.shield {
         let applied = ward.raise().context("cannot put the shield up")?;
         setup.wish.lender = asked::own_lender(Some(&applied.shield), &args.on.state);
@@ -280,10 +279,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let less = less(&args, &setup)?;
     let walls = Arc::new(walled::build(&setup));
     let taster = taster(less.as_ref());
-    let taken = match &less {
-        Some(less) => Some(seat(&setup.wish, Some((less.clone(), walls.clone())))?),
-        None => None,
-    };
+    let (taken, second) =
+        seats(&args, &setup, less.as_ref().map(|less| (less.clone(), walls.clone())))?;
     if let Some(less) = &less {
         less.give_up().map_err(|why| anyhow!("{why}; play with --user root, or without root"))?;
         ward.give_up();
@@ -299,21 +296,23 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let shape = Strips::shape(path, args.on.channels).map_err(|error| within.refused(error))?;
         (setup.channels, setup.inputs, setup.outputs) = (shape.width, shape.inputs, shape.outputs);
     }
-    let mut shelf: Box<dyn Shelf> = Box::new(within.around(Strips::new(setup.inputs), taster));
     let opened = open_from(&setup, taken)?;
     let (setting, clock, about) = (opened.setting(), opened.clock(), opened.about.clone());
+    let (strips, second) = Second::begin(second, Strips::new(setup.inputs), clock)?;
+    let mut shelf: Box<dyn Shelf> = Box::new(within.around(strips, taster));
     let loaded = match &args.strip {
         Some(path) => shelf.load(&WantedStrip::Strip(path.clone()), setting)?,
         None => Loaded::wire(),
     };
     let (strip, admission) = admit(loaded.strip, setting, clock);
-    fits(&loaded.name, &admission, args.force)?;
+    fits(&loaded.name, &admission, &args)?;
     for note in &loaded.notes {
         face::say(note);
     }
     let engine = opened.expecting(admission.worst).start(strip)?;
     let mut placed = engine.placed().clone();
     placed.findings.extend(within.findings);
+    second.iter().for_each(|second| second.announce(&mut placed));
     face::say(&about);
     announce_seat(engine.sizes(), &placed, less.as_ref(), bound);
     announce_strip(&loaded.name, &admission);
@@ -338,6 +337,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let hits = session.stop()?;
     let status = session.status();
     session.tidy();
+    second.iter().for_each(Second::tell_lost);
+    drop(second);
     let exact = ward.lower()?;
     let played = Played {
         schema: SCHEMA.to_owned(),
@@ -351,6 +352,39 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         findings: placed.findings,
     };
     told(&played, args.json, exact)
+}
+
+/// A shield for the CPU that is played on, or for it and the next one.
+fn shield_wish(args: &Args, setup: &Setup) -> quiet_experiment::ShieldWish {
+    let cpus = |first: CpuId| (0..args.cores.into()).map(|n| CpuId(first.0 + n)).collect();
+    quiet_experiment::ShieldWish {
+        cpus: setup.wish.cpu.map(cpus),
+        never_sleep: setup.wish.mode == Some(Wait::NeverSleep),
+        ..Default::default()
+    }
+}
+
+/// The places of the threads that can have theirs before anything is read: of the one that plays where it has rights to
+/// give up, of the second one where it is asked for, and whether that one is waited for without an end.
+#[allow(clippy::type_complexity, reason = "two places, each for one caller")]
+fn seats(
+    args: &Args,
+    setup: &Setup,
+    poorer: Option<(Less, Arc<Walls>)>,
+) -> anyhow::Result<(Option<SeatedThread>, Option<(SeatedThread, bool)>)> {
+    let second = match args.cores {
+        ..2 => None,
+        // A file waits for it.
+        _ => Some((
+            seat_second(&setup.wish, poorer.clone())?,
+            matches!(setup.host, AudioHost::File { .. }),
+        )),
+    };
+    let first = match poorer {
+        Some(poorer) => Some(seat(&setup.wish, Some(poorer))?),
+        None => None,
+    };
+    Ok((first, second))
 }
 
 /// What to play on; where a shield is to go up, the machine is fit for one.
@@ -371,17 +405,59 @@ fn asked(args: &Args, progress: &Progress) -> anyhow::Result<Setup> {
 }
 
 /// Refuses a strip that cannot sound without gaps, unless that is wanted.
-fn fits(name: &str, admission: &Admission, force: bool) -> anyhow::Result<()> {
-    if !admission.fits() && !force {
+fn fits(name: &str, admission: &Admission, args: &Args) -> anyhow::Result<()> {
+    if !admission.fits() && !args.force {
+        let other = match args.cores {
+            1 => ", share a strip of several stages between two CPUs with --cores 2",
+            _ => "",
+        };
         bail!(
             "the strip `{}` needs {} for its worst block, and a period lasts {}: it cannot sound \
-             without gaps; choose a longer --period, or hear them with --force",
+             without gaps; choose a longer --period{other}, or hear them with --force",
             name,
             admission.worst,
             admission.period
         );
     }
     Ok(())
+}
+
+/// The second CPU of a strip.
+struct Second {
+    thread: SecondThread,
+    cutter: Cutter,
+}
+
+impl Second {
+    /// Has it play the back halves of these strips.
+    fn begin(
+        taken: Option<(SeatedThread, bool)>,
+        strips: Strips,
+        clock: Ticks,
+    ) -> anyhow::Result<(Strips, Option<Second>)> {
+        let Some((thread, patient)) = taken else { return Ok((strips, None)) };
+        let (cutter, bench) = two_cpus(clock, patient);
+        let thread = thread.serve(bench)?;
+        Ok((strips.on_two_cpus(cutter.clone()), Some(Second { thread, cutter })))
+    }
+
+    /// Says where it is, and what was refused it.
+    fn announce(&self, first: &mut Placed) {
+        let Some(placed) = &self.thread.placed else { return };
+        face::say(&format!("second half: {}", placement(placed)));
+        let new = placed.findings.iter().filter(|finding| !first.findings.contains(finding));
+        let new: Vec<_> = new.cloned().collect();
+        first.findings.extend(new);
+    }
+
+    fn tell_lost(&self) {
+        match self.cutter.lost() {
+            0 => {}
+            lost => face::say(&format!(
+                "{lost} blocks had no second half: the second CPU was too late for them"
+            )),
+        }
+    }
 }
 
 /// Says where and how the thread plays, and what it may no longer do.

@@ -73,6 +73,9 @@ pub struct Args {
     /// Files at once [default: all CPUs]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
+    /// CPUs for the strip of a file: with 2 its halves are played one behind the other on two; the same bits
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    cores: u8,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -117,6 +120,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         threads: args.jobs.unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
         }),
+        halved: args.cores == 2,
     };
     let progress = RenderProgress::default();
     let stop = face::interrupt()?;

@@ -21,12 +21,14 @@
 
 pub mod camilla;
 mod description;
+mod halves;
 mod key;
 mod kinds;
 mod prepare;
 mod sounding;
 
 pub use description::Description;
+pub use halves::{Half, Halves, Seam};
 pub(crate) use key::{Built, Fault, Room};
 pub use key::{Gauge, Given, Key, KeyKind, LiveParam, ValueForm, ValueUnit};
 pub use kinds::KINDS;

@@ -108,6 +108,17 @@ impl Strip {
         self.targets.push(target);
     }
 
+    pub(super) fn take_params(&mut self) -> Vec<(LiveParam, Target)> {
+        std::mem::take(&mut self.params)
+            .into_iter()
+            .zip(std::mem::take(&mut self.targets))
+            .collect()
+    }
+
+    pub(super) fn shape(&self) -> Shape {
+        self.shape
+    }
+
     pub(super) fn finish(&mut self, latency: u32) {
         self.latency = Frames(latency);
     }

@@ -8,10 +8,10 @@ pub use crate::files::Files;
 pub use quiet_dsp::strip::{Description, KINDS, camilla};
 pub use write::WavFormat;
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, ReadyStrip, Result, SecondThread, Ticks, two_cpus};
 use convert::Convert;
 use quiet_dsp::{
-    Block, Stage,
+    Block, ProcessSpec,
     simd::Denormals,
     strip::{FileSource, Strip},
 };
@@ -74,6 +74,8 @@ pub struct Order {
     pub skip: bool,
     /// Files at once.
     pub threads: usize,
+    /// Each file's strip is cut in two, for two CPUs.
+    pub halved: bool,
 }
 
 /// How far it has got, and whether to end.
@@ -150,7 +152,9 @@ fn one(job: &Job, order: &Order, progress: &RenderProgress) -> Rendered {
 
 /// A strip in its blocks, and what is still to come out of it.
 struct Running {
-    strip: Strip,
+    strip: ReadyStrip,
+    width: usize,
+    outputs: usize,
     work: Vec<f32>,
     block: usize,
     skip: usize,
@@ -174,8 +178,7 @@ struct Ending {
 }
 
 impl Running {
-    fn new(mut strip: Strip, block: usize) -> Running {
-        let (width, outputs) = (strip.width(), strip.outputs());
+    fn new(mut strip: ReadyStrip, width: usize, outputs: usize, block: usize) -> Running {
         let mut work = vec![0.0; width * block];
         let mut rest = vec![(0.0f32, 0.0f32); outputs];
         let _flushed = Denormals::flush();
@@ -193,7 +196,7 @@ impl Running {
         }
         strip.reset();
         let skip = strip.latency().0 as usize;
-        Running { strip, work, block, skip, rest, silent: 0, ending: None }
+        Running { strip, width, outputs, work, block, skip, rest, silent: 0, ending: None }
     }
 
     /// Whether the tail is over.
@@ -208,7 +211,7 @@ impl Running {
         sink: &mut dyn FnMut(&[&[f32]]) -> Result<()>,
     ) -> Result<()> {
         let frames = input.first().map_or(0, |channel| channel.len());
-        let (width, outputs) = (self.strip.width(), self.strip.outputs());
+        let (width, outputs) = (self.width, self.outputs);
         let mut from = 0;
         while from < frames {
             let count = (frames - from).min(self.block);
@@ -283,9 +286,13 @@ fn sound(
         let says = format!("converted from {rate} Hz to {strip_rate} Hz and back");
         findings.push(finding("render.rate", says));
     }
-    let (outputs, latency, own_tail) = (strip.outputs(), strip.latency(), strip.tail());
+    let (outputs, width, own_tail) = (strip.outputs(), strip.width(), strip.tail());
+    let setting = ProcessSpec { rate: SampleRate(strip_rate), channels: width, block: order.block };
+    // Dropped after the strip.
+    let (strip, _second) = placed(strip, setting, order.halved, findings)?;
+    let latency = strip.latency();
     let block = order.block.0.max(1) as usize;
-    let mut running = Running::new(strip, block);
+    let mut running = Running::new(strip, width, outputs, block);
     let mut into = Convert::new(rate, strip_rate, chosen.len())?;
     let mut back = Convert::new(strip_rate, rate, outputs)?;
     let mut writer = Writer::create(&job.to, order.force, order.format, outputs, rate)?;
@@ -360,6 +367,23 @@ fn sound(
         seconds,
         speed: frames as f64 / f64::from(rate) / seconds,
     })
+}
+
+/// The strip as it is, or cut in two, with the second one's thread.
+fn placed(
+    strip: Strip,
+    setting: ProcessSpec,
+    halved: bool,
+    findings: &mut Vec<Finding>,
+) -> Result<(ReadyStrip, Option<SecondThread>)> {
+    if !halved {
+        return Ok((Box::new(strip), None));
+    }
+    let stages = strip.stages().count();
+    let (cutter, bench) = two_cpus(Ticks::plain(), true);
+    let cut = cutter.cut(strip, setting)?;
+    findings.push(finding("render.halves", cut.note(stages, setting)));
+    Ok((cut.strip, Some(SecondThread::anywhere(bench)?)))
 }
 
 /// Frames of silence that are put in behind the sound.

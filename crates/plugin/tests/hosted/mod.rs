@@ -80,8 +80,28 @@ pub fn rendered_one(folder: &Path, files: &[(&str, &Path)], x: &[f32]) -> Vec<f3
         force: true,
         skip: false,
         threads: 1,
+        halved: false,
     };
     let done = render(&[Job { from, to: to.clone() }], &order, &RenderProgress::default());
     assert_eq!(done[0].outcome, FileOutcome::Done, "{:?}", done[0].error);
     samples(&to)
+}
+
+/// Builds the window of the tests (`ui.c`) into the bundle; gives the bundle's folder, where it reads and writes.
+#[allow(dead_code, reason = "of the tests with hosts one has a window")]
+pub fn window(folder: &Path) -> PathBuf {
+    let to = folder.join("lv2/quietcores.lv2");
+    let built = std::process::Command::new("cc")
+        .args(["-O1", "-shared", "-fPIC", "-o"])
+        .args([to.join("ui.so"), here("tests/hosted/ui.c")])
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", said_by(&built));
+    let mut manifest = fs::read_to_string(to.join("manifest.ttl")).unwrap();
+    manifest += "@prefix ui: <http://lv2plug.in/ns/extensions/ui#> .\n\
+                 <urn:quietcores:strip> ui:ui <urn:test:window> .\n\
+                 <urn:test:window> a ui:UI ; lv2:binary <ui.so> ;\n\
+                 lv2:extensionData ui:idleInterface , ui:showInterface .\n";
+    fs::write(to.join("manifest.ttl"), manifest).unwrap();
+    to
 }

@@ -1,0 +1,303 @@
+//! Two halves make the bits of the whole, a period later, whatever comes in between.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use super::*;
+use crate::{
+    Fade, player,
+    render::{Description, Files},
+};
+use quiet_dsp::strip::Seam;
+use quiet_rt::{LoopEvent, Process as _, Tell};
+use quiet_types::SampleRate;
+
+const PERIOD: usize = 64;
+const SETTING: ProcessSpec =
+    ProcessSpec { rate: SampleRate(48_000), channels: 2, block: Frames(PERIOD as u32) };
+
+/// Two channels, an amp on both, branches of which one is late, filters, a limiter, an IR.
+fn description() -> Description {
+    let amp = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/amps"));
+    let amp = amp.join("BossWN-nano.nam").canonicalize().unwrap();
+    let text = format!(
+        "[[stage]]\nkind = \"gain\"\nname = \"in\"\ngain = -6.0\n
+[[stage]]\nkind = \"amp\"\nfile = {:?}\n
+[[stage]]\nkind = \"split\"\nname = \"room\"\n[[stage.branch]]\nname = \"dry\"\n
+[[stage.branch]]\nname = \"wet\"\ngain = -9.0\n[[stage.branch.stage]]\nkind = \"limiter\"\n
+[[stage.branch.stage]]\nkind = \"delay\"\ntime = 3.0\n
+[[stage]]\nkind = \"biquad\"\ntype = \"peak\"\nfrequency = 900.0\nq = 1.0\ngain = 5.0\n
+[[stage]]\nkind = \"ir\"\nname = \"cab\"\ntaps = [0.5, 0.0, -0.25, 0.125]\n
+[[stage]]\nkind = \"compressor\"\non = [1]\n
+[[stage]]\nkind = \"gain\"\nname = \"out\"\ngain = 2.0\n",
+        amp.display().to_string()
+    );
+    Description::parse(&text, "test").unwrap()
+}
+
+fn whole() -> Strip {
+    description().prepare(2, SETTING.rate, SETTING.block, &mut Files::here()).unwrap()
+}
+
+fn noise(frames: usize, seed: u64) -> Vec<f32> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    (0..2 * frames).map(|_| random.f32() - 0.5).collect()
+}
+
+/// One strip cut at `seam`, its back half played by a thread; it ends with the value.
+fn cut(seam: Seam, patient: bool) -> (ReadyStrip, Cutter, crate::SecondThread) {
+    let (cutter, bench) = two_cpus(Ticks::plain(), patient);
+    let strip = whole();
+    let late = Frames(strip.latency().0 + PERIOD as u32);
+    let Halves { front, back, params } = strip.cut(seam);
+    let params = params.into_iter().map(|(p, half, n)| (half, n, p.low, p.high)).collect();
+    let halves = (Box::new(front) as ReadyStrip, Box::new(back) as ReadyStrip);
+    let strip = cutter.join(halves, params, SETTING, late).unwrap();
+    (strip, cutter, crate::SecondThread::anywhere(bench).unwrap())
+}
+
+/// Plays blocks of lengths that `random` gives; before each, `order` may change something. The first channel, then the
+/// second.
+fn played(
+    strip: &mut dyn Stage,
+    frames: usize,
+    lengths: u64,
+    mut order: impl FnMut(usize, &mut dyn Stage),
+) -> [Vec<f32>; 2] {
+    let _flushed = Denormals::flush();
+    let x = noise(frames, 9);
+    let mut random = fastrand::Rng::with_seed(lengths);
+    let (mut at, mut turn, mut made) = (0, 0, [Vec::new(), Vec::new()]);
+    while at < frames {
+        let count = if lengths == 0 { PERIOD } else { random.usize(1..=PERIOD) }.min(frames - at);
+        order(turn, strip);
+        let mut work = vec![0.0; 2 * count];
+        for channel in 0..2 {
+            work[channel * count..][..count].copy_from_slice(&x[channel * frames + at..][..count]);
+        }
+        strip.process(&mut Block::new(&mut work, 2));
+        for channel in 0..2 {
+            made[channel].extend_from_slice(&work[channel * count..][..count]);
+        }
+        at += count;
+        turn += 1;
+    }
+    made
+}
+
+fn same(cut: &[Vec<f32>; 2], whole: &[Vec<f32>; 2]) {
+    for (cut, whole) in cut.iter().zip(whole) {
+        let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&cut[..PERIOD]), [0; PERIOD]);
+        let wrong = cut[PERIOD..].iter().zip(whole).position(|(a, b)| a.to_bits() != b.to_bits());
+        assert_eq!(wrong, None);
+    }
+}
+
+#[test]
+fn every_cut_makes_the_bits_of_the_whole_a_period_later() {
+    let frames = 3000;
+    let one = played(&mut whole(), frames, 0, |_, _| {});
+    assert!(one[0].iter().any(|y| y.abs() > 0.01));
+    let seams = whole().seams();
+    // Eight stages, two of them in a branch: neither that nor its beginning is a seam.
+    assert_eq!(seams.iter().map(|seam| seam.stages).collect::<Vec<_>>(), [1, 2, 4, 5, 6, 7]);
+    for seam in seams {
+        for lengths in [0, 1] {
+            let (mut strip, cutter, _second) = cut(seam, true);
+            same(&played(&mut *strip, frames, lengths, |_, _| {}), &one);
+            assert_eq!(cutter.lost(), 0);
+        }
+    }
+}
+
+#[test]
+fn parameters_of_both_halves_change_at_the_same_frame() {
+    let names =
+        ["in.gain", "dry.gain", "room", "out.gain", "cab.bypass", "biquad.gain", "out.mute"];
+    let orders = |turn: usize, strip: &mut dyn Stage, ids: &[(usize, f32, f32)]| {
+        let mut random = fastrand::Rng::with_seed(turn as u64);
+        for (id, low, high) in ids {
+            if random.u8(..4) == 0 {
+                assert!(strip.set(*id, low + random.f32() * (high - low)));
+            }
+        }
+        // What no stage has, or its range does not hold, is refused by both.
+        assert!(!strip.set(999, 0.0) && !strip.set(ids[0].0, 1e9) && !strip.set(ids[2].0, 1e9));
+    };
+    let strip = whole();
+    let ids: Vec<(usize, f32, f32)> = names
+        .iter()
+        .filter_map(|name| {
+            strip
+                .param(name)
+                .map(|id| (id, strip.params()[id].low.max(-20.0), strip.params()[id].high.min(6.0)))
+        })
+        .collect();
+    assert_eq!(ids.len(), 6);
+    let one = played(&mut whole(), 6000, 0, |turn, strip| orders(turn, strip, &ids));
+    for seam in whole().seams() {
+        let (mut strip, _, _second) = cut(seam, true);
+        same(&played(&mut *strip, 6000, 0, |turn, strip| orders(turn, strip, &ids)), &one);
+    }
+}
+
+#[test]
+fn it_cuts_where_it_says_and_begins_anew_as_a_whole_one_does() {
+    let (cutter, bench) = two_cpus(Ticks::plain(), true);
+    let _second = crate::SecondThread::anywhere(bench).unwrap();
+    let late = whole().latency();
+    let mut cut = cutter.cut(whole(), SETTING).unwrap();
+    assert_eq!((cut.latency, cut.strip.latency()), (Frames(late.0 + 64), Frames(late.0 + 64)));
+    assert!(cut.note(8, SETTING).contains("64 frames"));
+    let one = played(&mut whole(), 2000, 0, |_, _| {});
+    same(&played(&mut *cut.strip, 2000, 0, |_, _| {}), &one);
+    cut.strip.reset();
+    same(&played(&mut *cut.strip, 2000, 1, |_, _| {}), &one);
+    // One stage cannot be cut.
+    let alone = Description::parse("[[stage]]\nkind = \"polarity\"\n", "test").unwrap();
+    let alone = alone.prepare(2, SETTING.rate, SETTING.block, &mut Files::here()).unwrap();
+    assert!(cutter.cut(alone, SETTING).unwrap_err().to_string().contains("--cores 1"));
+}
+
+#[derive(Default)]
+struct Heard(u64);
+
+impl Tell for Heard {
+    fn tell(&mut self, event: LoopEvent) {
+        self.0 += u64::from(matches!(event, LoopEvent::Done(_)));
+    }
+}
+
+#[test]
+fn swaps_bypass_and_ends_in_the_middle_lose_no_half_and_leave_none_behind() {
+    let (cutter, bench) = two_cpus(Ticks::plain(), true);
+    let _second = crate::SecondThread::anywhere(bench).unwrap();
+    let strip = || cutter.cut(whole(), SETTING).unwrap().strip;
+    let (mut player, mut remote, _told) = player(strip(), 2, SETTING.block, SETTING.rate);
+    let (mut heard, mut random) = (Heard::default(), fastrand::Rng::with_seed(2));
+    let mut sent = 0;
+    // More than the second thread serves at a time.
+    while sent < 3 * STRIPS as u64 {
+        for fade in [Fade::Cross, Fade::Through] {
+            remote.swap(strip(), fade).map_err(|_| ()).unwrap();
+            remote.bypass(random.bool()).unwrap();
+            remote.set(random.usize(..8), random.f32()).unwrap();
+            sent += 1;
+        }
+        let mut turns = 0;
+        while heard.0 < 3 * sent && turns < 200 {
+            let mut samples = noise(PERIOD, turns);
+            player.process(&mut samples, PERIOD, &mut heard);
+            assert!(samples.iter().all(|y| y.is_finite()));
+            turns += 1;
+        }
+        remote.collect();
+    }
+    remote.bypass(false).unwrap();
+    drop((player, remote));
+    assert_eq!(cutter.lost(), 0);
+}
+
+/// Passes on what comes; stands still, or fails, when told.
+struct Moody(Arc<AtomicU64>);
+
+impl Stage for Moody {
+    fn process(&mut self, _: &mut Block<'_>) {
+        while self.0.load(Relaxed) == 1 {
+            std::thread::yield_now();
+        }
+        assert!(self.0.load(Relaxed) < 2, "a fault of the stage");
+    }
+
+    fn reset(&mut self) {}
+}
+
+fn moody() -> (ReadyStrip, Cutter, crate::SecondThread, Arc<AtomicU64>) {
+    let (cutter, bench) = two_cpus(Ticks::plain(), false);
+    let mood = Arc::new(AtomicU64::new(0));
+    let halves = (Box::new(crate::Wire) as ReadyStrip, Box::new(Moody(mood.clone())) as ReadyStrip);
+    let strip = cutter.join(halves, Vec::new(), SETTING, SETTING.block).unwrap();
+    (strip, cutter, crate::SecondThread::anywhere(bench).unwrap(), mood)
+}
+
+/// Block `n` is full of the number `n + 1`.
+fn block(strip: &mut ReadyStrip, n: u64) -> f32 {
+    let mut work = vec![n as f32 + 1.0; 2 * PERIOD];
+    strip.process(&mut Block::new(&mut work, 2));
+    assert!(work.iter().all(|y| *y == work[0]));
+    work[0]
+}
+
+#[test]
+fn a_second_thread_that_stands_still_is_silent_counted_and_in_time_again_after() {
+    let (mut strip, cutter, _second, mood) = moody();
+    for n in 0..10 {
+        assert_eq!(block(&mut strip, n), n as f32);
+    }
+    mood.store(1, Relaxed);
+    // The one that is on its way may be done yet; the next ones never are.
+    block(&mut strip, 10);
+    for n in 11..30 {
+        let heard = block(&mut strip, n);
+        assert!(heard == 0.0 || (n == 11 && heard == 11.0), "{n}: {heard}");
+    }
+    let lost = cutter.lost();
+    assert!((18..=20).contains(&lost), "{lost}");
+    mood.store(0, Relaxed);
+    // Nobody waits for it until it has caught up: then each block has its own place again.
+    let caught = (30..100_000).find(|n| {
+        std::thread::sleep(Duration::from_micros(100));
+        let heard = block(&mut strip, *n);
+        assert!(heard == 0.0 || heard == *n as f32, "{n}: {heard}");
+        heard > 0.0
+    });
+    let from = caught.unwrap() + 1;
+    for n in from..from + 50 {
+        assert_eq!(block(&mut strip, n), n as f32);
+    }
+}
+
+#[test]
+fn a_stage_that_fails_on_the_second_cpu_fails_as_on_the_first() {
+    let (mut strip, _cutter, _second, mood) = moody();
+    block(&mut strip, 0);
+    block(&mut strip, 1);
+    mood.store(2, Relaxed);
+    let failed =
+        catch_unwind(AssertUnwindSafe(|| (2..50).map(|n| block(&mut strip, n)).sum::<f32>()));
+    assert!(fault(&*failed.unwrap_err()).to_string().contains("a fault of the stage"));
+}
+
+#[test]
+fn a_second_thread_that_has_ended_is_not_waited_for() {
+    for patient in [false, true] {
+        let seam = whole().seams()[0];
+        let (mut strip, _cutter, second) = cut(seam, patient);
+        played(&mut *strip, 300, 0, |_, _| {});
+        drop(second);
+        let failed = catch_unwind(AssertUnwindSafe(|| played(&mut *strip, 300, 0, |_, _| {})));
+        assert!(fault(&*failed.unwrap_err()).to_string().contains("has ended"));
+    }
+}
+
+#[test]
+fn the_second_place_is_another_cpu_of_the_shield() {
+    use crate::{SeatWish, Wait, place};
+    let wish = |shield: &str, cpu: Option<u32>| {
+        let shield = (!shield.is_empty()).then(|| quiet_types::shield::Shield {
+            cpus: shield.parse().unwrap(),
+            housekeeping: "0".parse().unwrap(),
+            mechanism: quiet_types::shield::Mechanism::Affinity,
+            entry: None,
+        });
+        SeatWish { cpu: cpu.map(quiet_types::CpuId), shield, priority: 80, ..SeatWish::default() }
+    };
+    let of = |wish: &SeatWish| {
+        place::second(wish).map(|second| (second.cpu.map(|cpu| cpu.0), second.mode))
+    };
+    assert_eq!(of(&wish("2-3", None)).unwrap(), (Some(3), None));
+    assert_eq!(of(&wish("2-3", Some(3))).unwrap(), (Some(2), None));
+    assert_eq!(of(&wish("", Some(1))).unwrap(), (None, Some(Wait::Sleep)));
+    assert_eq!(of(&wish("2-3", Some(1))).unwrap(), (None, Some(Wait::Sleep)));
+    let alone = of(&wish("3", None)).unwrap_err().to_string();
+    assert!(alone.contains("apply --cpus A-B"), "{alone}");
+}
