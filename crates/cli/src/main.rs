@@ -19,7 +19,7 @@ use std::process::ExitCode;
 #[command(name = "quietcores", version, propagate_version = true, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
-    verb: Verb,
+    verb: Option<Verb>,
 }
 
 #[derive(Subcommand)]
@@ -71,7 +71,10 @@ enum Verb {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let done = match cli.verb {
+    let Some(verb) = cli.verb else {
+        return ended(verbs::greet::run());
+    };
+    ended(match verb {
         Verb::Setup(args) => verbs::setup::run(args),
         Verb::Inspect(args) => verbs::inspect::run(args),
         Verb::Check(args) => verbs::check::run(args),
@@ -110,7 +113,10 @@ fn main() -> ExitCode {
         Verb::Keeper(args) => verbs::keeper::run(args),
         Verb::Hold(args) => verbs::hold::run(args),
         Verb::Guard(args) => verbs::guard::run(args),
-    };
+    })
+}
+
+fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
         face::error(&error);
         ExitCode::from(2)

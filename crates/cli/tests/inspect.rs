@@ -25,6 +25,17 @@ fn quietcores(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_quietcores")).args(arguments).output().unwrap()
 }
 
+#[test]
+fn without_a_verb_it_shows_the_machine_and_what_to_do_next() {
+    let done = quietcores(&[]);
+    assert_eq!(done.status.code(), Some(0), "{}", text(done.stderr));
+    let said = text(done.stdout);
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    for words in ["Machine ", release.trim(), "Shield ", "Next:\n", "  quietcores doctor "] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
 fn inspect(root: &Path, more: &[&str]) -> Output {
     let mut arguments = vec!["inspect", "--root", root.to_str().unwrap()];
     arguments.extend(more);

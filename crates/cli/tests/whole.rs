@@ -474,6 +474,37 @@ fn groups_that_keep_their_cpus_get_back_those_that_were_switched_off() {
     }
 }
 
+/// A thread that shows one of its CPUs alone when the second revert begins, the others shielded or still off line: found by chance once.
+#[test]
+fn what_a_thread_shows_between_two_reverts_is_its_own() {
+    let case = Case {
+        hierarchy: Hierarchy::V2,
+        cores: 4,
+        smt: true,
+        tempers: vec![Temper::Moves, Temper::Moves],
+        masks: vec![1266317106, 0],
+        settings: 345581492,
+        asked: Some(4222970653),
+        smt_off: true,
+        never: true,
+        priorities: vec![1, 2],
+        places: vec![271338701],
+    };
+    let (world, plan) = case.planned().unwrap();
+    let whole = Bench::new(world.clone(), plan.clone());
+    whole.up().unwrap();
+    for at in 1..=whole.kernel.acts.get() {
+        for again in 0..30 {
+            let bench = Bench::new(world.clone(), plan.clone());
+            bench.kernel.stop.set(Some(at));
+            let _ = until_stopped(|| bench.up());
+            bench.kernel.stop.set(Some(bench.kernel.acts.get() + 1 + again));
+            let _ = until_stopped(|| revert(&bench.kernel, &bench.state()));
+            bench.returns(&format!("stopped at act {at} and {again} acts after it"));
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases_asked(), failure_persistence: None, ..ProptestConfig::default() })]
 

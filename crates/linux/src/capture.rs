@@ -1,8 +1,9 @@
 //! Writes down what a snapshot saw, as a tree of files that reads back identically.
 
 use crate::{
-    Error, Options, Result, Root,
-    snapshot::{Record, Seen, reader::NOTES, recorded},
+    CommandLines, Error, Options, Result, Root,
+    anonymous::anonymous,
+    snapshot::{Record, Seen, reader::NOTES, recorded, snapshot},
 };
 use quiet_types::Machine;
 use std::{
@@ -34,17 +35,35 @@ pub struct Captured {
 /// is not one of a machine.
 pub fn capture(root: &Root, dir: &Path, options: Options) -> Result<Captured> {
     refuse_what_is_there(dir)?;
-    let aside = aside(dir)?;
     let (machine, record) = recorded(root, options)?;
-    let written = write(&record, &aside)
+    let (files, bytes) = put(&record, dir)?;
+    Ok(Captured { machine, files, bytes })
+}
+
+/// As [`capture`], for strangers: no command line, people by number, other UUIDs. Names of threads stay.
+///
+/// # Errors
+/// As [`capture`].
+pub fn capture_anonymous(root: &Root, dir: &Path) -> Result<Captured> {
+    refuse_what_is_there(dir)?;
+    let options = Options { command_lines: CommandLines::None };
+    let (_, mut record) = recorded(root, options)?;
+    anonymous(&mut record);
+    let (files, bytes) = put(&record, dir)?;
+    Ok(Captured { machine: snapshot(&Root::at(dir)?, options)?, files, bytes })
+}
+
+/// The tree of a record, whole or not at all.
+fn put(record: &Record, dir: &Path) -> Result<(usize, u64)> {
+    let aside = aside(dir)?;
+    let written = write(record, &aside)
         .and_then(|written| fs::rename(&aside, dir).map(|()| written))
         .map_err(|error| Error::io("write the capture", dir.display().to_string(), error));
     if written.is_err() {
         // The refusal matters more than what is left of the attempt.
         let _ = fs::remove_dir_all(&aside);
     }
-    let (files, bytes) = written?;
-    Ok(Captured { machine, files, bytes })
+    written
 }
 
 fn refuse_what_is_there(dir: &Path) -> Result<()> {

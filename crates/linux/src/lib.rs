@@ -4,6 +4,7 @@
 //! what changes things; [`System`] is the real one. `sys` holds all unsafe code of the program.
 #![deny(unsafe_code)]
 
+mod anonymous;
 mod capture;
 pub mod clock;
 mod energy;
@@ -25,7 +26,7 @@ pub mod sys;
 pub mod trace;
 pub mod walls;
 
-pub use capture::{Captured, capture};
+pub use capture::{Captured, capture, capture_anonymous};
 pub use energy::{EnergyReading, EnergySpent};
 pub use error::{Error, ErrorKind, Result, plain};
 pub use kernel::{Kernel, System, unit_file};

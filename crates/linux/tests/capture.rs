@@ -1,7 +1,7 @@
 //! A captured tree reads back as the machine that it was taken from.
 #![allow(clippy::unwrap_used)]
 
-use quiet_linux::{CommandLines, Options, Root, capture, snapshot};
+use quiet_linux::{CommandLines, Options, Root, capture, capture_anonymous, snapshot};
 use quiet_types::Machine;
 use std::{
     fs,
@@ -46,6 +46,49 @@ fn tree(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     }
     found.sort();
     found
+}
+
+#[test]
+fn an_anonymous_one_names_nobody_and_is_the_same_machine_otherwise() {
+    let made = copy("nuc");
+    let root = made.path().join("nuc");
+    let one = root.join("proc/589");
+    fs::write(one.join("cmdline"), "/home/anna/player\0--title\0of anna\0").unwrap();
+    let task = one.join("task/589");
+    let status = fs::read_to_string(task.join("status")).unwrap();
+    let status: Vec<String> = status
+        .lines()
+        .map(|line| match line.starts_with("Uid:") {
+            true => "Uid:\t1000\t1000\t1000\t1000".to_owned(),
+            false => line.to_owned(),
+        })
+        .collect();
+    fs::write(task.join("status"), status.join("\n") + "\n").unwrap();
+    fs::create_dir_all(root.join("etc")).unwrap();
+    fs::write(root.join("etc/passwd"), "root:x:0:0::/root:/bin/sh\nanna:x:1000:1000:Anna::\n")
+        .unwrap();
+    let plain = read(&root);
+    assert!(plain.users.contains_key("anna"), "{:?}", plain.users);
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("sent");
+    let captured = capture_anonymous(&Root::at(&root).unwrap(), &target).unwrap();
+    for (path, content) in tree(&target) {
+        let text = String::from_utf8_lossy(&content).to_lowercase();
+        assert!(!text.contains("anna"), "{}: {text}", path.display());
+    }
+    let none = Options { command_lines: CommandLines::None };
+    let back = snapshot(&Root::at(&target).unwrap(), none).unwrap();
+    assert_eq!(back, captured.machine);
+    assert!(back.users.contains_key("user1"), "{:?}", back.users);
+    let same = |mut machine: Machine| {
+        machine.users.clear();
+        for task in &mut machine.tasks {
+            (task.exe, task.command) = (None, String::new());
+        }
+        machine
+    };
+    let own = snapshot(&Root::at(&root).unwrap(), none).unwrap();
+    assert_eq!(same(back), same(own));
 }
 
 #[test]

@@ -218,6 +218,19 @@ fn name(text: &str) -> String {
     printable(text, 80)
 }
 
+/// How far a kernel lets itself be preempted.
+pub(crate) fn preemption_words(preemption: Preemption) -> &'static str {
+    match preemption {
+        Preemption::Unknown => "preemption not told",
+        Preemption::None => "no preemption (server)",
+        Preemption::Voluntary => "voluntary preemption (desktop)",
+        Preemption::Lazy => "lazy preemption",
+        Preemption::Full => "full preemption (low latency)",
+        Preemption::Dynamic => "dynamic preemption, mode in force not readable",
+        Preemption::Rt => "PREEMPT_RT (real time)",
+    }
+}
+
 fn heading(page: &mut Page, machine: &Machine) {
     let parts = [machine.board.as_deref().unwrap_or_default(), machine.processor.as_str()];
     let parts: Vec<String> = parts.iter().filter(|p| !p.is_empty()).map(|p| name(p)).collect();
@@ -227,15 +240,7 @@ fn heading(page: &mut Page, machine: &Machine) {
     }
     let kernel = &machine.kernel;
     let arch = kernel.arch.as_deref().map(|arch| format!(" ({})", name(arch)));
-    let preemption = match kernel.preemption {
-        Preemption::Unknown => "preemption not told",
-        Preemption::None => "no preemption (server)",
-        Preemption::Voluntary => "voluntary preemption (desktop)",
-        Preemption::Lazy => "lazy preemption",
-        Preemption::Full => "full preemption (low latency)",
-        Preemption::Dynamic => "dynamic preemption, mode in force not readable",
-        Preemption::Rt => "PREEMPT_RT (real time)",
-    };
+    let preemption = preemption_words(kernel.preemption);
     let hypervisor = match machine.hypervisor.as_deref() {
         None => "no hypervisor seen".to_owned(),
         Some("unknown") => "on an unnamed hypervisor".to_owned(),

@@ -101,7 +101,7 @@ pub fn runs_markdown(runs: &[Run]) -> String {
 fn thread_row(text: &mut String, run: &Run, thread: &MeasuringThread) {
     let gap = run.is_gap();
     let all = thread.corrected.as_ref().unwrap_or(&thread.readings);
-    let shown = |time: Option<Nanos>| time.map_or("–".into(), |t| t.to_string());
+    let shown = |time: Option<Nanos>| time.map_or("–".into(), |t| run.figure(t));
     let name = if run.label.is_empty() { &run.id } else { &run.label };
     let share = |count: u64, whole: u64| words::share(count as f64 / whole.max(1) as f64);
     row(

@@ -34,6 +34,22 @@ fn an_imported_summary_predicts_nothing() {
     assert!(!run_text(&run, 120).contains("10 000\n") && !run_text(&run, 120).contains('█'));
 }
 
+#[test]
+fn what_lies_below_the_clocks_step_is_no_figure_of_any_face() {
+    let mut run = quiet_judge::example::run();
+    run.clock.as_mut().unwrap().step = Nanos(52);
+    let readings = &mut run.threads[0].readings;
+    (readings.min, run.threads[0].corrected) = (Some(Nanos(7)), None);
+    let (text, page) = (run_text(&run, 120), runs_page(std::slice::from_ref(&run)));
+    for face in [text, page.replace("&lt;", "<"), runs_markdown(std::slice::from_ref(&run))] {
+        assert!(face.contains("< 52 ns"), "{face}");
+        assert!(
+            ![">7 ns", "| 7 ns", "  7 ns"].iter().any(|figure| face.contains(figure)),
+            "{face}"
+        );
+    }
+}
+
 /// Proof and runs that a released version wrote: judged anew, an imported summary as what it is.
 #[test]
 fn what_0_1_0_wrote_is_judged_by_this_version() {

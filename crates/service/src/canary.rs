@@ -1,11 +1,12 @@
 //! The canary: an ordinary thread that has to run now and then. Where it does not for the better part of a second, real-time
 //! threads that were let in have left nobody else a CPU, and those that burn it are taken their priority.
 //!
-//! rtkit has the idea; here not all threads pay for one: who took less than half of a CPU meanwhile keeps what he has, unless
-//! nobody took more.
+//! rtkit has the idea; here not all threads pay for one. Who took less than half of a CPU meanwhile keeps what he has, unless all of them
+//! together took that much and no single one did. Who may run on none of the canary's CPUs takes it nothing: the loop that never sleeps on a
+//! shielded CPU. Where they took less, somebody else did, or a host that stopped this machine.
 
 use quiet_linux::{
-    System,
+    Kernel, System,
     seat::{Schedule, Seat, SeatNeed},
     sys::sched::Deadline,
 };
@@ -19,7 +20,7 @@ use std::{
     fs,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -60,9 +61,11 @@ pub(crate) struct Silence {
 pub(crate) fn start(watched: Watched, told: UnboundedSender<Silence>) -> std::io::Result<()> {
     let began = Instant::now();
     let sung = Arc::new(AtomicU64::new(0));
-    let song = sung.clone();
+    let (song, singer) = (sung.clone(), Arc::new(AtomicU32::new(0)));
+    let sings = singer.clone();
     let now = move || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     thread::Builder::new().name("canary".into()).spawn(move || {
+        sings.store(quiet_linux::seat::tid(), Ordering::Relaxed);
         loop {
             song.store(now(), Ordering::Relaxed);
             thread::sleep(SONG);
@@ -77,7 +80,7 @@ pub(crate) fn start(watched: Watched, told: UnboundedSender<Silence>) -> std::io
             if listener.hears(now(), last) {
                 continue;
             }
-            let demoted = silence_ends(&watched);
+            let demoted = silence_ends(&watched, singer.load(Ordering::Relaxed));
             let lasted = Duration::from_nanos(now().saturating_sub(last));
             if !demoted.is_empty() && told.send(Silence { lasted, demoted }).is_err() {
                 return;
@@ -129,29 +132,46 @@ fn first_of_all() {
     }
 }
 
-/// Takes those their priority that leave nobody a CPU.
-fn silence_ends(watched: &Watched) -> Vec<(Thread, Scheduling)> {
+/// Takes those their priority that leave the canary no CPU.
+fn silence_ends(watched: &Watched, canary: u32) -> Vec<(Thread, Scheduling)> {
     // Somebody who holds the lock may be starved himself: the next look comes soon.
     let threads = match watched.try_lock() {
         Ok(threads) => family(&threads),
         Err(_) => return Vec::new(),
     };
+    let own = System.affinity(canary).unwrap_or_default();
+    let threads: Vec<Thread> = threads
+        .into_iter()
+        .filter(|one| System.affinity(one.tid).is_ok_and(|cpus| cpus.intersects(&own)))
+        .collect();
     let before: Vec<Option<u64>> = threads.iter().map(|one| time_on_cpu(one.tid)).collect();
     let from = Instant::now();
     thread::sleep(LOOK);
     let over = u64::try_from(from.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let took = threads
-        .iter()
-        .zip(&before)
-        .map(|(one, before)| Some(time_on_cpu(one.tid)?.saturating_sub((*before)?) >= over / 2));
-    let burns: Vec<bool> = took.map(|burns| burns == Some(true)).collect();
-    let any = burns.contains(&true);
-    let guilty = threads.iter().zip(burns).filter(|(_, burns)| *burns || !any);
+    let took = threads.iter().zip(&before).map(|(one, before)| {
+        let now = time_on_cpu(one.tid)?;
+        Some(now.saturating_sub((*before)?))
+    });
+    let took: Vec<u64> = took.map(Option::unwrap_or_default).collect();
+    let guilty = threads.iter().zip(guilty(&took, over)).filter(|(_, guilty)| *guilty);
     let demoted = guilty.filter_map(|(thread, _)| {
         let had = quiet_shield::demote(&System, thread).ok()??;
         Some((thread.clone(), had))
     });
     demoted.collect()
+}
+
+/// Who of threads that ran for `took` each left nobody a CPU for `over`, all in nanoseconds: who took half of one, or else, where all
+/// together did, who took a tenth of what they took.
+fn guilty(took: &[u64], over: u64) -> Vec<bool> {
+    let half = over / 2;
+    let all = took.iter().fold(0u64, |sum, one| sum.saturating_add(*one));
+    let least = match took.iter().any(|one| *one >= half) {
+        true => half,
+        false if all >= half => all / 10,
+        false => return vec![false; took.len()],
+    };
+    took.iter().map(|one| *one >= least.max(1)).collect()
 }
 
 /// Those threads, where they are still the same, the others of their processes, and what these started: a priority is inherited.
@@ -198,6 +218,19 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn who_took_no_cpu_is_not_to_blame() {
+        // One burns.
+        assert_eq!(guilty(&[95 * MS, 20 * MS, 0], 100 * MS), [true, false, false]);
+        // Many share it.
+        let many = guilty(&[20 * MS, 20 * MS, 20 * MS, 20 * MS, MS], 100 * MS);
+        assert_eq!(many, [true, true, true, true, false]);
+        // A chain that behaves, while a host stops the machine or somebody else burns.
+        assert_eq!(guilty(&[20 * MS, 20 * MS, 0], 100 * MS), [false; 3]);
+        assert_eq!(guilty(&[0, 0], 100 * MS), [false; 2]);
+        assert_eq!(guilty(&[0, 0], 0), [false; 2]);
+    }
 
     #[test]
     fn silence_is_heard_once_and_a_machine_that_stood_still_is_forgiven() {

@@ -1029,6 +1029,7 @@ pub fn world(hierarchy: Hierarchy, count: u32, tempers: &[Temper], masks: &[u32]
         ("/sys/devices/virtual/workqueue/cpumask_requested", all.to_mask()),
         ("/proc/sys/kernel/random/boot_id", "b0".into()),
         ("/proc/interrupts", "CPU0".into()),
+        ("/sys/devices/system/cpu/present", all.to_string()),
     ];
     World {
         hierarchy,

@@ -2,7 +2,7 @@
 
 use crate::face;
 use anyhow::Context;
-use quiet_linux::{CommandLines, Options, Root, capture, snapshot};
+use quiet_linux::{CommandLines, Options, Root, capture, capture_anonymous, snapshot};
 use quiet_report::machine::{Colour, MachineStyle, Tasks, machine_text};
 use std::{path::PathBuf, process::ExitCode};
 
@@ -14,6 +14,7 @@ Examples:
   quietcores inspect --tasks              with every thread, CPU by CPU
   quietcores inspect --json > here.json   for programs
   quietcores inspect --capture my-pc      a directory to send with a report
+  quietcores inspect --capture my-pc --anonymous   the same without names of people
   quietcores inspect --root my-pc         read it again, on any machine")]
 pub struct Args {
     /// Print the result as JSON on standard output
@@ -28,6 +29,9 @@ pub struct Args {
     /// Save what was read as files in DIR, which must be empty or not exist; --root reads it back
     #[arg(long, value_name = "DIR")]
     capture: Option<PathBuf>,
+    /// Leave out of the capture all command lines, names of people, and UUIDs; names of threads stay
+    #[arg(long, requires = "capture", conflicts_with = "command_lines")]
+    anonymous: bool,
     /// Include the arguments of everybody's processes, not of yours alone; they may hold secrets
     #[arg(long)]
     command_lines: bool,
@@ -43,7 +47,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let options = Options { command_lines };
     let mut machine = match &args.capture {
         Some(dir) => {
-            let captured = capture(&root, dir, options)?;
+            let captured = match args.anonymous {
+                true => capture_anonymous(&root, dir)?,
+                false => capture(&root, dir, options)?,
+            };
             let (files, kib) = (captured.files, captured.bytes.div_ceil(1024));
             face::say(&format!(
                 "{files} files with {kib} KiB in {0}; read it with: quietcores inspect --root {0}",

@@ -13,6 +13,7 @@ pub mod evl;
 pub mod explain;
 pub mod export;
 pub mod generate;
+pub mod greet;
 pub mod guard;
 pub mod hold;
 pub mod import;

@@ -165,10 +165,10 @@ fn arm_row(arm: &Arm) -> Markup {
             td.n { (arm.pair + 1) }
             td { (arm.setting) }
             @for q in [0.5, 0.99, 0.999] {
-                td.n { (all.percentile(q).map_or("–".to_owned(), |v| v.to_string())) }
+                td.n { (all.percentile(q).map_or("–".to_owned(), |v| run.figure(v))) }
             }
             td.n {
-                (all.max.map_or("–".to_owned(), |v| v.to_string()))
+                (all.max.map_or("–".to_owned(), |v| run.figure(v)))
                 @if let Some(at) = latest.and_then(|thread| thread.max_at) { " " small { "at " (at) } }
             }
             td.n { (known::or_not(run.share_beyond(&all).map(words::share))) }

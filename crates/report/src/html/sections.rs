@@ -36,7 +36,7 @@ pub(super) fn hero(proof: &Proof) -> Markup {
 /// The figures of one run, large.
 pub(super) fn run_hero(run: &Run) -> Markup {
     let all = run.readings();
-    let shown = |value: Option<Nanos>| value.map_or("–".to_owned(), |v| v.to_string());
+    let shown = |value: Option<Nanos>| value.map_or("–".to_owned(), |v| run.figure(v));
     let beyond = run.spec.threshold.zip(run.share_beyond(&all));
     html! {
         dl.hero {
@@ -208,7 +208,7 @@ pub(super) fn threads(runs: &[&Run], names: &[String]) -> Markup {
 
 fn thread_row(run: &Run, thread: &MeasuringThread, name: Option<&String>) -> Markup {
     let all = thread.corrected.as_ref().unwrap_or(&thread.readings);
-    let shown = |value: Option<Nanos>| value.map_or("–".to_owned(), |v| v.to_string());
+    let shown = |value: Option<Nanos>| value.map_or("–".to_owned(), |v| run.figure(v));
     let gap = run.is_gap();
     html! {
         tr {

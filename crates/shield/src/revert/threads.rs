@@ -171,13 +171,26 @@ impl Hand<'_> {
     /// Whether `thread` had `cpus` before one of our changes, or was given them by one; the kernel
     /// itself gives all those of a group to a thread whose own are not within it.
     fn had(&self, thread: &Thread, cpus: &CpuSet) -> bool {
-        if *cpus == self.shield.cpus || *cpus == self.shield.housekeeping {
+        // One whose own CPUs are shielded or off line has all those of the rest, and shows its own that are off line beside them.
+        if *cpus == self.shield.cpus
+            || cpus.difference(&self.forgotten()) == self.shield.housekeeping
+        {
             return true;
         }
         self.lives.get(&(thread.tid, thread.start)).is_some_and(|life| {
-            life.before.iter().any(|before| *before == cpus || self.is_shrunk(cpus, before))
-                || life.given.contains(&cpus)
+            let is_rest = |before: &CpuSet| {
+                before == cpus || self.is_shrunk(cpus, before) || self.is_shown(cpus, before)
+            };
+            life.before.iter().any(|before| is_rest(before)) || life.given.contains(&cpus)
         })
+    }
+
+    /// Whether the kernel shows `now` to a thread of the CPUs `old` while the shield stands: not the shield's, nor all that are off line
+    /// or were when an earlier revert began.
+    fn is_shown(&self, now: &CpuSet, old: &CpuSet) -> bool {
+        let hidden = self.shield.cpus.union(&self.forgotten());
+        let is_outside = !now.is_empty() && !now.intersects(&self.shield.cpus);
+        is_outside && now.is_subset(old) && old.difference(now).is_subset(&hidden)
     }
 
     pub(super) fn scheduling(
