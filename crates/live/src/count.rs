@@ -93,17 +93,11 @@ pub fn count(all: &Counted<'_>) -> Vec<LiveCpu> {
     all.now.present.iter().map(one).collect()
 }
 
-fn cpu_now(
-    all: &Counted<'_>,
-    id: CpuId,
-    shielded: &CpuSet,
-    threads: &[&ThreadSeen],
-) -> LiveCpu {
+fn cpu_now(all: &Counted<'_>, id: CpuId, shielded: &CpuSet, threads: &[&ThreadSeen]) -> LiveCpu {
     let now = all.now;
     // One that was off line has begun anew: its counters may be kept or not.
     let stayed = all.before.filter(|b| b.online.contains(id) && now.online.contains(id));
-    let counted =
-        stayed.map(|before| now.counters.since(&before.counters, id)).unwrap_or_default();
+    let counted = stayed.map(|before| now.counters.since(&before.counters, id)).unwrap_or_default();
     let is_shielded = shielded.contains(id);
     let is_closed = is_shielded && !all.is_lent();
     let mut occupants: Vec<Occupant> = threads
@@ -179,7 +173,8 @@ fn shares(before: Option<&CpuReading>, now: &CpuReading, id: CpuId) -> Option<(f
     let idle = now.idle.saturating_sub(then.idle);
     let stolen = now.stolen.saturating_sub(then.stolen);
     let all = busy.saturating_add(idle).saturating_add(stolen);
-    let share = |part: u64| if all == 0 { 0.0 } else { (part as f64 / all as f64 * 1e3).round() / 1e3 };
+    let share =
+        |part: u64| if all == 0 { 0.0 } else { (part as f64 / all as f64 * 1e3).round() / 1e3 };
     Some((share(busy), share(stolen)))
 }
 
@@ -189,11 +184,8 @@ fn meaning(row: &Interrupt) -> Option<VectorMeaning> {
         return Some(VectorMeaning::Timer);
     }
     let (name, description) = name.split_once(' ').unwrap_or((name, ""));
-    let row = Vector {
-        name: name.to_owned(),
-        description: description.to_owned(),
-        counts: Vec::new(),
-    };
+    let row =
+        Vector { name: name.to_owned(), description: description.to_owned(), counts: Vec::new() };
     row.meaning()
 }
 

@@ -12,8 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What became of the shield.
 pub fn changes(before: &LiveShield, now: &LiveShield) -> Vec<(LiveEventKind, String)> {
     use LiveEventKind as Kind;
-    let (was_up, is_up) =
-        (before.state == ShieldStanding::Up, now.state == ShieldStanding::Up);
+    let (was_up, is_up) = (before.state == ShieldStanding::Up, now.state == ShieldStanding::Up);
     let mut found = Vec::new();
     let is_another = was_up && is_up && before.since != now.since;
     if was_up && (!is_up || is_another) {
@@ -130,7 +129,8 @@ impl Visitors {
             let key = (cpu, one.name.clone(), one.number);
             if !self.0.contains_key(&key) && self.0.len() >= MOST_VISITORS {
                 // The one of whom nothing was said for longest.
-                let oldest = self.0.iter().min_by_key(|(_, who)| who.said).map(|(key, _)| key.clone());
+                let oldest =
+                    self.0.iter().min_by_key(|(_, who)| who.said).map(|(key, _)| key.clone());
                 oldest.and_then(|key| self.0.remove(&key));
             }
             let is_new = !self.0.contains_key(&key);
@@ -138,11 +138,8 @@ impl Visitors {
             who.ran = who.ran.saturating_add(one.ran.map_or(0, |ran| ran.0));
             who.times = who.times.saturating_add(one.times);
             if is_new || at.0.saturating_sub(who.said.0) >= AGAIN.0 {
-                let sum = Occupant {
-                    ran: one.ran.map(|_| Nanos(who.ran)),
-                    times: who.times,
-                    ..one
-                };
+                let sum =
+                    Occupant { ran: one.ran.map(|_| Nanos(who.ran)), times: who.times, ..one };
                 found.push((LiveEventKind::Intruder, format!("CPU {cpu}: {}", visit(&sum))));
                 *who = Visitor { said: at, ran: 0, times: 0 };
             }

@@ -127,7 +127,9 @@ impl Engines {
             let pid = u32::try_from(pid).unwrap_or_default();
             self.lines.insert(name.to_owned(), Line { stream, pid, bad: 0 });
         }
-        let Some(line) = self.lines.get_mut(name) else { return Err(io::ErrorKind::NotFound.into()) };
+        let Some(line) = self.lines.get_mut(name) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
         let answer = exchange(&mut line.stream, &json!({"do": "stats"}), PATIENCE)?;
         let stats: Stats = serde_json::from_value(answer)
             .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
@@ -192,8 +194,7 @@ pub fn ask(dir: &Path, name: &str, request: &Value) -> Result<Value, ControlErro
         }
         Err(e) => return Err(ControlError::Silent(e)),
     };
-    let answer =
-        exchange(&mut stream, request, PATIENCE_FOR_ACTS).map_err(ControlError::Silent)?;
+    let answer = exchange(&mut stream, request, PATIENCE_FOR_ACTS).map_err(ControlError::Silent)?;
     match answer.get("error").and_then(Value::as_str) {
         Some(sentence) => Err(ControlError::Said(clean(sentence, 500))),
         None => Ok(answer),

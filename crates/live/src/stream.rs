@@ -437,7 +437,10 @@ impl Reader {
             look: self.looked,
             sounds: sounds.clone(),
             temperature: self.temperature,
-            unread: { unread.truncate(MOST_NAMED); unread },
+            unread: {
+                unread.truncate(MOST_NAMED);
+                unread
+            },
             cost: self.cost(),
         };
         self.before = Some(reading);
@@ -523,4 +526,3 @@ fn short(status: &Status, age: Duration) -> LiveShield {
         lent: status.loan.as_ref().map(|loan| left(loan.left)),
     }
 }
-

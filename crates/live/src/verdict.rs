@@ -24,7 +24,9 @@ pub fn verdict(shield: Option<&LiveShield>, cpus: &[LiveCpu], sounds: &[LiveSoun
                 ShieldStanding::Rebooted => {
                     "The shield went with the last boot: apply it again, or revert to clear its journal."
                 }
-                _ => "An earlier apply or revert did not come to its end: revert puts the machine back.",
+                _ => {
+                    "An earlier apply or revert did not come to its end: revert puts the machine back."
+                }
             };
             wrong.insert(0, sentence.to_owned());
             return Quiet { state: QuietState::Disturbed, sentence: sentence.to_owned(), wrong };
@@ -74,9 +76,8 @@ fn of_shield(shield: &LiveShield) -> Vec<String> {
         format!("{} is {now}, and was made {}", drift.what, drift.ours)
     });
     let may = shield.intruders.iter().map(|one| format!("{} may run there: {}", one.name, one.why));
-    let unguarded = (shield.confirm.is_some() && !shield.guarded).then(|| {
-        "nobody counts the seconds to the confirmation: confirm or revert".to_owned()
-    });
+    let unguarded = (shield.confirm.is_some() && !shield.guarded)
+        .then(|| "nobody counts the seconds to the confirmation: confirm or revert".to_owned());
     drift.chain(shield.astray.iter().cloned()).chain(unguarded).chain(may).collect()
 }
 

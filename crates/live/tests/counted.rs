@@ -23,7 +23,9 @@ fn reading(at: u64, online: &str, counters: &str, times: &[(u32, u64, u64)]) -> 
         counters: serde_json::from_str::<Counters>(counters).unwrap(),
         times: times
             .iter()
-            .map(|(cpu, busy, idle)| (CpuId(*cpu), CpuTimes { busy: *busy, idle: *idle, stolen: 0 }))
+            .map(|(cpu, busy, idle)| {
+                (CpuId(*cpu), CpuTimes { busy: *busy, idle: *idle, stolen: 0 })
+            })
             .collect(),
         names: BTreeMap::from([(24, "ahci".to_owned())]),
         unread: Vec::new(),
@@ -107,7 +109,8 @@ fn the_first_moment_and_a_cpu_that_came_count_nothing() {
 
 #[test]
 fn counters_that_run_backwards_or_wrap_count_nothing() {
-    let before = reading(1, "0", &format!(r#"{{"proc/interrupts/24/cpu0":{}}}"#, u32::MAX), &[(0, 50, 50)]);
+    let before =
+        reading(1, "0", &format!(r#"{{"proc/interrupts/24/cpu0":{}}}"#, u32::MAX), &[(0, 50, 50)]);
     let now = reading(2, "0", r#"{"proc/interrupts/24/cpu0":3}"#, &[(0, 60, 40)]);
     let cpus = counted(Some(&before), &now, &ThreadReading::default(), None);
     assert_eq!((cpus[0].device_interrupts, cpus[0].busy), (0, Some(1.0)));
@@ -115,11 +118,19 @@ fn counters_that_run_backwards_or_wrap_count_nothing() {
 
 #[test]
 fn on_a_shield_is_foreign_who_is_not_the_chains_the_engines_or_bound_there() {
-    let bound = ThreadSeen { kernel: Some(KernelThread { movable: false }), ..seen(1, "ksoftirqd/1", 1, 1) };
-    let movable = ThreadSeen { kernel: Some(KernelThread { movable: true }), ..seen(2, "kworker/u8:1", 1, 1) };
+    let bound = ThreadSeen {
+        kernel: Some(KernelThread { movable: false }),
+        ..seen(1, "ksoftirqd/1", 1, 1)
+    };
+    let movable = ThreadSeen {
+        kernel: Some(KernelThread { movable: true }),
+        ..seen(2, "kworker/u8:1", 1, 1)
+    };
     let engine = ThreadSeen { pid: 77, ..seen(3, "play", 1, 9) };
-    let within = ThreadSeen { group: Some("/quietcores".parse().unwrap()), ..seen(4, "inside", 1, 1) };
-    let outside = ThreadSeen { group: Some("/".parse().unwrap()), ..seen(5, "burst", 1, 2_000_000) };
+    let within =
+        ThreadSeen { group: Some("/quietcores".parse().unwrap()), ..seen(4, "inside", 1, 1) };
+    let outside =
+        ThreadSeen { group: Some("/".parse().unwrap()), ..seen(5, "burst", 1, 2_000_000) };
     let elsewhere = seen(6, "burst", 0, 5);
     let chain = seen(7, "mpd", 1, 3);
     let threads = ThreadReading {
@@ -130,7 +141,12 @@ fn on_a_shield_is_foreign_who_is_not_the_chains_the_engines_or_bound_there() {
         {"cpus":"1","kind":"chain","name":"snd","number":25,"why":"the chain's","since":3}]"#;
     let status = status("1", residents);
     let before = reading(1, "0-1", "{}", &[]);
-    let now = reading(2, "0-1", r#"{"proc/interrupts/24/cpu1":2,"proc/interrupts/25/cpu1":2,"proc/interrupts/24/cpu0":2}"#, &[]);
+    let now = reading(
+        2,
+        "0-1",
+        r#"{"proc/interrupts/24/cpu1":2,"proc/interrupts/25/cpu1":2,"proc/interrupts/24/cpu0":2}"#,
+        &[],
+    );
     let cpus = counted(Some(&before), &now, &threads, Some(&status));
     let foreign = |cpu: usize| -> Vec<&str> {
         let of = cpus[cpu].occupants.iter().filter(|one| one.foreign);
@@ -180,7 +196,8 @@ fn threads_that_come_go_and_follow_one_another_are_told_apart() {
     thread(at, 11, 11, "heir", (9, 0), "700 0 1\n");
     thread(at, 12, 12, "\u{1b}[2Jnew", (9, 0), "40 0 2\n");
     let second = gatherer.threads(&"1".parse().unwrap());
-    let told: Vec<_> = second.ran.iter().map(|t| (t.name.as_str(), t.cpu.0, t.ran.0, t.turns)).collect();
+    let told: Vec<_> =
+        second.ran.iter().map(|t| (t.name.as_str(), t.cpu.0, t.ran.0, t.turns)).collect();
     assert_eq!(told, [("old", 1, 500, 2), ("heir", 0, 700, 1), ("\u{fffd}[2Jnew", 0, 40, 2)]);
     // Who stands still is not named; a number that comes again with more time is told by its start.
     thread(at, 12, 12, "third", (30, 0), "90 0 9\n");

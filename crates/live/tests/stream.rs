@@ -34,14 +34,21 @@ fn moments_come_one_after_the_other_and_name_who_is_busy() {
     let busy = std::sync::atomic::AtomicBool::new(true);
     let met = std::thread::scope(|scope| {
         let spin = || while busy.load(std::sync::atomic::Ordering::Relaxed) {};
-        std::thread::Builder::new().name("spins-for-test".into()).spawn_scoped(scope, spin).unwrap();
+        std::thread::Builder::new()
+            .name("spins-for-test".into())
+            .spawn_scoped(scope, spin)
+            .unwrap();
         let mut number = first.number;
         let mut met = false;
         for _ in 0..200 {
             let moment = watch.after(number, LONG).unwrap();
             assert!(moment.number > number);
             number = moment.number;
-            met = moment.cpus.iter().flat_map(|c| &c.occupants).any(|one| one.name == "spins-for-test");
+            met = moment
+                .cpus
+                .iter()
+                .flat_map(|c| &c.occupants)
+                .any(|one| one.name == "spins-for-test");
             if met {
                 break;
             }
@@ -141,5 +148,8 @@ fn what_became_of_a_shield_is_told_by_two_looks() {
     assert_eq!(said.state, QuietState::Disturbed);
     assert_eq!(said.sentence, "CPU 1 is not quiet: IRQ 9 is CPU 1, and was made CPU 0.");
     let said = quiet_live::verdict(Some(&waits), &[], &[]);
-    assert_eq!(said.sentence, "CPU 1 is quiet: nothing foreign runs there. It is put back in 9 s unless it is confirmed.");
+    assert_eq!(
+        said.sentence,
+        "CPU 1 is quiet: nothing foreign runs there. It is put back in 9 s unless it is confirmed."
+    );
 }

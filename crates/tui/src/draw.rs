@@ -85,7 +85,13 @@ fn last_said(screen: &Screen, moment: &Moment, look: Look) -> Line<'static> {
     if let Some(doing) = &screen.doing {
         return Line::from(Span::styled(format!("{} ...", doing.doing()), look.title()));
     }
-    if let Some((good, said)) = &screen.said {
+    let waits = moment.shield.as_ref().and_then(|shield| shield.confirm);
+    let said = screen.said.as_ref();
+    if let Some(left) = waits.filter(|_| said.is_none_or(|(good, _)| *good)) {
+        let text = format!("put back in {left} s unless confirmed: press c");
+        return Line::from(Span::styled(text, look.bad()));
+    }
+    if let Some((good, said)) = said {
         let style = if *good { look.good() } else { look.bad() };
         let said = said.lines().next().unwrap_or_default();
         return Line::from(Span::styled(look.text(said), style));
@@ -98,8 +104,15 @@ fn last_said(screen: &Screen, moment: &Moment, look: Look) -> Line<'static> {
 
 fn keys_line(look: Look, width: u16) -> Line<'static> {
     let keys = [
-        ("?", "help"), ("p", "plan"), ("a", "apply"), ("c", "confirm"), ("r", "revert"),
-        ("l", "lend"), ("b", "bypass"), ("m", "mute"), ("q", "quit"),
+        ("?", "help"),
+        ("p", "plan"),
+        ("a", "apply"),
+        ("c", "confirm"),
+        ("r", "revert"),
+        ("l", "lend"),
+        ("b", "bypass"),
+        ("m", "mute"),
+        ("q", "quit"),
     ];
     let (mut spans, mut used) = (Vec::new(), 0);
     for (key, word) in keys {

@@ -41,8 +41,18 @@ pub(crate) fn map(
         let cell = cell(cpu, look);
         let between = match last {
             None => "",
-            Some(last) if last.cluster != cpu.cluster => if look.unicode { " │ " } else { " | " },
-            Some(last) if cpu.core.is_some() && (last.core, last.package) == (cpu.core, cpu.package) => "+",
+            Some(last) if last.cluster != cpu.cluster => {
+                if look.unicode {
+                    " │ "
+                } else {
+                    " | "
+                }
+            }
+            Some(last)
+                if cpu.core.is_some() && (last.core, last.package) == (cpu.core, cpu.package) =>
+            {
+                "+"
+            }
             Some(_) => " ",
         };
         let wide = cell.chars().count() + between.chars().count();
@@ -53,13 +63,14 @@ pub(crate) fn map(
             spans.push(Span::raw(between));
         }
         used += wide;
-        let style = match (chosen == Some(at), cpu.shielded, cpu.occupants.iter().any(|o| o.foreign)) {
-            (true, _, _) => look.chosen(),
-            (_, true, true) => look.bad(),
-            (_, true, false) => look.good(),
-            _ if !cpu.online => look.faint(),
-            _ => ratatui::style::Style::new(),
-        };
+        let style =
+            match (chosen == Some(at), cpu.shielded, cpu.occupants.iter().any(|o| o.foreign)) {
+                (true, _, _) => look.chosen(),
+                (_, true, true) => look.bad(),
+                (_, true, false) => look.good(),
+                _ if !cpu.online => look.faint(),
+                _ => ratatui::style::Style::new(),
+            };
         spans.push(Span::styled(cell, style));
         last = Some(cpu);
     }
@@ -192,7 +203,13 @@ fn told(sound: &LiveSound) -> String {
     };
     format!(
         "  CPU {}  {} Hz, period {}  DSP load {:.0} % mean, worst {}  late {}  xruns {}{state}",
-        status.cpus, status.rate, status.period, status.load.mean, status.load.worst, status.missed, status.xruns
+        status.cpus,
+        status.rate,
+        status.period,
+        status.load.mean,
+        status.load.worst,
+        status.missed,
+        status.xruns
     )
 }
 

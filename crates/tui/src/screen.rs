@@ -167,7 +167,8 @@ impl Screen {
         let (mut first, rest): (Vec<&LiveCpu>, Vec<&LiveCpu>) = cpus.partition(|cpu| cpu.shielded);
         first.extend(rest);
         if let Some(chosen) = self.chosen
-            && let Some(id) = self.moment.as_ref().and_then(|m| m.cpus.get(chosen)).map(|cpu| cpu.id)
+            && let Some(id) =
+                self.moment.as_ref().and_then(|m| m.cpus.get(chosen)).map(|cpu| cpu.id)
         {
             first.sort_by_key(|cpu| cpu.id != id);
         }
@@ -211,11 +212,16 @@ impl Screen {
             KeyPress::Char('c') => return self.wish(TopOrder::Confirm),
             KeyPress::Char('r') => return self.wish(TopOrder::Revert),
             KeyPress::Char('l') => {
-                let is_lent = self.moment.as_ref().is_some_and(|m| m.quiet.state == QuietState::Lent);
+                let is_lent =
+                    self.moment.as_ref().is_some_and(|m| m.quiet.state == QuietState::Lent);
                 return self.wish(if is_lent { TopOrder::TakeBack } else { TopOrder::Lend });
             }
-            KeyPress::Char('b') => return self.sound(|engine, is, _| TopOrder::Bypass { engine, on: !is }),
-            KeyPress::Char('m') => return self.sound(|engine, _, is| TopOrder::Mute { engine, on: !is }),
+            KeyPress::Char('b') => {
+                return self.sound(|engine, is, _| TopOrder::Bypass { engine, on: !is });
+            }
+            KeyPress::Char('m') => {
+                return self.sound(|engine, _, is| TopOrder::Mute { engine, on: !is });
+            }
             KeyPress::Right | KeyPress::Down => self.choose(1),
             KeyPress::Left | KeyPress::Up => self.choose(-1),
             _ => {}
@@ -237,8 +243,7 @@ impl Screen {
             self.said = Some((false, "no engine of yours plays here".into()));
             return None;
         };
-        let order =
-            order(sound.name.clone(), sound.bypass, sound.mute);
+        let order = order(sound.name.clone(), sound.bypass, sound.mute);
         self.wish(order)
     }
 
@@ -252,10 +257,7 @@ impl Screen {
             .as_ref()
             .and_then(|moment| moment.shield.as_ref())
             .is_some_and(|shield| shield.state == ShieldStanding::Up);
-        let needs_one = matches!(
-            order,
-            TopOrder::Confirm | TopOrder::Lend | TopOrder::TakeBack
-        );
+        let needs_one = matches!(order, TopOrder::Confirm | TopOrder::Lend | TopOrder::TakeBack);
         if needs_one && !is_up {
             self.said = Some((false, "no shield is up".into()));
             return None;

@@ -17,7 +17,13 @@ use std::sync::Arc;
 const RICH: Look = Look { colour: true, unicode: true };
 const PLAIN: Look = Look { colour: false, unicode: false };
 
-fn occupant(kind: OccupantKind, name: &str, number: Option<u32>, ran: Option<u64>, foreign: bool) -> Occupant {
+fn occupant(
+    kind: OccupantKind,
+    name: &str,
+    number: Option<u32>,
+    ran: Option<u64>,
+    foreign: bool,
+) -> Occupant {
     Occupant { kind, name: name.into(), number, ran: ran.map(Nanos), times: 3, foreign }
 }
 
@@ -62,7 +68,14 @@ fn sound() -> LiveSound {
             cured: 0,
             bypassed: false,
             gone: 0,
-            load: Load { mean: 12.0, p50: 12, p99: 15, worst: Nanos(300_000), worst_at: Nanos(0), histogram: vec![] },
+            load: Load {
+                mean: 12.0,
+                p50: 12,
+                p99: 15,
+                worst: Nanos(300_000),
+                worst_at: Nanos(0),
+                histogram: vec![],
+            },
             between: Nanos(0),
             waiting: 0,
             levels: vec![Level { input: -6.0, output: -120.0 }],
@@ -75,7 +88,8 @@ fn sound() -> LiveSound {
 
 fn moment() -> Moment {
     let mut cpus: Vec<LiveCpu> = (0..3).map(|id| cpu(id, false, vec![])).collect();
-    cpus[0].occupants = vec![occupant(OccupantKind::Thread, "firefox", Some(900), Some(250_000_000), false)];
+    cpus[0].occupants =
+        vec![occupant(OccupantKind::Thread, "firefox", Some(900), Some(250_000_000), false)];
     cpus.push(cpu(
         3,
         true,
@@ -109,7 +123,13 @@ fn moment() -> Moment {
             lent: None,
         }),
         cpus,
-        look: ThreadLook { number: 7, since: Nanos(500_000_000), took: Nanos(1), threads: 123, cut: false },
+        look: ThreadLook {
+            number: 7,
+            since: Nanos(500_000_000),
+            took: Nanos(1),
+            threads: 123,
+            cut: false,
+        },
         sounds: vec![sound()],
         temperature: Some(48_500),
         events: vec![],
@@ -170,7 +190,8 @@ fn eighty_by_twenty_four_without_colour_and_unicode_says_all() {
     let (text, buffer) = drawn(&screen(), PLAIN, (80, 24));
     assert!(text.is_ascii(), "{text}");
     assert_eq!(text, SMALL, "\n{text}");
-    let coloured = buffer.content().iter().any(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset);
+    let coloured =
+        buffer.content().iter().any(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset);
     assert!(!coloured, "there is a colour");
 }
 
@@ -212,7 +233,11 @@ fn what_changes_the_machine_is_asked_again_and_the_rest_is_not() {
     // One at a time.
     assert_eq!(screen.key(KeyPress::Char('c')), None);
     assert!(screen.said.as_ref().unwrap().1.starts_with("not yet"));
-    screen.done(Ok(Deed { asked: "revert".into(), done: true, said: "put back\nall of it".into() }));
+    screen.done(Ok(Deed {
+        asked: "revert".into(),
+        done: true,
+        said: "put back\nall of it".into(),
+    }));
     assert!(drawn(&screen, PLAIN, (80, 24)).0.contains("\nput back\n"));
     assert_eq!(screen.key(KeyPress::Char('c')), Some(TopOrder::Confirm));
     screen.done(Err("refused".into()));

@@ -57,7 +57,8 @@ fn asked<E: std::fmt::Display>(error: E) -> Problem {
 
 pub(crate) async fn moment(app: &Arc<App>) -> Result<Arc<Moment>, Problem> {
     let moment = app.blocking(|app| app.doors.watch.recent(AGE, WAIT)).await?;
-    let none = || Problem(StatusCode::SERVICE_UNAVAILABLE, "the machine was not looked at yet".into());
+    let none =
+        || Problem(StatusCode::SERVICE_UNAVAILABLE, "the machine was not looked at yet".into());
     moment.ok_or_else(none)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     api, assets,
-    guard::{Access, CSRF, COOKIE, Rules, Turned, check},
+    guard::{Access, COOKIE, CSRF, Rules, Turned, check},
     pages,
     server::Asking,
 };
@@ -200,7 +200,8 @@ fn query_token(request: &Request) -> Option<String> {
 /// What everybody passes: names, tokens, sizes, and the headers of every answer.
 async fn before(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let token = query_token(&request);
-    let mut answer = match check(&app.rules, request.method(), request.headers(), token.as_deref()) {
+    let mut answer = match check(&app.rules, request.method(), request.headers(), token.as_deref())
+    {
         Err(no) => turn_away(&app, no).await,
         Ok(_) if token.is_some() && request.method() == Method::GET => let_in(&app, &request),
         Ok(access) => match whole(request, access).await {
@@ -247,8 +248,7 @@ fn let_in(app: &App, request: &Request) -> Response {
     let path = request.uri().path();
     // Two slashes would name another server.
     let path = if path.starts_with("//") { "/" } else { path };
-    let cookie =
-        format!("{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict", app.rules.keys.session);
+    let cookie = format!("{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict", app.rules.keys.session);
     let headers = [(header::SET_COOKIE, cookie), (header::LOCATION, path.to_owned())];
     (StatusCode::SEE_OTHER, headers).into_response()
 }

@@ -142,7 +142,8 @@ pub fn check(
     }
     let own = |origin: &str| origin.strip_prefix("http://").is_some_and(|from| from == host);
     let origin = headers.get(header::ORIGIN).map(|o| o.to_str().unwrap_or("?").to_owned());
-    let why = "this came from another page; what changes the machine is taken from this server's own";
+    let why =
+        "this came from another page; what changes the machine is taken from this server's own";
     match origin {
         Some(origin) if !own(&origin) => return Err(turned(StatusCode::FORBIDDEN, why)),
         // A browser sends it with every POST. A script has its bearer token.
@@ -150,7 +151,10 @@ pub fn check(
         _ => {}
     }
     if bearer.is_none() && !text(CSRF).is_some_and(|csrf| same(csrf, &rules.keys.csrf)) {
-        return Err(turned(StatusCode::FORBIDDEN, "the page is older than the server: load it again"));
+        return Err(turned(
+            StatusCode::FORBIDDEN,
+            "the page is older than the server: load it again",
+        ));
     }
     Ok(Access::Act)
 }

@@ -81,7 +81,12 @@ fn looks(paths: &mut Map<String, Value>, schemas: &mut SchemaGenerator) {
         "name": "id", "in": "path", "required": true,
         "description": "An id, or the beginning of one", "schema": { "type": "string" }
     }]);
-    look("runs/{id}", "What is kept under an id: a run, a proof ...", json!({ "type": "object" }), id);
+    look(
+        "runs/{id}",
+        "What is kept under an id: a run, a proof ...",
+        json!({ "type": "object" }),
+        id,
+    );
     let stream = json!({
         "summary": "The stream: each event's data is a moment", "security": [{}, { "token": [] }],
         "responses": { "200": {

@@ -129,9 +129,10 @@ fn deeds(app: &App, access: Access, moment: &Moment) -> Markup {
     let up = moment.shield.as_ref().is_some_and(|s| s.state == ShieldStanding::Up);
     let waits = moment.shield.as_ref().and_then(|s| s.confirm);
     let lent = moment.quiet.state == QuietState::Lent;
-    let is_left = moment.shield.as_ref().is_some_and(|s| {
-        matches!(s.state, ShieldStanding::Leftover | ShieldStanding::Rebooted)
-    });
+    let is_left = moment
+        .shield
+        .as_ref()
+        .is_some_and(|s| matches!(s.state, ShieldStanding::Leftover | ShieldStanding::Rebooted));
     let what = app.doors.hands.what();
     html! {
         @if access == Access::Act {
@@ -362,10 +363,7 @@ pub(crate) async fn runs(State(app): AppState, Extension(access): Extension<Acce
 }
 
 /// A report is a page of its own with a style and script of its own: shown apart, where it reaches nothing of this server's.
-pub(crate) async fn run(
-    State(app): AppState,
-    Path(id): Path<String>,
-) -> Result<Response, Trouble> {
+pub(crate) async fn run(State(app): AppState, Path(id): Path<String>) -> Result<Response, Trouble> {
     let page = app
         .blocking(move |app| {
             Ok::<String, Problem>(match api::kept(app, &id)? {
@@ -380,9 +378,7 @@ pub(crate) async fn run(
     let mut answer = Html(page).into_response();
     let apart = "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; \
                  script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-    answer
-        .headers_mut()
-        .insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(apart));
+    answer.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(apart));
     Ok(answer)
 }
 

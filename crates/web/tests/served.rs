@@ -129,7 +129,11 @@ impl Served {
 
     fn ask(&self, line: &str, headers: &[&str], body: &str) -> (u16, String) {
         let more: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
-        let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        let length = if body.is_empty() {
+            String::new()
+        } else {
+            format!("Content-Length: {}\r\n", body.len())
+        };
         self.raw(&format!(
             "{line} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{length}{more}\r\n{body}",
             self.at
@@ -191,7 +195,9 @@ fn on_loopback_everybody_may_look_and_nobody_without_the_token_may_act() {
     assert_eq!(post(&[JSON, &cookie, &own, &csrf]), 200);
     assert_eq!(post(&[JSON, &bearer]), 200);
     assert_eq!(served.done(), 2);
-    for body in ["{", r#"{"confirm":0}"#, r#"{"confirm":99999}"#, r#"{"more":1}"#, r#"{"confirm":-1}"#] {
+    for body in
+        ["{", r#"{"confirm":0}"#, r#"{"confirm":99999}"#, r#"{"more":1}"#, r#"{"confirm":-1}"#]
+    {
         assert_eq!(served.ask("POST /api/v1/apply", &[JSON, &bearer], body).0, 400, "{body}");
     }
     assert_eq!(served.done(), 2);
@@ -203,7 +209,14 @@ fn on_loopback_everybody_may_look_and_nobody_without_the_token_may_act() {
 fn a_name_that_is_not_the_servers_is_not_answered() {
     let served = serve();
     let port = served.at.port();
-    for host in ["evil.example", "evil.example:80", &format!("evil.example:{port}"), "127.0.0.1", "", "127.0.0.1:1"] {
+    for host in [
+        "evil.example",
+        "evil.example:80",
+        &format!("evil.example:{port}"),
+        "127.0.0.1",
+        "",
+        "127.0.0.1:1",
+    ] {
         let (status, _) = served.raw(&format!(
             "GET /api/v1/live HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
         ));
@@ -225,7 +238,10 @@ fn the_address_with_the_token_lets_a_browser_in_and_loses_the_token() {
     assert_eq!(status, 303, "{text}");
     let lower = text.to_lowercase();
     assert!(lower.contains("location: /shield\r\n"), "{text}");
-    assert!(text.contains(&format!("quietcores={SESSION}; Path=/; HttpOnly; SameSite=Strict")), "{text}");
+    assert!(
+        text.contains(&format!("quietcores={SESSION}; Path=/; HttpOnly; SameSite=Strict")),
+        "{text}"
+    );
     assert!(!text.contains(TOKEN));
     // No way to another server.
     let (status, text) = served.get(&format!("//evil.example/?token={TOKEN}"));
@@ -255,7 +271,15 @@ fn guesses_are_slowed_and_the_right_token_still_lets_in() {
 #[test]
 fn beyond_loopback_nothing_is_answered_without_the_token() {
     let served = serve_with(HttpLimits::default(), true);
-    for path in ["/", "/live.js", "/page.css", "/api/v1/live", "/api/v1/stream", "/api/v1/openapi.json", "/nowhere"] {
+    for path in [
+        "/",
+        "/live.js",
+        "/page.css",
+        "/api/v1/live",
+        "/api/v1/stream",
+        "/api/v1/openapi.json",
+        "/nowhere",
+    ] {
         assert_eq!(served.get(path).0, 401, "{path}");
         let cookie = format!("Cookie: quietcores={SESSION}");
         let (status, _) = match path {
@@ -300,7 +324,12 @@ fn who_is_slow_or_says_nothing_makes_room_for_who_asks() {
         match slow.read(&mut byte) {
             Ok(0) => break true,
             Ok(_) => continue,
-            Err(e) if [std::io::ErrorKind::WouldBlock, std::io::ErrorKind::TimedOut].contains(&e.kind()) => continue,
+            Err(e)
+                if [std::io::ErrorKind::WouldBlock, std::io::ErrorKind::TimedOut]
+                    .contains(&e.kind()) =>
+            {
+                continue;
+            }
             Err(_) => break true,
         }
     };
@@ -312,7 +341,10 @@ fn a_body_that_is_large_or_slow_is_not_taken() {
     let served = serve();
     let bearer = format!("Authorization: Bearer {TOKEN}");
     let head = |more: &str| {
-        format!("POST /api/v1/apply HTTP/1.1\r\nHost: {}\r\n{JSON}\r\n{bearer}\r\n{more}\r\n\r\n", served.at)
+        format!(
+            "POST /api/v1/apply HTTP/1.1\r\nHost: {}\r\n{JSON}\r\n{bearer}\r\n{more}\r\n\r\n",
+            served.at
+        )
     };
     // A gigabyte is told, and not a byte of it is waited for.
     assert_eq!(served.raw(&head("Content-Length: 1073741824")).0, 413);
@@ -327,7 +359,11 @@ fn a_body_that_is_large_or_slow_is_not_taken() {
     assert!(sent < 64 << 20, "{sent} bytes were taken");
     // One that never comes, and a head without an end.
     assert_eq!(served.raw(&head("Content-Length: 5")).0, 408);
-    let (status, _) = served.raw(&format!("GET / HTTP/1.1\r\nHost: {}\r\nX: {}\r\n\r\n", served.at, "y".repeat(1 << 20)));
+    let (status, _) = served.raw(&format!(
+        "GET / HTTP/1.1\r\nHost: {}\r\nX: {}\r\n\r\n",
+        served.at,
+        "y".repeat(1 << 20)
+    ));
     assert!([0, 400, 431].contains(&status), "{status}");
     assert_eq!(served.done(), 0);
     assert_eq!(served.get("/icon.svg").0, 200);
@@ -366,7 +402,10 @@ fn names_that_are_markup_are_text_on_every_page() {
     std::thread::scope(|scope| {
         let spin = || while busy.load(SeqCst) {};
         // As long as the kernel lets a name be.
-        std::thread::Builder::new().name("<img src=x>\"'".into()).spawn_scoped(scope, spin).unwrap();
+        std::thread::Builder::new()
+            .name("<img src=x>\"'".into())
+            .spawn_scoped(scope, spin)
+            .unwrap();
         let cookie = format!("Cookie: quietcores={SESSION}");
         let until = Instant::now() + LONG;
         loop {
@@ -399,7 +438,9 @@ fn pages_need_nothing_that_their_policy_forbids_and_are_small() {
     assert!(sum < 150_000, "{sum} bytes at first load");
     for path in ["/", "/shield", "/runs", "/nowhere"] {
         let (_, page) = served.ask(&format!("GET {path}"), &[&cookie], "");
-        for word in [" style=", "<style", " onclick", "javascript:", "<script>", "http://", "https://"] {
+        for word in
+            [" style=", "<style", " onclick", "javascript:", "<script>", "http://", "https://"]
+        {
             let body = page.split("\r\n\r\n").nth(1).unwrap();
             let shown = body.replace("http://www.w3.org", "");
             assert!(!shown.contains(word), "{path} has {word}");
@@ -445,19 +486,28 @@ fn more_than_enough_followers_are_turned_away_and_the_page_still_answers() {
 #[test]
 fn the_committed_description_is_that_of_the_interface() {
     let now = serde_json::to_string_pretty(&openapi()).unwrap() + "\n";
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/openapi.json");
+    let path =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/openapi.json");
     if std::env::var_os("QUIETCORES_BLESS").is_some_and(|v| v == "1") {
         std::fs::write(&path, &now).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == now, "docs/schema/openapi.json: run again with QUIETCORES_BLESS=1 if the change is meant");
+    assert!(
+        committed == now,
+        "docs/schema/openapi.json: run again with QUIETCORES_BLESS=1 if the change is meant"
+    );
     // What it describes is there.
     let served = serve();
     let described: serde_json::Value = serde_json::from_str(&now).unwrap();
     for (path, methods) in described["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys().filter(|_| path != "/api/v1/stream") {
             let path = path.replace("{id}", "none");
-            let (status, text) = served.ask(&format!("{} {path}", method.to_uppercase()), &[JSON], "");
+            let (status, text) =
+                served.ask(
+                &format!("{} {path}", method.to_uppercase()),
+                &[JSON, &format!("Authorization: Bearer {TOKEN}")],
+                "",
+            );
             let is_there = ![404, 405].contains(&status) || text.contains("no run of that name");
             assert!(is_there, "{method} {path}: {status}");
         }

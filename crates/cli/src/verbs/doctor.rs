@@ -212,7 +212,13 @@ impl<'a> Hands<'a> {
     }
 
     fn begin(&mut self, chosen: &Plan) -> anyhow::Result<Vec<Taken>> {
-        let applied = apply::put_up(chosen, &self.args.state, self.args.confirm, self.stop, &Progress::new())?;
+        let applied = apply::put_up(
+            chosen,
+            &self.args.state,
+            self.args.confirm,
+            self.stop,
+            &Progress::new(),
+        )?;
         let steps = applied.steps.clone();
         self.applied = Some(applied);
         Ok(steps)

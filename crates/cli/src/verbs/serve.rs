@@ -75,9 +75,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = face::interrupt()?;
     let private = quiet_engine::control::private_dir();
     let keys = keys(private.as_deref().ok(), args.new_token)?;
-    let listener = TcpListener::bind(args.listen).with_context(|| {
-        format!("cannot listen at {}; give --listen another one", args.listen)
-    })?;
+    let listener = TcpListener::bind(args.listen)
+        .with_context(|| format!("cannot listen at {}; give --listen another one", args.listen))?;
     let at = listener.local_addr().context("cannot tell where it listens")?;
     let options = LiveOptions { engines: private.ok(), ..LiveOptions::at(args.rate) };
     let root = Root::system().context("cannot look at the machine")?;

@@ -55,7 +55,9 @@ impl<'a> Hands<'a> {
     /// The shield of the plan that was shown, up until it is confirmed.
     pub fn up(&self, confirm: u64, stop: &AtomicBool) -> anyhow::Result<Applied> {
         match &self.who {
-            Who::Root { plan, .. } => apply::put_up(plan, &self.args.state, Some(confirm), stop, &Progress::new()),
+            Who::Root { plan, .. } => {
+                apply::put_up(plan, &self.args.state, Some(confirm), stop, &Progress::new())
+            }
             Who::Service(name) => apply::put_up_by_service(name, Some(confirm)),
         }
     }
