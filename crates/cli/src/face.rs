@@ -24,6 +24,24 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Prints a line of a stream; false where nobody reads it any more.
+pub fn print_line(line: &str) -> anyhow::Result<bool> {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{line}").and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(e) => Err(e).context("cannot write to standard output"),
+    }
+}
+
+/// Whether the locale's characters are Unicode's: by the first of these that is set, as the C library has it.
+pub fn unicode() -> bool {
+    let set = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();
+    let locale = locale.to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}
+
 /// Prints a result as JSON.
 pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     let mut text = serde_json::to_string_pretty(value).context("cannot write this as JSON")?;

@@ -3,6 +3,7 @@
 
 mod asked;
 mod face;
+mod hands;
 mod keep;
 mod probing;
 mod progress;
@@ -35,6 +36,8 @@ enum Verb {
     Lend(verbs::lend::Args),
     Revert(verbs::revert::Args),
     Watch(verbs::watch::Args),
+    Top(verbs::top::Args),
+    Serve(verbs::serve::Args),
     Persist(verbs::persist::Args),
     Unpersist(verbs::unpersist::Args),
     Measure(verbs::measure::Args),
@@ -84,6 +87,8 @@ fn main() -> ExitCode {
         Verb::Lend(args) => verbs::lend::run(args),
         Verb::Revert(args) => verbs::revert::run(args),
         Verb::Watch(args) => verbs::watch::run(args),
+        Verb::Top(args) => verbs::top::run(args),
+        Verb::Serve(args) => verbs::serve::run(args),
         Verb::Persist(args) => verbs::persist::run(args),
         Verb::Unpersist(args) => verbs::unpersist::run(args),
         Verb::Measure(args) => verbs::measure::run(args),

@@ -39,6 +39,9 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("quiet-service", &["quiet-boot", "quiet-linux", "quiet-plan", "quiet-shield", "quiet-types"]),
+    ("quiet-live", &["quiet-linux", "quiet-types"]),
+    ("quiet-tui", &["quiet-live", "quiet-types"]),
+    ("quiet-web", &["quiet-judge", "quiet-live", "quiet-report", "quiet-store", "quiet-types"]),
     (
         "quietcores",
         &[
@@ -48,13 +51,16 @@ const ARROWS: &[(&str, &[&str])] = &[
             "quiet-foreign",
             "quiet-judge",
             "quiet-linux",
+            "quiet-live",
             "quiet-plan",
             "quiet-probe",
             "quiet-report",
             "quiet-service",
             "quiet-shield",
             "quiet-store",
+            "quiet-tui",
             "quiet-types",
+            "quiet-web",
         ],
     ),
 ];
@@ -350,7 +356,7 @@ const DIRECT: &[(&str, &[&str])] = &[
         "quiet_shield",
         &[
             "apply", "confirm", "doctor", "explain", "guard", "hold", "lend", "measure", "persist",
-            "play", "prove", "campaign", "revert", "status", "watch",
+            "play", "prove", "campaign", "revert", "serve", "status", "top", "watch",
         ],
     ),
     ("quiet_probe", &["evl", "explain", "keeper", "measure", "reach", "stress", "worker"]),

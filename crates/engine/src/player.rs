@@ -42,6 +42,10 @@ enum Order {
         number: u64,
         on: bool,
     },
+    Mute {
+        number: u64,
+        on: bool,
+    },
 }
 
 /// Orders that may wait.
@@ -90,6 +94,9 @@ pub struct Player {
     /// Where the bypass is on its way: 0 the strip alone, [`Player::length`] the input alone.
     bypass: usize,
     bypassed: bool,
+    /// Where the silence is on its way: 0 all is heard, [`Player::length`] nothing.
+    mute: usize,
+    muted: bool,
     /// How often the strip was reset because it broke; the frames that it played since.
     cures: (u32, u64),
     /// Frames after which that is forgotten.
@@ -144,6 +151,8 @@ pub fn player(
         dry: vec![0.0; whole],
         bypass: 0,
         bypassed: false,
+        mute: 0,
+        muted: false,
         cures: (0, 0),
         whole: u64::from(rate.0) * u64::from(WHOLE),
         out: false,
@@ -210,6 +219,12 @@ impl Remote {
         self.push(Order::Bypass { number, on })
     }
 
+    /// Silences what is heard, or lets it be heard again; `None` when too many orders wait.
+    pub fn mute(&mut self, on: bool) -> Option<u64> {
+        let number = self.number + 1;
+        self.push(Order::Mute { number, on })
+    }
+
     fn push(&mut self, order: Order) -> Option<u64> {
         self.orders.push(order).ok()?;
         self.number += 1;
@@ -265,9 +280,47 @@ impl Player {
                     self.bypassed = on;
                     told.tell(LoopEvent::Done(number));
                 }
+                Ok(Order::Mute { number, on }) => {
+                    self.muted = on;
+                    told.tell(LoopEvent::Done(number));
+                }
                 Err(_) => return,
             }
         }
+    }
+
+    /// The last of all: what the strip or the bypass made, by a ramp to silence and back.
+    fn fade_to_silence(&mut self, samples: &mut [f32], frames: usize) {
+        let (length, from) = (self.length, self.mute);
+        let to = if self.muted { (from + frames).min(length) } else { from.saturating_sub(frames) };
+        for channel in samples.chunks_exact_mut(frames) {
+            for (n, sample) in channel.iter_mut().enumerate() {
+                let at = if self.muted { from + n + 1 } else { from.saturating_sub(n + 1) };
+                *sample *= 1.0 - ramp(at, length);
+            }
+        }
+        self.mute = to;
+    }
+
+    fn sound_or_bypass(&mut self, samples: &mut [f32], frames: usize, told: &mut dyn Tell) {
+        if !self.bypassed && self.bypass == 0 {
+            self.sound(samples, frames, told);
+            return;
+        }
+        self.dry[..samples.len()].copy_from_slice(samples);
+        // The strip goes on unheard: its history is right when it comes back.
+        self.sound(samples, frames, told);
+        let (length, from) = (self.length, self.bypass);
+        let to =
+            if self.bypassed { (from + frames).min(length) } else { from.saturating_sub(frames) };
+        let both = samples.chunks_exact_mut(frames).zip(self.dry.chunks_exact(frames));
+        for (wet, dry) in both {
+            for (n, (wet, dry)) in wet.iter_mut().zip(dry).enumerate() {
+                let at = if self.bypassed { from + n + 1 } else { from.saturating_sub(n + 1) };
+                *wet += (dry - *wet) * ramp(at, length);
+            }
+        }
+        self.bypass = to;
     }
 
     fn sound(&mut self, samples: &mut [f32], frames: usize, told: &mut dyn Tell) {
@@ -354,24 +407,10 @@ impl Process for Player {
         if frames == 0 || samples.len() > self.scratch.len() {
             return;
         }
-        if !self.bypassed && self.bypass == 0 {
-            self.sound(samples, frames, told);
-            return;
+        self.sound_or_bypass(samples, frames, told);
+        if self.muted || self.mute > 0 {
+            self.fade_to_silence(samples, frames);
         }
-        self.dry[..samples.len()].copy_from_slice(samples);
-        // The strip goes on unheard: its history is right when it comes back.
-        self.sound(samples, frames, told);
-        let (length, from) = (self.length, self.bypass);
-        let to =
-            if self.bypassed { (from + frames).min(length) } else { from.saturating_sub(frames) };
-        let both = samples.chunks_exact_mut(frames).zip(self.dry.chunks_exact(frames));
-        for (wet, dry) in both {
-            for (n, (wet, dry)) in wet.iter_mut().zip(dry).enumerate() {
-                let at = if self.bypassed { from + n + 1 } else { from.saturating_sub(n + 1) };
-                *wet += (dry - *wet) * ramp(at, length);
-            }
-        }
-        self.bypass = to;
     }
 
     fn cure(&mut self, blocks: u32) -> Option<Cure> {

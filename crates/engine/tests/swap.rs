@@ -114,6 +114,25 @@ fn ten_thousand(fade: Fade) {
             (last, last_step) = (f64::from(sample), step);
         }
     }
+    // Silence comes and goes by a ramp, and is silence.
+    remote.bypass(false).unwrap();
+    for turn in 0..200 {
+        if turn % 50 == 0 {
+            remote.mute(turn % 100 == 0).unwrap();
+        }
+        for sample in &mut samples {
+            *sample = (omega * frame as f64).sin() as f32;
+            frame += 1;
+        }
+        assert_no_alloc(|| player.process(&mut samples, BLOCK, &mut told));
+        let is_silent = turn % 100 < 50 && (turn % 100) * BLOCK > FADE + BLOCK;
+        for sample in samples {
+            assert!(!is_silent || sample == 0.0, "sound in the silence at {frame}");
+            let step = f64::from(sample) - last;
+            assert!((step - last_step).abs() < 1.1 * bound, "a click by mute at {frame}");
+            (last, last_step) = (f64::from(sample), step);
+        }
+    }
     assert_eq!(violation_count(), 0);
     drop(player);
     remote.collect();

@@ -58,6 +58,8 @@ pub mod history;
 #[cfg(feature = "std")]
 mod host;
 #[cfg(feature = "std")]
+pub mod live;
+#[cfg(feature = "std")]
 pub mod loan;
 #[cfg(feature = "std")]
 pub mod lot;

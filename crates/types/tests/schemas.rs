@@ -111,6 +111,12 @@ fn the_committed_prediction_schema_is_that_of_the_type() {
 }
 
 #[test]
+fn the_committed_live_schema_is_that_of_the_type() {
+    check::<quiet_types::live::Moment>("live");
+    check::<quiet_types::live::Deed>("deed");
+}
+
+#[test]
 fn the_committed_watch_schema_is_that_of_the_type() {
     check::<quiet_types::watch::Event>("watch");
 }

@@ -4,7 +4,7 @@ use super::plan::Wished;
 use crate::progress::Progress;
 use crate::{asked, face};
 use anyhow::{Context, anyhow, bail};
-use quiet_experiment::{machine, put_back_overdue};
+use quiet_experiment::{Observer, machine, put_back_overdue};
 use quiet_linux::{Root, System};
 use quiet_report::plan::{applied_text, plan_text};
 use quiet_service::acts;
@@ -60,7 +60,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     agree(&args, &plan)?;
     let interrupt = face::interrupt()?;
-    show(&args, &put_up(&plan, &args.state, args.confirm, &interrupt)?)
+    show(&args, &put_up(&plan, &args.state, args.confirm, &interrupt, &Progress::new())?)
 }
 
 /// Takes the steps of a plan as root, and looks where the chain is; a shield that was to be confirmed and was not is put back before.
@@ -69,10 +69,11 @@ pub fn put_up(
     state: &Path,
     confirm: Option<u64>,
     interrupt: &AtomicBool,
+    observer: &dyn Observer,
 ) -> anyhow::Result<Applied> {
     let program = std::env::current_exe().context("cannot find the program itself")?;
     let setup = ApplyOptions { state, holder: Some(&program), interrupt, confirm };
-    put_back_overdue(state, &Progress::new())?;
+    put_back_overdue(state, observer)?;
     let mut applied = quiet_shield::up(&System, plan, &setup)?;
     // The shield is up whatever these say.
     acts::settle(plan, &mut applied, &setup).map_err(|e| anyhow!(e.sentence()))?;

@@ -5,7 +5,7 @@ use super::{
     plan::Wished,
     revert,
 };
-use crate::{face, talk::Talk};
+use crate::{face, progress::Progress, talk::Talk};
 use anyhow::{Context, anyhow, bail};
 use quiet_experiment::{machine, read_chain};
 use quiet_linux::{Root, System, files::DEFAULT_STATE};
@@ -212,7 +212,13 @@ impl<'a> Hands<'a> {
     }
 
     fn begin(&mut self, chosen: &Plan) -> anyhow::Result<Vec<Taken>> {
-        let applied = apply::put_up(chosen, &self.args.state, self.args.confirm, self.stop)?;
+        let applied = apply::put_up(
+            chosen,
+            &self.args.state,
+            self.args.confirm,
+            self.stop,
+            &Progress::new(),
+        )?;
         let steps = applied.steps.clone();
         self.applied = Some(applied);
         Ok(steps)

@@ -42,7 +42,7 @@ Examples:
   quietcores play clean.toml --host jack
   quietcores play --host null --rate 96000 --period 16 --cpu 1 --mode never-sleep --for 60s
 
-While it plays, orders may be typed: stats, params, set NAME VALUE, bypass on|off,
+While it plays, orders may be typed: stats, params, set NAME VALUE, bypass on|off, mute on|off,
 swap strip|amp|ir FILE, presets, save NAME, load NAME, quit. The same go to the control socket as
 lines of JSON; see docs/play.md.")]
 pub struct Args {

@@ -24,6 +24,11 @@ pub enum Request {
         /// Or back.
         on: bool,
     },
+    /// Silence what is heard.
+    Mute {
+        /// Or let it be heard again.
+        on: bool,
+    },
     /// Put another strip, or the same with another amp or IR, in the place of the one that sounds.
     Swap(Swap),
     /// The names of the presets.
@@ -79,7 +84,7 @@ pub(crate) fn parse(line: &[u8]) -> Asked {
     let more = value.as_object().and_then(|o| o.keys().find(|key| *key != "do").cloned());
     let request = serde_json::from_value(value).map_err(|e| {
         format!(
-            "cannot understand this request: {e}; `do` is stats, params, set, bypass, swap, \
+            "cannot understand this request: {e}; `do` is stats, params, set, bypass, mute, swap, \
              presets, save, load or quit"
         )
     });
@@ -117,6 +122,11 @@ pub(crate) fn typed(line: &str) -> Result<Request, String> {
             "off" => Ok(Request::Bypass { on: false }),
             _ => Err("bypass is on or off".to_owned()),
         },
+        "mute" => match rest {
+            "on" | "" => Ok(Request::Mute { on: true }),
+            "off" => Ok(Request::Mute { on: false }),
+            _ => Err("mute is on or off".to_owned()),
+        },
         "swap" => {
             let (what, path) = two().ok_or("give what to swap: swap strip FILE, swap amp FILE")?;
             let path = Some(PathBuf::from(path));
@@ -132,7 +142,7 @@ pub(crate) fn typed(line: &str) -> Result<Request, String> {
         "load" => Ok(Request::Load { preset: rest.to_owned() }),
         "quit" | "exit" => Ok(Request::Quit),
         _ => Err(format!(
-            "`{}` is no order; type stats, params, set, bypass, swap, presets, save, load or quit",
+            "`{}` is no order; type stats, params, set, bypass, mute, swap, presets, save, load or quit",
             quiet_types::printable(verb, 40)
         )),
     }

@@ -30,6 +30,7 @@ pub struct Session {
     params: Vec<Param>,
     admission: Admission,
     bypass: bool,
+    mute: bool,
     presets: Option<PathBuf>,
     quit: bool,
     /// Xruns with their times, newest last; the oldest are forgotten.
@@ -86,6 +87,7 @@ impl Session {
             params,
             admission,
             bypass: false,
+            mute: false,
             presets,
             quit: false,
             xruns: std::collections::VecDeque::new(),
@@ -212,6 +214,11 @@ impl Session {
                 self.bypass = *on;
                 Ok(json!({"bypass": on}))
             }
+            Request::Mute { on } => {
+                self.engine.remote.mute(*on).ok_or_else(busy)?;
+                self.mute = *on;
+                Ok(json!({"mute": on}))
+            }
             Request::Swap(swap) => self.swap(&wanted(swap)?),
             Request::Presets => Ok(json!({"presets": self.names()?})),
             Request::Save { preset } => self.save(preset),
@@ -228,6 +235,7 @@ impl Session {
         if let Some(object) = value.as_object_mut() {
             object.insert("strip".into(), self.name.clone().into());
             object.insert("bypass".into(), self.bypass.into());
+            object.insert("mute".into(), self.mute.into());
             object.insert("collected".into(), self.collected.into());
             object.insert("admitted".into(), json!(self.admission));
             let last: Vec<&XrunAt> = self.xruns.iter().rev().take(20).collect();

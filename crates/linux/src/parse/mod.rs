@@ -14,6 +14,7 @@ mod pipewire;
 mod proc_stat;
 mod process;
 mod secret;
+mod times;
 
 pub use cgroup::{
     CgroupMount, cgroup_mounts, only_cgroup_mounts, task_cgroup, task_unit_group, v1_group,
@@ -32,6 +33,7 @@ pub use process::{
     migrations, mounts, status_kib, used, users,
 };
 pub use secret::{mask_arguments, mask_parameter};
+pub use times::{CpuTimes, ThreadTimes, cpu_times, schedstat};
 
 use quiet_types::CpuSet;
 use std::fmt;

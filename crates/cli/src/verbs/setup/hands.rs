@@ -1,6 +1,7 @@
 //! What takes the steps of a setup: root at a terminal, or the service that holds the rights. Each act is another verb's.
 
 use super::Args;
+use crate::progress::Progress;
 use crate::verbs::{apply, confirm, persist, prove, revert};
 use anyhow::{Context, bail};
 use clap::Parser;
@@ -54,7 +55,9 @@ impl<'a> Hands<'a> {
     /// The shield of the plan that was shown, up until it is confirmed.
     pub fn up(&self, confirm: u64, stop: &AtomicBool) -> anyhow::Result<Applied> {
         match &self.who {
-            Who::Root { plan, .. } => apply::put_up(plan, &self.args.state, Some(confirm), stop),
+            Who::Root { plan, .. } => {
+                apply::put_up(plan, &self.args.state, Some(confirm), stop, &Progress::new())
+            }
             Who::Service(name) => apply::put_up_by_service(name, Some(confirm)),
         }
     }
@@ -69,7 +72,7 @@ impl<'a> Hands<'a> {
                     ..ShieldWish::default()
                 };
                 let plan = quiet_experiment::plan_to_apply(&wish, machine(&Root::system()?)?)?;
-                apply::put_up(&plan, &self.args.state, None, stop)
+                apply::put_up(&plan, &self.args.state, None, stop, &Progress::new())
             }
             Who::Service(name) => apply::put_up_by_service(name, None),
         }

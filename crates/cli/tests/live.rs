@@ -1,0 +1,283 @@
+//! `top` and `serve`, as programs.
+#![allow(clippy::unwrap_used)] // a test may
+
+mod machine;
+
+use machine::{Machine, PROGRAM, read, soon, text};
+use quiet_testing::{Why, skip};
+use quiet_types::live::{Deed, Moment, QuietState};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+fn moments(state: &Path, more: &[&str]) -> Vec<Moment> {
+    let mut command = Command::new(PROGRAM);
+    let done = command.args(["top", "--json", "--state"]).arg(state).args(more).output().unwrap();
+    assert!(done.status.success(), "{}", text(&done));
+    let told = String::from_utf8(done.stdout).unwrap();
+    told.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn the_stream_is_a_moment_a_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = moments(dir.path(), &["--moments", "3", "--rate", "10"]);
+    assert_eq!(told.len(), 3);
+    assert!(told.windows(2).all(|two| two[0].number < two[1].number));
+    assert!(told[2].cpus.iter().filter(|cpu| cpu.online).count() > 0);
+    assert!(told[2].cpus.iter().any(|cpu| cpu.ticks > 0 || cpu.busy.is_some()));
+    // Who has seen enough is no error.
+    let mut head = Command::new(PROGRAM)
+        .args(["top", "--json", "--rate", "10"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    BufReader::new(head.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert!(first.starts_with(r#"{"schema":"quietcores.live/1""#));
+    assert!(head.wait().unwrap().success());
+    let drawn = Command::new(PROGRAM).arg("top").stdin(Stdio::null()).output().unwrap();
+    assert_eq!(drawn.status.code(), Some(2));
+    assert!(text(&drawn).contains("add --json"), "{}", text(&drawn));
+}
+
+/// A terminal of its own.
+struct Tmux(tempfile::TempDir);
+
+impl Tmux {
+    fn run(&self, words: &[&str]) -> String {
+        let socket = self.0.path().join("tmux");
+        let done = Command::new("tmux").arg("-S").arg(socket).args(words).output().unwrap();
+        text(&done)
+    }
+
+    fn screen(&self) -> String {
+        self.run(&["capture-pane", "-p", "-t", "top"])
+    }
+
+    fn key(&self, key: &str) {
+        self.run(&["send-keys", "-t", "top", key]);
+    }
+
+    fn shows(&self, what: &str) {
+        soon(&format!("the screen shows {what}"), || self.screen().contains(what));
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        self.run(&["kill-server"]);
+    }
+}
+
+#[test]
+fn keys_in_a_terminal_apply_confirm_lend_and_put_back() {
+    if quiet_testing::program("tmux").is_none() {
+        return skip(Why::Program("tmux", "tmux"));
+    }
+    let Some(machine) = Machine::take() else { return };
+    let tmux = Tmux(tempfile::tempdir().unwrap());
+    let top = format!(
+        "LC_ALL=C NO_COLOR=1 {PROGRAM} top --cpus {} --state {}; echo left with $?; sleep 600",
+        machine.cpu,
+        machine.state().display()
+    );
+    tmux.run(&["-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "80", "-y", "24", &top]);
+    tmux.shows("OPEN No shield is up");
+    let screen = tmux.screen();
+    assert!(screen.is_ascii() && screen.lines().all(|line| line.len() <= 80), "{screen}");
+    tmux.key("?");
+    tmux.shows("put the machine back");
+    tmux.key("Escape");
+    tmux.key("p");
+    tmux.shows("nothing is changed yet");
+    tmux.key("q");
+    soon("the plan is away", || !tmux.screen().contains("nothing is changed yet"));
+    // No is no.
+    tmux.key("a");
+    tmux.shows("Put a shield up");
+    tmux.key("n");
+    tmux.shows("not done");
+    assert!(!machine.state().join("journal.jsonl").exists());
+    tmux.key("a");
+    tmux.shows("Put a shield up");
+    tmux.key("y");
+    tmux.shows("unless confirmed: press c");
+    tmux.key("c");
+    tmux.shows("the shield stays");
+    soon("it is confirmed", || !tmux.screen().contains("unless confirmed"));
+    tmux.key("l");
+    tmux.shows("to everybody for 10 min");
+    tmux.key("y");
+    tmux.shows("LENT");
+    tmux.key("l");
+    soon("it is taken back", || !tmux.screen().contains("LENT"));
+    tmux.key("r");
+    tmux.shows("Put the machine back");
+    tmux.key("y");
+    tmux.shows("OPEN No shield is up");
+    tmux.key("q");
+    tmux.shows("left with 0");
+}
+
+/// A server of its own.
+pub struct Server {
+    child: Child,
+    /// With the token.
+    pub address: String,
+}
+
+impl Server {
+    fn start(state: &Path, run: &Path, more: &[&str]) -> Server {
+        let mut child = Command::new(PROGRAM)
+            .arg("serve")
+            .args(more)
+            .arg("--state")
+            .arg(state)
+            .arg("--store")
+            .arg(run.join("store"))
+            .env("XDG_RUNTIME_DIR", run)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut address = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut address).unwrap();
+        assert!(address.starts_with("http://127.0.0.1:"), "{address}");
+        Server { child, address: address.trim().to_owned() }
+    }
+
+    fn at(&self) -> &str {
+        self.address.trim_start_matches("http://").split('/').next().unwrap()
+    }
+
+    fn token(&self) -> &str {
+        self.address.split("token=").nth(1).unwrap()
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.at()).unwrap();
+        stream.set_read_timeout(Some(machine::PATIENCE)).unwrap();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            self.at(),
+            self.token(),
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+    }
+
+    fn stop(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn serve_keeps_its_token_and_serves_no_other_machine_as_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), dir.path(), &["--listen", "127.0.0.1:0"]);
+    let token = server.token().to_owned();
+    assert_eq!(server.ask("GET", "/api/v1/live", "").0, 200);
+    server.stop();
+    let server = Server::start(dir.path(), dir.path(), &["--listen", "127.0.0.1:0"]);
+    assert_eq!(server.token(), token);
+    let refused = Command::new(PROGRAM).args(["serve", "--listen", server.at()]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused).contains("give --listen another one"), "{}", text(&refused));
+    server.stop();
+    let server = Server::start(dir.path(), dir.path(), &["--listen", "127.0.0.1:0", "--new-token"]);
+    assert_ne!(server.token(), token);
+    server.stop();
+    if quiet_testing::is_root() {
+        let far = Command::new(PROGRAM).args(["serve", "--listen", "0.0.0.0:0"]).output().unwrap();
+        assert_eq!(far.status.code(), Some(2));
+        assert!(text(&far).contains("as root"), "{}", text(&far));
+    }
+}
+
+#[test]
+fn a_script_applies_by_the_interface_and_a_stranger_on_the_shield_is_named() {
+    let Some(machine) = Machine::take() else { return };
+    let cpu = machine.cpu.to_string();
+    let state = machine.state();
+    let server = Server::start(
+        &state,
+        machine.dir(),
+        &["--listen", "127.0.0.1:0", "--cpus", &cpu, "--rate", "10"],
+    );
+    let before = machine::Capture::take();
+    let (status, plan) = server.ask("GET", "/api/v1/plan", "");
+    assert_eq!(status, 200, "{plan}");
+    let (status, deed) = server.ask("POST", "/api/v1/apply", r#"{"confirm":600}"#);
+    assert_eq!(status, 200, "{deed}");
+    assert_eq!(serde_json::from_str::<Deed>(&deed).unwrap().asked, "apply");
+    assert_eq!(server.ask("POST", "/api/v1/confirm", "{}").0, 200);
+    let now =
+        || -> Moment { serde_json::from_str(&server.ask("GET", "/api/v1/live", "").1).unwrap() };
+    soon("it is up", || {
+        now().shield.is_some_and(|s| {
+            s.confirm.is_none() && s.cpus.contains(quiet_types::CpuId(machine.cpu))
+        })
+    });
+    // No thread of the server's own is left there.
+    let own = format!("/proc/{}/task", server.child.id());
+    for thread in fs::read_dir(own).unwrap().flatten() {
+        let status = read(thread.path().join("status").to_str().unwrap());
+        let allowed = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap();
+        let allowed: quiet_types::CpuSet = allowed.trim().parse().unwrap();
+        assert!(!allowed.contains(quiet_types::CpuId(machine.cpu)), "{status}");
+    }
+    // Somebody who goes there is met, by name. In a partition nobody can by his own mask alone.
+    let mut stranger = Command::new("sh");
+    let entry = now().shield.unwrap().mechanism;
+    let spin = "while :; do :; done";
+    let mut spinning = stranger
+        .arg("-c")
+        .arg(format!("exec -a stranger true 2>/dev/null; {spin}"))
+        .spawn()
+        .unwrap();
+    let moved = Command::new("taskset")
+        .args(["-p", "-c", &cpu, &spinning.id().to_string()])
+        .output()
+        .unwrap();
+    if moved.status.success() {
+        soon("the stranger is told of", || {
+            let moment = now();
+            moment.quiet.state == QuietState::Disturbed
+                && moment
+                    .cpus
+                    .iter()
+                    .flat_map(|c| &c.occupants)
+                    .any(|one| one.foreign && one.name == "sh")
+        });
+    } else {
+        eprintln!("nobody can go onto this shield ({entry:?}): {}", text(&moved));
+    }
+    spinning.kill().unwrap();
+    spinning.wait().unwrap();
+    let (status, deed) = server.ask("POST", "/api/v1/revert", "{}");
+    assert_eq!(status, 200, "{deed}");
+    soon("it is down", || now().quiet.state == QuietState::Open);
+    let events = server.ask("GET", "/api/v1/events", "").1;
+    assert!(events.contains("applied") && events.contains("reverted"), "{events}");
+    assert_eq!(before.differences(&machine::Capture::take()), Vec::<String>::new());
+    std::thread::sleep(Duration::from_millis(1));
+    server.stop();
+}

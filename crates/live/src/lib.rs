@@ -1,0 +1,23 @@
+//! One bounded stream of what the machine does now: below the terminal's screen, the pages and scripts.
+//!
+//! [`gather`] reads counters, [`count`] makes a [`Moment`] of two readings without looking at anything, [`Stream`] does both at a pace.
+//! The stream keeps off the CPUs of a shield and reads no file whose answer would cost one of them an interrupt.
+#![forbid(unsafe_code)]
+
+mod clean;
+mod count;
+mod events;
+mod gather;
+mod pace;
+mod sound;
+mod stream;
+mod verdict;
+
+pub use clean::clean;
+pub use count::{Counted, count};
+pub use events::changes;
+pub use gather::{CpuReading, Gatherer, ThreadReading, ThreadSeen};
+pub use quiet_types::live::Moment;
+pub use sound::{ControlError, Engines, ask};
+pub use stream::{Hands, LiveOptions, StatusReader, Stream, Watching};
+pub use verdict::verdict;

@@ -1,0 +1,155 @@
+//! The stream on the machine that the test runs on.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use quiet_linux::Root;
+use quiet_live::{LiveOptions, Stream, changes};
+use quiet_types::{
+    live::{LIVE_SCHEMA, LiveEventKind, LiveShield, QuietState},
+    plan::{Drift, STATUS_SCHEMA, ShieldStanding, Status},
+};
+use std::{
+    io::{BufRead, BufReader, Write},
+    os::unix::net::UnixListener,
+    time::Duration,
+};
+
+fn no_shield() -> Status {
+    serde_json::from_str(&format!(
+        r#"{{"schema":"{STATUS_SCHEMA}","state":"none","shield":null,"since":null,"drift":[],"residents":[],"holder":null,"refused":[]}}"#
+    ))
+    .unwrap()
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[test]
+fn moments_come_one_after_the_other_and_name_who_is_busy() {
+    let status = Box::new(|| Ok(no_shield()));
+    let stream = Stream::start(Root::system().unwrap(), LiveOptions::at(10.0), status).unwrap();
+    let watch = stream.watch();
+    let first = watch.after(0, LONG).unwrap();
+    assert_eq!((first.schema.as_str(), first.quiet.state), (LIVE_SCHEMA, QuietState::Open));
+    assert!(first.cpus.iter().any(|cpu| cpu.online));
+    // A thread that is never idle is met by some look.
+    let busy = std::sync::atomic::AtomicBool::new(true);
+    let met = std::thread::scope(|scope| {
+        let spin = || while busy.load(std::sync::atomic::Ordering::Relaxed) {};
+        std::thread::Builder::new()
+            .name("spins-for-test".into())
+            .spawn_scoped(scope, spin)
+            .unwrap();
+        let mut number = first.number;
+        let mut met = false;
+        for _ in 0..200 {
+            let moment = watch.after(number, LONG).unwrap();
+            assert!(moment.number > number);
+            number = moment.number;
+            met = moment
+                .cpus
+                .iter()
+                .flat_map(|c| &c.occupants)
+                .any(|one| one.name == "spins-for-test");
+            if met {
+                break;
+            }
+        }
+        busy.store(false, std::sync::atomic::Ordering::Relaxed);
+        met
+    });
+    assert!(met, "nobody named it");
+    drop(stream);
+    assert!(watch.after(u64::MAX, Duration::from_millis(1)).is_none());
+}
+
+#[test]
+fn what_cannot_be_seen_is_said_and_is_no_end() {
+    let status = Box::new(|| Err("no rights\u{1b}[2J".to_owned()));
+    let stream = Stream::start(Root::system().unwrap(), LiveOptions::at(10.0), status).unwrap();
+    let moment = stream.watch().after(0, LONG).unwrap();
+    assert_eq!(moment.quiet.state, QuietState::Unknown);
+    assert!(moment.unread[0].starts_with("the shield: no rights\u{fffd}"), "{:?}", moment.unread);
+}
+
+#[test]
+fn an_engine_is_asked_over_its_socket_and_one_that_answers_nonsense_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = UnixListener::bind(dir.path().join("play.sock")).unwrap();
+    let bad = UnixListener::bind(dir.path().join("play-17.sock")).unwrap();
+    let _other = UnixListener::bind(dir.path().join("else.sock")).unwrap();
+    let answer = |listener: UnixListener, line: &'static str| {
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let mut asked = BufReader::new(stream.try_clone().unwrap());
+                let mut stream = stream;
+                let mut text = String::new();
+                while asked.read_line(&mut text).is_ok_and(|n| n > 0) {
+                    assert_eq!(text, "{\"do\":\"stats\"}\n");
+                    text.clear();
+                    if writeln!(stream, "{line}").is_err() {
+                        break;
+                    }
+                }
+            }
+        })
+    };
+    answer(
+        good,
+        r#"{"ok":true,"strip":"clean\u001b","rate":48000,"period":64,"buffer":128,"mode":"sleep","cpus":"1","real_time":true,"shielded":true,"blocks":9,"xruns":1,"missed":2,"dropped_events":0,"broken":0,"gone":0,"load":{"mean":1.0,"p50":1,"p99":2,"worst":5,"worst_at":1,"histogram":[]},"between":1,"waiting":0,"levels":[{"input":-3.0,"output":-6.0}],"ratio":null,"last_xruns":[{"at":5,"missed":2}]}"#,
+    );
+    answer(bad, "[[[[");
+    let mut engines = quiet_live::Engines::at(Some(dir.path().to_owned()));
+    let sounds = engines.look();
+    assert_eq!(sounds.len(), 1);
+    assert_eq!((sounds[0].strip.as_str(), sounds[0].late), ("clean\u{fffd}", 0));
+    assert_eq!(engines.processes(), [std::process::id()].into());
+    let refused = quiet_live::ask(dir.path(), "../etc/passwd", &serde_json::json!({}));
+    assert!(refused.unwrap_err().to_string().contains("no engine plays"));
+}
+
+fn shield(state: ShieldStanding) -> LiveShield {
+    LiveShield {
+        state,
+        cpus: "1".parse().unwrap(),
+        housekeeping: "0".parse().unwrap(),
+        mechanism: None,
+        since: Some("t".into()),
+        by: Some("root".into()),
+        drift: Vec::new(),
+        intruders: Vec::new(),
+        astray: Vec::new(),
+        confirm: None,
+        guarded: true,
+        lent: None,
+    }
+}
+
+#[test]
+fn what_became_of_a_shield_is_told_by_two_looks() {
+    use LiveEventKind as Kind;
+    let (none, up) = (shield(ShieldStanding::None), shield(ShieldStanding::Up));
+    let kinds = |a: &LiveShield, b: &LiveShield| {
+        changes(a, b).into_iter().map(|(kind, _)| kind).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(&none, &up), [Kind::Applied]);
+    assert_eq!(kinds(&up, &none), [Kind::Reverted]);
+    assert_eq!(kinds(&up, &up), []);
+    let waits = LiveShield { confirm: Some(9), ..up.clone() };
+    assert_eq!(kinds(&waits, &up), [Kind::Confirmed]);
+    let lent = LiveShield { lent: Some(60), ..up.clone() };
+    assert_eq!(kinds(&up, &lent), [Kind::Lent]);
+    assert_eq!(kinds(&lent, &up), [Kind::TakenBack]);
+    let drift = Drift { what: "IRQ 9".into(), ours: "CPU 0".into(), now: Some("CPU 1".into()) };
+    let drifted = LiveShield { drift: vec![drift], ..up.clone() };
+    assert_eq!(kinds(&up, &drifted), [Kind::Drifted]);
+    assert_eq!(kinds(&drifted, &up), [Kind::Mended]);
+    let another = LiveShield { since: Some("later".into()), ..up.clone() };
+    assert_eq!(kinds(&up, &another), [Kind::Reverted, Kind::Applied]);
+    let said = quiet_live::verdict(Some(&drifted), &[], &[]);
+    assert_eq!(said.state, QuietState::Disturbed);
+    assert_eq!(said.sentence, "CPU 1 is not quiet: IRQ 9 is CPU 1, and was made CPU 0.");
+    let said = quiet_live::verdict(Some(&waits), &[], &[]);
+    assert_eq!(
+        said.sentence,
+        "CPU 1 is quiet: nothing foreign runs there. It is put back in 9 s unless it is confirmed."
+    );
+}

@@ -1,0 +1,268 @@
+//! The parts of the screen, as lines.
+
+use crate::{look::Look, screen::Screen};
+use quiet_types::{
+    Plan,
+    live::{LiveCpu, LiveSound, Moment, Occupant, OccupantKind},
+};
+use ratatui::{
+    layout::Rect,
+    symbols::border,
+    text::{Line, Span},
+    widgets::Block,
+};
+
+pub(crate) fn frame_of(title: &'static str, look: Look) -> Block<'static> {
+    let ascii = border::Set {
+        top_left: "+",
+        top_right: "+",
+        bottom_left: "+",
+        bottom_right: "+",
+        vertical_left: "|",
+        vertical_right: "|",
+        horizontal_top: "-",
+        horizontal_bottom: "-",
+    };
+    let set = if look.unicode { border::PLAIN } else { ascii };
+    Block::bordered().border_set(set).title(Span::styled(title, look.title()))
+}
+
+/// The machine as a map: clusters one after the other, siblings of a core joined.
+pub(crate) fn map(
+    moment: &Moment,
+    chosen: Option<usize>,
+    look: Look,
+    width: u16,
+) -> Vec<Line<'static>> {
+    let mut lines: Vec<Line<'static>> = Vec::new();
+    let (mut spans, mut used) = (vec![Span::raw("CPUs ")], 5);
+    let mut last: Option<&LiveCpu> = None;
+    for (at, cpu) in moment.cpus.iter().enumerate() {
+        let cell = cell(cpu, look);
+        let between = match last {
+            None => "",
+            Some(last) if last.cluster != cpu.cluster => {
+                if look.unicode {
+                    " │ "
+                } else {
+                    " | "
+                }
+            }
+            Some(last)
+                if cpu.core.is_some() && (last.core, last.package) == (cpu.core, cpu.package) =>
+            {
+                "+"
+            }
+            Some(_) => " ",
+        };
+        let wide = cell.chars().count() + between.chars().count();
+        if used + wide > usize::from(width) {
+            lines.push(Line::from(std::mem::replace(&mut spans, vec![Span::raw("     ")])));
+            used = 5;
+        } else {
+            spans.push(Span::raw(between));
+        }
+        used += wide;
+        let style =
+            match (chosen == Some(at), cpu.shielded, cpu.occupants.iter().any(|o| o.foreign)) {
+                (true, _, _) => look.chosen(),
+                (_, true, true) => look.bad(),
+                (_, true, false) => look.good(),
+                _ if !cpu.online => look.faint(),
+                _ => ratatui::style::Style::new(),
+            };
+        spans.push(Span::styled(cell, style));
+        last = Some(cpu);
+    }
+    lines.push(Line::from(spans));
+    lines
+}
+
+/// `[2 12%]` for a shielded CPU, `2 12%` for another, `2 off`.
+fn cell(cpu: &LiveCpu, _look: Look) -> String {
+    let busy = match cpu.busy {
+        _ if !cpu.online => "off".to_owned(),
+        Some(busy) => format!("{:>3.0}%", busy * 100.0),
+        None => "  - ".to_owned(),
+    };
+    if cpu.shielded { format!("[{} {busy}]", cpu.id) } else { format!(" {} {busy} ", cpu.id) }
+}
+
+/// Who was on each CPU, shielded ones first.
+pub(crate) fn occupants(
+    screen: &Screen,
+    moment: &Moment,
+    look: Look,
+    area: Rect,
+) -> Vec<Line<'static>> {
+    let told = screen.told();
+    let mut lines = vec![Line::from(Span::styled(
+        "Who was there (the longest first; threads since the last look at them)",
+        look.title(),
+    ))];
+    let room = usize::from(area.height);
+    for cpu in told {
+        if lines.len() >= room {
+            break;
+        }
+        let head = format!(
+            "CPU {:<3} {:<6} {} ",
+            cpu.id,
+            if cpu.shielded { "shield" } else { "" },
+            look.bar(cpu.busy.unwrap_or_default(), 8)
+        );
+        let left = usize::from(area.width).saturating_sub(head.chars().count());
+        let mut spans = vec![Span::raw(head)];
+        spans.extend(names(cpu, look, left));
+        lines.push(Line::from(spans));
+    }
+    let _ = moment;
+    lines
+}
+
+fn names(cpu: &LiveCpu, look: Look, room: usize) -> Vec<Span<'static>> {
+    let (mut spans, mut used, mut left_out) = (Vec::new(), 0, cpu.more as usize);
+    for (at, one) in cpu.occupants.iter().enumerate() {
+        let text = look.text(&occupant(one));
+        let wide = text.chars().count() + 2;
+        // Room for what says that there are more.
+        if used + wide + 8 > room {
+            left_out += cpu.occupants.len() - at;
+            break;
+        }
+        used += wide;
+        let style = if one.foreign { look.bad() } else { ratatui::style::Style::new() };
+        let mark = if one.foreign { "!" } else { "" };
+        spans.push(Span::styled(format!("{mark}{text}"), style));
+        spans.push(Span::raw("  "));
+    }
+    if left_out > 0 {
+        spans.push(Span::styled(format!("+{left_out}"), look.faint()));
+    }
+    spans
+}
+
+fn occupant(one: &Occupant) -> String {
+    match (one.kind, one.number, one.ran) {
+        (_, _, Some(ran)) => format!("{} {ran}", one.name),
+        (OccupantKind::Irq, Some(number), _) => {
+            format!("IRQ {number} {} x{}", one.name, one.times)
+        }
+        _ => format!("{} x{}", one.name, one.times),
+    }
+}
+
+/// What happened, the newest last.
+pub(crate) fn events(screen: &Screen, look: Look, area: Rect) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::from(Span::styled("What happened", look.title()))];
+    let room = usize::from(area.height).saturating_sub(1);
+    let from = screen.events.len().saturating_sub(room);
+    for event in &screen.events[from..] {
+        let time = event.at.get(11..19).unwrap_or("");
+        let text = look.text(&format!("{time}  {}", event.said));
+        lines.push(Line::from(Span::styled(text, look.event(event.kind))));
+    }
+    if screen.events.is_empty() && room > 0 {
+        lines.push(Line::from(Span::styled("nothing yet", look.faint())));
+    }
+    lines
+}
+
+/// The engines that play: load, counts, meters.
+pub(crate) fn sound(moment: &Moment, look: Look, width: u16) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    for sound in &moment.sounds {
+        lines.push(Line::from(vec![
+            Span::styled(look.text(&sound.strip), look.title()),
+            Span::raw(look.text(&told(sound))),
+        ]));
+        let cells = (usize::from(width) / 3).clamp(10, 40);
+        for (channel, level) in sound.status.levels.iter().enumerate().take(2) {
+            // -60 dB to 0.
+            let share = |decibels: f32| f64::from((decibels + 60.0) / 60.0);
+            let line = format!(
+                "  {} in  {} {:>6.1} dB   out {} {:>6.1} dB",
+                channel + 1,
+                look.bar(share(level.input), cells / 2),
+                level.input,
+                look.bar(share(level.output), cells / 2),
+                level.output
+            );
+            lines.push(Line::from(line));
+        }
+    }
+    lines
+}
+
+fn told(sound: &LiveSound) -> String {
+    let status = &sound.status;
+    let state = match (sound.mute, sound.bypass) {
+        (true, _) => "  MUTED",
+        (_, true) => "  BYPASSED",
+        _ => "",
+    };
+    format!(
+        "  CPU {}  {} Hz, period {}  DSP load {:.0} % mean, worst {}  late {}  xruns {}{state}",
+        status.cpus,
+        status.rate,
+        status.period,
+        status.load.mean,
+        status.load.worst,
+        status.missed,
+        status.xruns
+    )
+}
+
+/// The steps, old and new.
+pub(crate) fn plan(plan: &Plan, look: Look) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::from(format!(
+        "shields CPU {}, leaves CPU {} to everybody else; {} steps; a: apply, up and down: read on",
+        plan.shield.cpus,
+        plan.shield.housekeeping,
+        plan.steps.len()
+    ))];
+    for reason in &plan.reasons {
+        lines.push(Line::from(Span::styled(look.text(reason), look.faint())));
+    }
+    let arrow = if look.unicode { "→" } else { "->" };
+    for step in &plan.steps {
+        let old = step.old.as_deref().unwrap_or("(not there)");
+        let text = format!(
+            "{}: {} {arrow} {}",
+            step.action.what(),
+            one_line(old),
+            one_line(&step.action.new_value())
+        );
+        lines.push(Line::from(look.text(&text)));
+    }
+    for finding in &plan.findings {
+        lines.push(Line::from(Span::styled(look.text(&finding.title), look.bad())));
+    }
+    lines
+}
+
+fn one_line(text: &str) -> String {
+    quiet_live::clean(&text.trim().replace('\n', " "), 120)
+}
+
+pub(crate) fn help(_look: Look) -> Vec<Line<'static>> {
+    [
+        "p        the plan: what apply would change, old and new",
+        "a        put the shield up; it is put back by itself unless it is confirmed",
+        "c        confirm: the shield stays until revert",
+        "r        put the machine back",
+        "l        lend the shield's CPUs to everybody for a while; again: take them back",
+        "b        let the input of the playing engine through; again: the strip",
+        "m        silence the playing engine; again: let it be heard",
+        "arrows   choose a CPU, whose occupants come first",
+        "q        quit; what is applied stays as it is",
+        "",
+        "[2 1%]   a shielded CPU and the share of time that it was busy; 2+3 are siblings of",
+        "         a core; a bar stands between clusters. ! marks who does not belong there.",
+        "Threads are put down to the CPU where they ran last. Who came and went between two",
+        "looks is not seen: `quietcores explain` sees everybody, by the kernel's trace.",
+    ]
+    .into_iter()
+    .map(Line::from)
+    .collect()
+}

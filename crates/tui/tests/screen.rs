@@ -1,0 +1,273 @@
+//! The screen, drawn into memory.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use quiet_tui::{KeyPress, Look, Mode, Screen, TopOrder, draw};
+use quiet_types::{
+    CpuId, Nanos,
+    live::{
+        Deed, LIVE_SCHEMA, LiveCpu, LiveEvent, LiveEventKind, LiveShield, LiveSound, Moment,
+        Occupant, OccupantKind, Quiet, QuietState, ThreadLook,
+    },
+    plan::ShieldStanding,
+    play::{Level, Load, PlayStatus},
+};
+use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
+use std::sync::Arc;
+
+const RICH: Look = Look { colour: true, unicode: true };
+const PLAIN: Look = Look { colour: false, unicode: false };
+
+fn occupant(
+    kind: OccupantKind,
+    name: &str,
+    number: Option<u32>,
+    ran: Option<u64>,
+    foreign: bool,
+) -> Occupant {
+    Occupant { kind, name: name.into(), number, ran: ran.map(Nanos), times: 3, foreign }
+}
+
+fn cpu(id: u32, shielded: bool, occupants: Vec<Occupant>) -> LiveCpu {
+    LiveCpu {
+        id: CpuId(id),
+        core: Some(id / 2),
+        package: Some(0),
+        cluster: "0-3".parse().unwrap(),
+        online: true,
+        shielded,
+        busy: Some(if shielded { 0.02 } else { 0.5 }),
+        stolen: Some(0.0),
+        khz: None,
+        device_interrupts: 0,
+        ticks: 0,
+        from_others: 0,
+        occupants,
+        more: 0,
+    }
+}
+
+fn sound() -> LiveSound {
+    LiveSound {
+        name: "play.sock".into(),
+        strip: "clean".into(),
+        bypass: false,
+        mute: true,
+        status: PlayStatus {
+            rate: 48_000,
+            period: 64,
+            buffer: 128,
+            mode: "sleep".into(),
+            cpus: "3".into(),
+            real_time: true,
+            shielded: true,
+            blocks: 1,
+            xruns: 2,
+            missed: 1,
+            dropped_events: 0,
+            broken: 0,
+            cured: 0,
+            bypassed: false,
+            gone: 0,
+            load: Load {
+                mean: 12.0,
+                p50: 12,
+                p99: 15,
+                worst: Nanos(300_000),
+                worst_at: Nanos(0),
+                histogram: vec![],
+            },
+            between: Nanos(0),
+            waiting: 0,
+            levels: vec![Level { input: -6.0, output: -120.0 }],
+            ratio: None,
+        },
+        last_xruns: vec![],
+        late: 1,
+    }
+}
+
+fn moment() -> Moment {
+    let mut cpus: Vec<LiveCpu> = (0..3).map(|id| cpu(id, false, vec![])).collect();
+    cpus[0].occupants =
+        vec![occupant(OccupantKind::Thread, "firefox", Some(900), Some(250_000_000), false)];
+    cpus.push(cpu(
+        3,
+        true,
+        vec![
+            occupant(OccupantKind::Thread, "burst-Ö", Some(77), Some(2_000_000), true),
+            occupant(OccupantKind::Vector, "LOC", None, None, false),
+        ],
+    ));
+    Moment {
+        schema: LIVE_SCHEMA.into(),
+        number: 7,
+        at: "2026-11-24T12:34:56.789Z".into(),
+        since: Nanos(250_000_000),
+        quiet: Quiet {
+            state: QuietState::Disturbed,
+            sentence: "CPU 3 is not quiet: burst-Ö ran 2.00 ms on CPU 3.".into(),
+            wrong: vec!["burst-Ö ran 2.00 ms on CPU 3".into()],
+        },
+        shield: Some(LiveShield {
+            state: ShieldStanding::Up,
+            cpus: "3".parse().unwrap(),
+            housekeeping: "0-2".parse().unwrap(),
+            mechanism: None,
+            since: None,
+            by: None,
+            drift: vec![],
+            intruders: vec![],
+            astray: vec![],
+            confirm: Some(12),
+            guarded: true,
+            lent: None,
+        }),
+        cpus,
+        look: ThreadLook {
+            number: 7,
+            since: Nanos(500_000_000),
+            took: Nanos(1),
+            threads: 123,
+            cut: false,
+        },
+        sounds: vec![sound()],
+        temperature: Some(48_500),
+        events: vec![],
+        unread: vec![],
+        cost: 0.004,
+    }
+}
+
+fn screen() -> Screen {
+    let mut screen = Screen::new("CPU 3".into());
+    let event = LiveEvent {
+        at: "2026-11-24T12:34:56.000Z".into(),
+        kind: LiveEventKind::Intruder,
+        said: "CPU 3: burst-Ö ran 2.00 ms".into(),
+    };
+    screen.take(Arc::new(moment()), vec![event]);
+    screen
+}
+
+fn drawn(screen: &Screen, look: Look, (width, height): (u16, u16)) -> (String, Buffer) {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, screen, look)).unwrap();
+    let buffer = terminal.backend().buffer().clone();
+    let line = |y| {
+        let cells = (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        cells.trim_end().to_owned()
+    };
+    ((0..height).map(line).collect::<Vec<_>>().join("\n"), buffer)
+}
+
+const SMALL: &str = "\
+quietcores top 123 threads, seen every 0.5 s  0.4 % of a CPU  48 C  12:34:56 UTC
+DISTURBED CPU 3 is not quiet: burst-? ran 2.00 ms on CPU 3.
+
+CPUs  0  50% + 1  50%   2  50% +[3   2%]
+clean  CPU 3  48000 Hz, period 64  DSP load 12 % mean, worst 300 us  late 1  xru
+  1 in  ############.   -6.0 dB   out .............  -120.0 dB
+Who was there (the longest first; threads since the last look at them)
+CPU 3   shield ........ !burst-? 2.00 ms  LOC x3
+CPU 0          ####.... firefox 250 ms
+CPU 1          ####....
+CPU 2          ####....
+
+
+
+
+What happened
+12:34:56  CPU 3: burst-? ran 2.00 ms
+
+
+
+
+
+? help  p plan  a apply  c confirm  r revert  l lend  b bypass  m mute  q quit";
+
+#[test]
+fn eighty_by_twenty_four_without_colour_and_unicode_says_all() {
+    let (text, buffer) = drawn(&screen(), PLAIN, (80, 24));
+    assert!(text.is_ascii(), "{text}");
+    assert_eq!(text, SMALL, "\n{text}");
+    let coloured =
+        buffer.content().iter().any(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset);
+    assert!(!coloured, "there is a colour");
+}
+
+#[test]
+fn with_colour_a_stranger_is_red_and_with_unicode_names_are_whole() {
+    let (text, buffer) = drawn(&screen(), RICH, (120, 30));
+    assert!(text.contains("!burst-Ö 2.00 ms") && text.contains("█"), "{text}");
+    assert!(buffer.content().iter().any(|cell| cell.fg == Color::Red));
+}
+
+#[test]
+fn no_size_and_no_machine_is_trouble() {
+    let mut many = moment();
+    many.cpus = (0..512).map(|id| cpu(id, id % 7 == 0, vec![])).collect();
+    let mut screen = screen();
+    screen.take(Arc::new(many), vec![]);
+    for size in [(1, 1), (40, 10), (80, 24), (200, 8), (40, 200), (480, 135)] {
+        for look in [RICH, PLAIN] {
+            drawn(&screen, look, size);
+            screen.mode = Mode::Help;
+            drawn(&screen, look, size);
+            screen.mode = Mode::Watching;
+        }
+    }
+    assert!(drawn(&Screen::default(), PLAIN, (80, 24)).0.starts_with("looking"));
+}
+
+#[test]
+fn what_changes_the_machine_is_asked_again_and_the_rest_is_not() {
+    let mut screen = screen();
+    assert_eq!(screen.key(KeyPress::Char('a')), None);
+    let Mode::Asking(TopOrder::Apply, question) = &screen.mode else { panic!("{:?}", screen.mode) };
+    assert!(question.contains("CPU 3") && question.contains("30 s"), "{question}");
+    assert!(drawn(&screen, PLAIN, (80, 24)).0.contains("y: do it"));
+    assert_eq!(screen.key(KeyPress::Char('n')), None);
+    assert_eq!(screen.mode, Mode::Watching);
+    screen.key(KeyPress::Char('r'));
+    assert_eq!(screen.key(KeyPress::Char('y')), Some(TopOrder::Revert));
+    // One at a time.
+    assert_eq!(screen.key(KeyPress::Char('c')), None);
+    assert!(screen.said.as_ref().unwrap().1.starts_with("not yet"));
+    screen.done(Ok(Deed {
+        asked: "revert".into(),
+        done: true,
+        said: "put back\nall of it".into(),
+    }));
+    assert!(drawn(&screen, PLAIN, (80, 24)).0.contains("\nput back\n"));
+    assert_eq!(screen.key(KeyPress::Char('c')), Some(TopOrder::Confirm));
+    screen.done(Err("refused".into()));
+    assert_eq!(screen.said, Some((false, "refused".into())));
+    // It is silent: being heard again is no surprise.
+    let unmute = TopOrder::Mute { engine: "play.sock".into(), on: false };
+    assert_eq!(screen.key(KeyPress::Char('m')), Some(unmute));
+    screen.done(Err(String::new()));
+    let bypass = TopOrder::Bypass { engine: "play.sock".into(), on: true };
+    assert_eq!(screen.key(KeyPress::Char('b')), Some(bypass));
+}
+
+#[test]
+fn without_a_shield_there_is_nothing_to_confirm_and_without_an_engine_nothing_to_silence() {
+    let mut screen = screen();
+    let mut none = moment();
+    none.shield.as_mut().unwrap().state = ShieldStanding::None;
+    none.sounds.clear();
+    screen.take(Arc::new(none), vec![]);
+    for key in ['c', 'l', 'm', 'b'] {
+        assert_eq!(screen.key(KeyPress::Char(key)), None);
+        assert_eq!((screen.mode.clone(), screen.doing.clone()), (Mode::Watching, None));
+        assert!(!screen.said.take().unwrap().0, "{key}");
+    }
+    screen.key(KeyPress::Right);
+    screen.key(KeyPress::Left);
+    screen.key(KeyPress::Char('?'));
+    assert!(drawn(&screen, PLAIN, (80, 24)).0.contains("put the machine back"));
+    screen.key(KeyPress::Escape);
+    assert!(!screen.quits);
+    screen.key(KeyPress::Interrupt);
+    assert!(screen.quits);
+}

@@ -1,0 +1,268 @@
+//! What a machine does now: the one stream that the terminal's screen, the pages and scripts read.
+
+use crate::{
+    CpuId, CpuSet, Nanos,
+    plan::{Drift, Resident, ShieldStanding},
+    play::{PlayStatus, XrunAt},
+    shield::Mechanism,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Version of [`Moment`].
+pub const LIVE_SCHEMA: &str = "quietcores.live/1";
+
+/// Most occupants that a moment names of one CPU.
+pub const MOST_OCCUPANTS: usize = 8;
+/// Most events, lines of drift, residents and playing engines of a moment, each.
+pub const MOST_NAMED: usize = 16;
+
+/// The machine at one moment, and what was counted since the one before. Everything in it is bounded; names are fit for a terminal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Moment {
+    /// [`LIVE_SCHEMA`].
+    pub schema: String,
+    /// Rises by one; a gap means that the reader was slower than the stream.
+    pub number: u64,
+    /// When, UTC, RFC 3339.
+    pub at: String,
+    /// Since the counters were read before; 0 in the first moment, which has counted nothing yet.
+    pub since: Nanos,
+    /// Whether the machine is quiet, in one sentence.
+    pub quiet: Quiet,
+    /// The shield; `None` where it cannot be seen, and `unread` says why.
+    pub shield: Option<LiveShield>,
+    /// Every CPU that is there, by number.
+    pub cpus: Vec<LiveCpu>,
+    /// How far the list of occupants is behind: threads are looked through at a pace that their number decides.
+    pub look: ThreadLook,
+    /// Engines that play here, as this user.
+    pub sounds: Vec<LiveSound>,
+    /// The warmest place, thousandths of a degree Celsius; `None` where none may be read without disturbing a shielded CPU.
+    pub temperature: Option<i64>,
+    /// What happened since the moment before, oldest first.
+    pub events: Vec<LiveEvent>,
+    /// What could not be read, each with the reason.
+    pub unread: Vec<String>,
+    /// What the stream itself used of one CPU since it began, as a share; 0.01 is one percent.
+    pub cost: f64,
+}
+
+/// The answer to the first question.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Quiet {
+    /// In one word.
+    pub state: QuietState,
+    /// In one sentence.
+    pub sentence: String,
+    /// What is wrong, each in a sentence; the first one stands in `sentence` too.
+    pub wrong: Vec<String>,
+}
+
+/// Whether the machine is quiet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QuietState {
+    /// A shield is up, as it was made, and nothing foreign ran on it.
+    Quiet,
+    /// A shield is up, and something is wrong with it or ran on it.
+    Disturbed,
+    /// No shield is up.
+    Open,
+    /// A shield is up, and its CPUs are lent to everybody.
+    Lent,
+    /// It cannot be seen.
+    Unknown,
+}
+
+/// The shield in short; `quietcores status` says all of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LiveShield {
+    /// Whether one is up.
+    pub state: ShieldStanding,
+    /// CPUs taken from the kernel's balancing.
+    pub cpus: CpuSet,
+    /// CPUs left to everybody else.
+    pub housekeeping: CpuSet,
+    /// How others are kept off.
+    pub mechanism: Option<Mechanism>,
+    /// Since when, UTC.
+    pub since: Option<String>,
+    /// Who put it up, in words.
+    pub by: Option<String>,
+    /// What is not as it was made.
+    pub drift: Vec<Drift>,
+    /// What runs on it that is not the chain's.
+    pub intruders: Vec<Resident>,
+    /// What of the chain is not where it should be, in words.
+    pub astray: Vec<String>,
+    /// Seconds in which it is put back unless it is confirmed.
+    pub confirm: Option<u64>,
+    /// Whether somebody counts them.
+    pub guarded: bool,
+    /// Seconds for which its CPUs are everybody's.
+    pub lent: Option<u64>,
+}
+
+/// One CPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LiveCpu {
+    /// Which.
+    pub id: CpuId,
+    /// Physical core within the package.
+    pub core: Option<u32>,
+    /// Package.
+    pub package: Option<u32>,
+    /// The last-level cache's CPUs: the cluster on the map.
+    pub cluster: CpuSet,
+    /// Whether it runs.
+    pub online: bool,
+    /// Whether it belongs to a shield that is up.
+    pub shielded: bool,
+    /// Share of the time that it did not idle, 0 to 1; `None` in the first moment, and where it went off line meanwhile.
+    pub busy: Option<f64>,
+    /// Share that the host of a virtual machine took.
+    pub stolen: Option<f64>,
+    /// Its clock. Never asked of a shielded CPU: the answer may cost it an interrupt.
+    pub khz: Option<u64>,
+    /// Interrupts of devices since the moment before.
+    pub device_interrupts: u64,
+    /// Timer interrupts.
+    pub ticks: u64,
+    /// Interrupts that another CPU sent: reschedules, calls, TLB shoot-downs.
+    pub from_others: u64,
+    /// Who was there, the longest first, interrupts and softirqs behind the threads.
+    pub occupants: Vec<Occupant>,
+    /// Occupants that are not named.
+    pub more: u32,
+}
+
+/// Who was on a CPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Occupant {
+    /// What it is.
+    pub kind: OccupantKind,
+    /// Its name.
+    pub name: String,
+    /// Thread or interrupt; `None` for softirqs and a CPU's own vectors.
+    pub number: Option<u32>,
+    /// For how long a thread ran, since threads were looked through before. All of it is put down to the CPU where it ran last.
+    pub ran: Option<Nanos>,
+    /// How often: turns of a thread, interrupts, softirqs.
+    pub times: u64,
+    /// Whether it belongs there: of the chain, of the engine, or bound to the CPU by the kernel. On CPUs without a shield all do.
+    pub foreign: bool,
+}
+
+/// Kinds of occupants.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum OccupantKind {
+    /// A thread of a program.
+    Thread,
+    /// A thread of the kernel.
+    Kernel,
+    /// An interrupt of a device.
+    Irq,
+    /// One that every CPU has for itself.
+    Vector,
+    /// Deferred work of interrupts.
+    Softirq,
+}
+
+/// How threads were looked through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ThreadLook {
+    /// The moment of the last look.
+    pub number: u64,
+    /// Between the last two looks.
+    pub since: Nanos,
+    /// How long it took.
+    pub took: Nanos,
+    /// Threads seen.
+    pub threads: u32,
+    /// Whether there were more than are looked at.
+    pub cut: bool,
+}
+
+/// An engine that plays.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LiveSound {
+    /// The control socket's name: `play.sock`.
+    pub name: String,
+    /// The strip.
+    pub strip: String,
+    /// Whether the input is let through in place of the strip.
+    pub bypass: bool,
+    /// Whether it was silenced.
+    pub mute: bool,
+    /// How it goes.
+    pub status: PlayStatus,
+    /// The newest xruns.
+    pub last_xruns: Vec<XrunAt>,
+    /// Periods that went wrong since the moment before.
+    pub late: u64,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LiveEvent {
+    /// When it was seen, UTC, RFC 3339.
+    pub at: String,
+    /// What.
+    pub kind: LiveEventKind,
+    /// In words.
+    pub said: String,
+}
+
+/// What may happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LiveEventKind {
+    /// A shield was put up.
+    Applied,
+    /// It stays.
+    Confirmed,
+    /// It was put back.
+    Reverted,
+    /// Something is not as it was made any more.
+    Drifted,
+    /// It is as it was made again.
+    Mended,
+    /// Its CPUs are everybody's.
+    Lent,
+    /// They are its own again.
+    TakenBack,
+    /// Somebody ran on a shielded CPU who does not belong there.
+    Intruder,
+    /// A period of an engine came late.
+    Late,
+    /// A CPU came or went.
+    Cpu,
+    /// An engine began or ended to play.
+    Sound,
+}
+
+impl LiveEventKind {
+    /// Whether it is bad news.
+    pub fn is_bad(self) -> bool {
+        use LiveEventKind::{Drifted, Intruder, Late};
+        matches!(self, Drifted | Intruder | Late)
+    }
+}
+
+/// Where the memory of a stream ends.
+pub const MOST_EVENTS: usize = 200;
+
+/// What is done from a face when somebody asks for it, in its answer's words.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Deed {
+    /// What was asked.
+    pub asked: String,
+    /// Whether it was done in full.
+    pub done: bool,
+    /// What came of it, in words.
+    pub said: String,
+}

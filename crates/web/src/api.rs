@@ -1,0 +1,360 @@
+//! The interface for scripts: JSON under `/api/v1`.
+
+use crate::app::{App, Problem, asking};
+use axum::{
+    body::{Body, Bytes},
+    extract::{Path, Query, Request, State},
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use futures_util::stream::unfold;
+use quiet_live::Hands;
+use quiet_store::{Filter, Kept};
+use quiet_types::{
+    Machine, Plan, Run,
+    compared::Compared,
+    history::{History, SCHEMA},
+    live::{Deed, LiveEvent, LiveSound, Moment},
+    plan::Status,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+/// An answer in JSON.
+pub(crate) struct Json<T>(pub T);
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_vec(&self.0) {
+            Ok(bytes) => ([(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
+            Err(error) => asked(error).into_response(),
+        }
+    }
+}
+
+type Answer<T> = Result<Json<T>, Problem>;
+type AppState = State<Arc<App>>;
+
+/// What a moment may be old, and how long one is waited for.
+const AGE: Duration = Duration::from_secs(1);
+const WAIT: Duration = Duration::from_secs(5);
+
+fn bad(status: StatusCode) -> impl Fn(String) -> Problem {
+    move |why| Problem(status, why)
+}
+
+fn asked<E: std::fmt::Display>(error: E) -> Problem {
+    Problem(StatusCode::BAD_REQUEST, quiet_live::clean(&format!("{error:#}"), 2000))
+}
+
+pub(crate) async fn moment(app: &Arc<App>) -> Result<Arc<Moment>, Problem> {
+    let moment = app.blocking(|app| app.doors.watch.recent(AGE, WAIT)).await?;
+    let none =
+        || Problem(StatusCode::SERVICE_UNAVAILABLE, "the machine was not looked at yet".into());
+    moment.ok_or_else(none)
+}
+
+pub(crate) async fn described() -> Json<Value> {
+    Json(crate::openapi())
+}
+
+pub(crate) async fn live(State(app): AppState) -> Answer<Moment> {
+    Ok(Json((*moment(&app).await?).clone()))
+}
+
+pub(crate) async fn events(State(app): AppState) -> Json<Vec<LiveEvent>> {
+    Json(app.doors.watch.events())
+}
+
+pub(crate) async fn status(State(app): AppState) -> Answer<Status> {
+    moment(&app).await?;
+    app.doors.watch.status().map(Json).map_err(bad(StatusCode::SERVICE_UNAVAILABLE))
+}
+
+pub(crate) async fn machine(State(app): AppState) -> Answer<Machine> {
+    let machine = app.blocking(|app| (app.doors.machine)()).await?;
+    machine.map(Json).map_err(bad(StatusCode::SERVICE_UNAVAILABLE))
+}
+
+pub(crate) async fn plan(State(app): AppState) -> Answer<Plan> {
+    let plan = app.blocking(|app| app.doors.hands.plan()).await?;
+    plan.map(Json).map_err(bad(StatusCode::CONFLICT))
+}
+
+/// Follows one less when it is dropped.
+struct Follower(Arc<AtomicUsize>);
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Moments as server-sent events. Who is slow misses some.
+pub(crate) async fn stream(State(app): AppState, request: Request) -> Response {
+    let Ok(place) = app.streams.clone().try_acquire_owned() else {
+        let why = "too many follow the stream already";
+        return Problem(StatusCode::SERVICE_UNAVAILABLE, why.into()).into_response();
+    };
+    app.following.fetch_add(1, Relaxed);
+    let held = (place, asking(&request), Follower(app.following.clone()));
+    let state = (app.moments.clone(), held);
+    let stream = unfold(state, |(mut moments, held)| async move {
+        let text = match tokio::time::timeout(Duration::from_secs(10), moments.changed()).await {
+            Ok(Ok(())) => moments.borrow_and_update().clone(),
+            Ok(Err(_)) => return None,
+            // A word now and then, so that a client that is gone is noticed.
+            Err(_) => Arc::from(""),
+        };
+        let text = if text.is_empty() { ":\n\n".to_owned() } else { format!("data: {text}\n\n") };
+        Some((Ok::<Bytes, Infallible>(Bytes::from(text)), (moments, held)))
+    });
+    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(stream)).into_response()
+}
+
+/// A shield for a while, unless it is confirmed.
+#[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ApplyBody {
+    /// Put back after so many seconds unless it is confirmed; `null` or left out: it stays.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 3600))]
+    confirm: Option<u64>,
+}
+
+/// A loan.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LendBody {
+    /// For so many seconds.
+    #[schemars(range(min = 1, max = 86400))]
+    seconds: u64,
+}
+
+fn body<T: for<'a> Deserialize<'a>>(bytes: &Bytes) -> Result<T, Problem> {
+    let text: &[u8] = if bytes.is_empty() { b"{}" } else { bytes };
+    serde_json::from_slice(text).map_err(|e| asked(format!("cannot understand the body: {e}")))
+}
+
+/// One deed at a time, on a thread of its own.
+async fn deed(
+    app: Arc<App>,
+    act: impl FnOnce(&dyn Hands) -> Result<Deed, String> + Send + 'static,
+) -> Answer<Deed> {
+    let Ok(_turn) = app.deed.try_lock() else {
+        let why = "something is being done already: look again in a moment";
+        return Err(Problem(StatusCode::CONFLICT, why.into()));
+    };
+    let done = app.blocking(move |app| act(&*app.doors.hands)).await?;
+    app.doors.watch.poke();
+    done.map(Json).map_err(bad(StatusCode::CONFLICT))
+}
+
+pub(crate) async fn apply(State(app): AppState, bytes: Bytes) -> Answer<Deed> {
+    let asked_for: ApplyBody = body(&bytes)?;
+    if asked_for.confirm.is_some_and(|seconds| !(1..=3600).contains(&seconds)) {
+        return Err(asked("`confirm` is 1 to 3600 seconds"));
+    }
+    deed(app, move |hands| hands.apply(asked_for.confirm)).await
+}
+
+pub(crate) async fn confirm(State(app): AppState) -> Answer<Deed> {
+    deed(app, |hands| hands.confirm()).await
+}
+
+pub(crate) async fn revert(State(app): AppState) -> Answer<Deed> {
+    deed(app, |hands| hands.revert()).await
+}
+
+pub(crate) async fn lend(State(app): AppState, bytes: Bytes) -> Answer<Deed> {
+    let terms: LendBody = body(&bytes)?;
+    if !(1..=86_400).contains(&terms.seconds) {
+        return Err(asked("`seconds` is 1 to 86400"));
+    }
+    deed(app, move |hands| hands.lend(terms.seconds)).await
+}
+
+pub(crate) async fn take_back(State(app): AppState) -> Answer<Deed> {
+    deed(app, |hands| hands.take_back()).await
+}
+
+pub(crate) async fn sounds(State(app): AppState) -> Answer<Vec<LiveSound>> {
+    Ok(Json(moment(&app).await?.sounds.clone()))
+}
+
+/// What an engine may be asked for from a page: nothing that names a file, and not its end.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum SoundBody {
+    /// The parameters of the strip and their values.
+    Params {
+        /// Its control socket's name, as the stream has it.
+        engine: String,
+    },
+    /// Change a parameter.
+    Set {
+        /// Its control socket's name.
+        engine: String,
+        /// The parameter.
+        param: String,
+        /// Its new value.
+        value: f32,
+    },
+    /// Let the input through, or not.
+    Bypass {
+        /// Its control socket's name.
+        engine: String,
+        /// Or back.
+        on: bool,
+    },
+    /// Silence, or not.
+    Mute {
+        /// Its control socket's name.
+        engine: String,
+        /// Or back.
+        on: bool,
+    },
+    /// The names of the presets.
+    Presets {
+        /// Its control socket's name.
+        engine: String,
+    },
+    /// Call a preset.
+    Load {
+        /// Its control socket's name.
+        engine: String,
+        /// Its name.
+        preset: String,
+    },
+}
+
+impl SoundBody {
+    fn request(self) -> (String, Value) {
+        match self {
+            SoundBody::Params { engine } => (engine, json!({"do": "params"})),
+            SoundBody::Set { engine, param, value } => {
+                (engine, json!({"do": "set", "param": param, "value": value}))
+            }
+            SoundBody::Bypass { engine, on } => (engine, json!({"do": "bypass", "on": on})),
+            SoundBody::Mute { engine, on } => (engine, json!({"do": "mute", "on": on})),
+            SoundBody::Presets { engine } => (engine, json!({"do": "presets"})),
+            SoundBody::Load { engine, preset } => (engine, json!({"do": "load", "preset": preset})),
+        }
+    }
+}
+
+pub(crate) async fn sound(State(app): AppState, bytes: Bytes) -> Answer<Value> {
+    let (engine, request) = body::<SoundBody>(&bytes)?.request();
+    let answer = app
+        .blocking(move |app| {
+            let dir = app.doors.engines.as_ref();
+            let dir = dir.ok_or("there is no private directory for control sockets")?;
+            quiet_live::ask(dir, &engine, &request).map_err(|e| e.to_string())
+        })
+        .await?;
+    answer.map(Json).map_err(bad(StatusCode::CONFLICT))
+}
+
+/// Which runs.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct RunsQuery {
+    #[serde(default)]
+    pub filter: String,
+    pub last: Option<usize>,
+}
+
+/// Most runs of an answer.
+const MOST_RUNS: usize = 500;
+
+pub(crate) fn history(app: &App, query: &RunsQuery) -> Result<History, Problem> {
+    let filter = Filter::parse(&query.filter).map_err(asked)?;
+    let index = app.doors.store.index().map_err(asked)?;
+    let most = query.last.unwrap_or(20).min(MOST_RUNS);
+    Ok(History {
+        schema: SCHEMA.to_owned(),
+        total: index.count(&filter).map_err(asked)?,
+        runs: index.lines(&filter, most).map_err(asked)?,
+        ..History::default()
+    })
+}
+
+pub(crate) async fn runs(State(app): AppState, Query(query): Query<RunsQuery>) -> Answer<History> {
+    app.blocking(move |app| history(app, &query)).await?.map(Json)
+}
+
+/// A run by its id, or the beginning of one; never by a path.
+pub(crate) fn kept(app: &App, id: &str) -> Result<Kept, Problem> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if id.is_empty() || id.len() > 200 || !id.chars().all(fine) || id.starts_with('.') {
+        return Err(Problem(StatusCode::NOT_FOUND, "there is no run of that name".into()));
+    }
+    let not_there = |e: quiet_store::Error| {
+        Problem(StatusCode::NOT_FOUND, quiet_live::clean(&e.to_string(), 500))
+    };
+    let none = |why: &str| Problem(StatusCode::NOT_FOUND, why.to_owned());
+    let entries = app.doors.store.list().map_err(asked)?;
+    let mut meant = entries.iter().filter(|entry| entry.id == id);
+    let mut like = entries.iter().filter(|entry| entry.id.starts_with(id));
+    let entry = match (meant.next(), like.next(), like.next()) {
+        (Some(one), ..) | (None, Some(one), None) => one,
+        (None, None, _) => return Err(none("there is no run of that name")),
+        _ => return Err(none("several are meant: give more of the id")),
+    };
+    quiet_store::load(&entry.path).map_err(not_there)
+}
+
+pub(crate) async fn run(State(app): AppState, Path(id): Path<String>) -> Answer<Value> {
+    let kept = app.blocking(move |app| kept(app, &id)).await??;
+    let value = match kept {
+        Kept::Run(run) => serde_json::to_value(run),
+        Kept::Proof(proof) => serde_json::to_value(proof),
+        Kept::Buffers(it) => serde_json::to_value(it),
+        Kept::RoundTrip(it) => serde_json::to_value(it),
+        Kept::Tune(it) => serde_json::to_value(it),
+    };
+    value.map(Json).map_err(asked)
+}
+
+/// Two sides.
+#[derive(Debug, Deserialize)]
+pub(crate) struct CompareQuery {
+    #[serde(default)]
+    pub a: String,
+    #[serde(default)]
+    pub b: String,
+}
+
+pub(crate) fn compared(app: &App, query: &CompareQuery) -> Result<Compared, Problem> {
+    let side = |names: &str| -> Result<Vec<Run>, Problem> {
+        let names = names.split(',').map(str::trim).filter(|name| !name.is_empty()).take(64);
+        names
+            .map(|name| match kept(app, name)? {
+                Kept::Run(run) => Ok(*run),
+                other => Err(asked(format!("{} is {}, and no run", other.id(), other.what()))),
+            })
+            .collect()
+    };
+    let (a, b) = (side(&query.a)?, side(&query.b)?);
+    if a.is_empty() || b.is_empty() {
+        return Err(asked("name runs on both sides: a=ID,ID&b=ID,ID"));
+    }
+    if let Some(both) = a.iter().find(|run| b.iter().any(|other| other.id == run.id)) {
+        return Err(asked(format!("{} stands on both sides", both.id)));
+    }
+    Ok(quiet_judge::compare_runs((&query.a, &a), (&query.b, &b)))
+}
+
+pub(crate) async fn compare(
+    State(app): AppState,
+    Query(query): Query<CompareQuery>,
+) -> Answer<Compared> {
+    app.blocking(move |app| compared(app, &query)).await?.map(Json)
+}

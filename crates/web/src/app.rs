@@ -1,0 +1,280 @@
+//! The routes, and what stands before all of them.
+
+use crate::{
+    api, assets,
+    guard::{Access, COOKIE, CSRF, Rules, Turned, check},
+    pages,
+    server::Asking,
+};
+use axum::{
+    Router,
+    body::{Body, Bytes, to_bytes},
+    extract::{Request, State},
+    http::{HeaderValue, Method, StatusCode, header},
+    middleware::{Next, from_fn_with_state},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use quiet_live::{Hands, Watching};
+use quiet_store::Store;
+use quiet_types::Machine;
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+use tokio::sync::{Semaphore, watch};
+
+/// Reads the machine, without disturbing a CPU.
+pub type MachineReader = Box<dyn Fn() -> Result<Machine, String> + Send + Sync>;
+
+/// All that the pages reach.
+pub struct Doors {
+    /// The stream.
+    pub watch: Watching,
+    /// What may be done.
+    pub hands: Arc<dyn Hands>,
+    /// Control sockets of this user's engines.
+    pub engines: Option<PathBuf>,
+    /// The history.
+    pub store: Store,
+    /// The machine.
+    pub machine: MachineReader,
+    /// Its name.
+    pub host: String,
+}
+
+impl std::fmt::Debug for Doors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Doors").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+/// Largest body of a request.
+pub(crate) const BODY: usize = 64 << 10;
+/// A body is there within this.
+const BODY_TIME: Duration = Duration::from_secs(5);
+/// Clients of the stream at a time.
+const STREAMS: usize = 48;
+/// What blocks may wait for, at a time.
+const AT_WORK: usize = 6;
+/// Wrong tokens in a minute, before more are turned away unread.
+const GUESSES: usize = 10;
+/// A wrong token is answered after this.
+const SLOWLY: Duration = Duration::from_millis(500);
+
+/// What every answer is made from.
+pub(crate) struct App {
+    pub doors: Doors,
+    pub rules: Rules,
+    /// The moments as JSON, one text for all.
+    pub moments: watch::Receiver<Arc<str>>,
+    pub streams: Arc<Semaphore>,
+    pub work: Arc<Semaphore>,
+    /// One deed at a time.
+    pub deed: tokio::sync::Mutex<()>,
+    guesses: Mutex<(Option<Instant>, usize)>,
+    pub following: Arc<AtomicUsize>,
+}
+
+impl App {
+    /// Does what may wait for a disk, the kernel or a service, on a thread for that.
+    pub async fn blocking<T: Send + 'static>(
+        self: &Arc<App>,
+        work: impl FnOnce(&App) -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let Ok(place) = self.work.clone().try_acquire_owned() else {
+            return Err(Problem(StatusCode::SERVICE_UNAVAILABLE, "busy: ask again".into()));
+        };
+        let app = self.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            work(&app)
+        });
+        done.await.map_err(|_| Problem(StatusCode::INTERNAL_SERVER_ERROR, "it failed".into()))
+    }
+
+    /// Whether another wrong token is looked at.
+    fn is_patient(&self) -> bool {
+        let mut guesses = self.guesses.lock().unwrap_or_else(PoisonError::into_inner);
+        if guesses.0.is_none_or(|since| since.elapsed() > Duration::from_secs(60)) {
+            *guesses = (Some(Instant::now()), 0);
+        }
+        guesses.1 += 1;
+        guesses.1 <= GUESSES
+    }
+}
+
+/// What went wrong, as an answer.
+#[derive(Debug)]
+pub(crate) struct Problem(pub StatusCode, pub String);
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = serde_json::json!({"error": self.1}).to_string();
+        (self.0, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+    }
+}
+
+/// The pages and the interface, with all that stands before them. Needs a runtime.
+pub fn app(doors: Doors, rules: Rules) -> Router {
+    let following = Arc::new(AtomicUsize::new(0));
+    let moments = bridge(doors.watch.clone(), following.clone());
+    let app = Arc::new(App {
+        doors,
+        rules,
+        moments,
+        streams: Arc::new(Semaphore::new(STREAMS)),
+        work: Arc::new(Semaphore::new(AT_WORK)),
+        deed: tokio::sync::Mutex::new(()),
+        guesses: Mutex::new((None, 0)),
+        following,
+    });
+    let asset = |kind: &'static str, text: &'static str| {
+        get(move || async move { ([(header::CONTENT_TYPE, kind)], text) })
+    };
+    Router::new()
+        .route("/", get(pages::live))
+        .route("/machine", get(pages::machine))
+        .route("/shield", get(pages::shield))
+        .route("/runs", get(pages::runs))
+        .route("/runs/{id}", get(pages::run))
+        .route("/compare", get(pages::compare))
+        .route("/page.css", asset("text/css; charset=utf-8", assets::STYLE))
+        .route("/live.js", asset("text/javascript; charset=utf-8", assets::SCRIPT))
+        .route("/icon.svg", asset("image/svg+xml", assets::ICON))
+        .route("/api/v1/openapi.json", get(api::described))
+        .route("/api/v1/live", get(api::live))
+        .route("/api/v1/stream", get(api::stream))
+        .route("/api/v1/events", get(api::events))
+        .route("/api/v1/status", get(api::status))
+        .route("/api/v1/machine", get(api::machine))
+        .route("/api/v1/plan", get(api::plan))
+        .route("/api/v1/apply", post(api::apply))
+        .route("/api/v1/confirm", post(api::confirm))
+        .route("/api/v1/revert", post(api::revert))
+        .route("/api/v1/lend", post(api::lend))
+        .route("/api/v1/take-back", post(api::take_back))
+        .route("/api/v1/sound", get(api::sounds).post(api::sound))
+        .route("/api/v1/runs", get(api::runs))
+        .route("/api/v1/runs/{id}", get(api::run))
+        .route("/api/v1/compare", get(api::compare))
+        .fallback(|| async {
+            Problem(StatusCode::NOT_FOUND, "there is nothing at this address; begin at /".into())
+        })
+        .layer(from_fn_with_state(app.clone(), before))
+        .with_state(app)
+}
+
+/// Brings moments from the stream's threads, while somebody follows.
+fn bridge(watching: Watching, following: Arc<AtomicUsize>) -> watch::Receiver<Arc<str>> {
+    let (tell, told) = watch::channel(Arc::from(""));
+    let follow = move || {
+        let mut number = 0;
+        while !tell.is_closed() {
+            if following.load(Relaxed) == 0 {
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            }
+            let Some(moment) = watching.after(number, Duration::from_millis(500)) else { continue };
+            number = moment.number;
+            if let Ok(text) = serde_json::to_string(&*moment) {
+                tell.send_replace(Arc::from(text));
+            }
+        }
+    };
+    // Without a thread there is no stream; the pages say so.
+    let _ = std::thread::Builder::new().name("live-bridge".into()).spawn(follow);
+    told
+}
+
+/// A token in the address.
+fn query_token(request: &Request) -> Option<String> {
+    let query = request.uri().query()?;
+    query.split('&').find_map(|one| one.strip_prefix("token=")).map(str::to_owned)
+}
+
+/// What everybody passes: names, tokens, sizes, and the headers of every answer.
+async fn before(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let token = query_token(&request);
+    let mut answer = match check(&app.rules, request.method(), request.headers(), token.as_deref())
+    {
+        Err(no) => turn_away(&app, no).await,
+        Ok(_) if token.is_some() && request.method() == Method::GET => let_in(&app, &request),
+        Ok(access) => match whole(request, access).await {
+            Ok(request) => next.run(request).await,
+            Err(problem) => close(problem.into_response()),
+        },
+    };
+    let headers = answer.headers_mut();
+    let mut put = |name, value| {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    };
+    put(header::CONTENT_SECURITY_POLICY, POLICY);
+    put(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    put(header::X_FRAME_OPTIONS, "DENY");
+    put(header::REFERRER_POLICY, "no-referrer");
+    put(header::CACHE_CONTROL, "no-store");
+    put(header::HeaderName::from_static("cross-origin-resource-policy"), "same-origin");
+    put(header::HeaderName::from_static("cross-origin-opener-policy"), "same-origin");
+    answer
+}
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+    connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+async fn turn_away(app: &App, no: Turned) -> Response {
+    if no.guessed {
+        if !app.is_patient() {
+            let why = "too many wrong tokens: wait a minute";
+            return close(Problem(StatusCode::TOO_MANY_REQUESTS, why.into()).into_response());
+        }
+        tokio::time::sleep(SLOWLY).await;
+    }
+    close(Problem(no.status, no.why.into()).into_response())
+}
+
+/// What is left of a request that was turned away is not read.
+fn close(mut answer: Response) -> Response {
+    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    answer
+}
+
+/// The token goes out of the address, and a cookie takes its place.
+fn let_in(app: &App, request: &Request) -> Response {
+    let path = request.uri().path();
+    // Two slashes would name another server.
+    let path = if path.starts_with("//") { "/" } else { path };
+    let cookie = format!("{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict", app.rules.keys.session);
+    let headers = [(header::SET_COOKIE, cookie), (header::LOCATION, path.to_owned())];
+    (StatusCode::SEE_OTHER, headers).into_response()
+}
+
+/// The request with its whole body, which is small and soon there.
+async fn whole(request: Request, access: Access) -> Result<Request, Problem> {
+    let too_large = || Problem(StatusCode::PAYLOAD_TOO_LARGE, format!("{BODY} bytes are the most"));
+    let (mut parts, body) = request.into_parts();
+    parts.extensions.insert(access);
+    parts.headers.remove(CSRF);
+    let told = parts.headers.get(header::CONTENT_LENGTH).and_then(|n| n.to_str().ok());
+    if told.and_then(|n| n.parse::<u64>().ok()).is_some_and(|n| n > BODY as u64) {
+        return Err(too_large());
+    }
+    let body: Bytes = match tokio::time::timeout(BODY_TIME, to_bytes(body, BODY)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(_)) => return Err(too_large()),
+        Err(_) => {
+            let why = "the request's body did not come in time";
+            return Err(Problem(StatusCode::REQUEST_TIMEOUT, why.into()));
+        }
+    };
+    Ok(Request::from_parts(parts, Body::from(body)))
+}
+
+/// Keeps a connection from giving way as long as it is followed.
+pub(crate) fn asking(request: &Request) -> Option<Asking> {
+    request.extensions().get::<Asking>().cloned()
+}

@@ -1,0 +1,213 @@
+// Keeps the pages alive. Everything that comes from the machine is put in as text, never as markup.
+'use strict';
+(() => {
+  const by = id => document.getElementById(id);
+  const csrf = document.querySelector('meta[name=csrf]').content;
+  const make = (name, text, data) => {
+    const one = document.createElement(name);
+    if (text !== undefined) one.textContent = text;
+    Object.assign(one.dataset, data || {});
+    return one;
+  };
+  const put = (one, text) => { if (one && one.textContent !== text) one.textContent = text; };
+  const span = ns => ns < 1e3 ? ns + ' ns' : ns < 1e6 ? (ns / 1e3).toPrecision(3) + ' us'
+    : ns < 1e9 ? (ns / 1e6).toPrecision(3) + ' ms' : (ns / 1e9).toPrecision(3) + ' s';
+
+  // What is asked before, and what comes of it.
+  let resolve = null;
+  const dialog = by('ask');
+  by('yes').onclick = () => dialog.close('yes');
+  by('no').onclick = () => dialog.close('');
+  dialog.onclose = () => { if (resolve) resolve(dialog.returnValue === 'yes'); resolve = null; };
+  const sure = text => new Promise(done => {
+    put(by('question'), text); resolve = done; dialog.returnValue = ''; dialog.showModal(); by('no').focus();
+  });
+  const say = (text, bad) => {
+    const said = by('said');
+    if (!said) return;
+    put(said, text);
+    if (bad) said.dataset.bad = ''; else delete said.dataset.bad;
+  };
+  const post = async (path, body) => {
+    const answer = await fetch('/api/v1/' + path, {
+      method: 'POST', body, headers: { 'content-type': 'application/json', 'x-quietcores-csrf': csrf },
+    });
+    const told = await answer.json();
+    if (!answer.ok) throw new Error(told.error || 'it failed');
+    return told;
+  };
+  document.querySelectorAll('button[data-post]').forEach(button => button.onclick = async () => {
+    if (button.dataset.ask && !await sure(button.dataset.ask)) return;
+    const all = document.querySelectorAll('button[data-post]');
+    all.forEach(one => one.disabled = true);
+    say('...');
+    try {
+      const deed = await post(button.dataset.post, button.dataset.body || '{}');
+      say(deed.said, !deed.done);
+    } catch (error) { say(error.message, true); }
+    all.forEach(one => one.disabled = false);
+  });
+
+  if (!by('verdict')) return;
+  const show = (id, on) => { const one = by(id); if (one) one.hidden = !on; };
+  const verdict = moment => {
+    by('verdict').dataset.state = moment.quiet.state;
+    put(by('state'), moment.quiet.state);
+    // A countdown is no news to be read aloud again and again: it stands on the button.
+    put(by('sentence'), moment.quiet.sentence);
+    const rest = moment.quiet.wrong.slice(1);
+    by('wrong').hidden = !rest.length;
+    fill(by('wrong'), rest, text => text, text => make('li', text));
+    const shield = moment.shield || {};
+    const up = shield.state === 'up', lent = moment.quiet.state === 'lent';
+    show('apply', !up);
+    show('confirm', shield.confirm != null);
+    show('revert', up || shield.state === 'leftover' || shield.state === 'rebooted');
+    show('lend', up && !lent);
+    show('take-back', lent);
+    put(by('left'), shield.confirm == null ? '' : `(${shield.confirm} s left)`);
+  };
+  // Puts a list right with as few changes as possible: no flicker, and focus and selection stay.
+  const fill = (list, items, key, draw) => {
+    if (!list) return;
+    items.forEach((item, at) => {
+      const is = list.children[at], wanted = key(item);
+      if (is && is.dataset.key === wanted) return;
+      const fresh = draw(item);
+      fresh.dataset.key = wanted;
+      if (is) is.replaceWith(fresh); else list.append(fresh);
+    });
+    while (list.children.length > items.length) list.lastElementChild.remove();
+  };
+  const who = one => one.ran != null ? `${one.name} ${span(one.ran)}`
+    : one.number != null ? `IRQ ${one.number} ${one.name} x${one.times}` : `${one.name} x${one.times}`;
+  const cpu = one => {
+    const card = make('li', undefined, { cpu: one.id });
+    card.className = 'cpu';
+    const head = make('h3', `CPU ${one.id} `);
+    if (one.shielded) { const tag = make('span', 'shield'); tag.className = 'tag'; head.append(tag); card.dataset.shielded = ''; }
+    if (!one.online) card.dataset.off = '';
+    const busy = make('p');
+    busy.className = 'busy';
+    const meter = make('meter');
+    meter.max = 1;
+    meter.setAttribute('aria-label', `CPU ${one.id} busy`);
+    busy.append(meter, ' ', make('span'));
+    const list = make('ul');
+    list.className = 'who';
+    card.append(head, busy, list);
+    return card;
+  };
+  const cpus = moment => {
+    const all = moment.cpus.filter(c => c.shielded).concat(moment.cpus.filter(c => !c.shielded));
+    fill(by('cpus'), all, c => `${c.id}/${c.shielded}/${c.online}`, cpu);
+    all.forEach((one, at) => {
+      const card = by('cpus') && by('cpus').children[at];
+      if (!card) return;
+      card.querySelector('meter').value = one.busy || 0;
+      put(card.querySelector('.busy span'), !one.online ? 'off line' : one.busy == null ? '' : Math.round(one.busy * 100) + ' %');
+      const more = one.more ? [{ name: `and ${one.more} more`, times: 0, more: true }] : [];
+      fill(card.querySelector('.who'), one.occupants.concat(more), o => JSON.stringify(o), o => {
+        const line = make('li', o.more ? o.name : who(o));
+        if (o.foreign) line.dataset.foreign = '';
+        return line;
+      });
+    });
+  };
+  const events = moment => {
+    const list = by('events');
+    if (!list) return;
+    moment.events.forEach(event => {
+      const none = list.querySelector('.none');
+      if (none) none.remove();
+      const line = make('li');
+      if (['drifted', 'intruder', 'late'].includes(event.kind)) line.dataset.bad = '';
+      const time = make('time', event.at.slice(11, 19));
+      time.dateTime = event.at;
+      line.append(time, ' ' + event.said);
+      list.prepend(line);
+    });
+    while (list.children.length > 200) list.lastElementChild.remove();
+  };
+  const engine = (path, name, button) => async () => {
+    const on = button.getAttribute('aria-pressed') !== 'true';
+    try { await post('sound', JSON.stringify({ do: path, engine: name, on })); say(`${path} ${on ? 'on' : 'off'}`); }
+    catch (error) { say(error.message, true); }
+  };
+  const wire = card => ['bypass', 'mute'].forEach(path => {
+    const button = card.querySelector('.' + path);
+    if (button) button.onclick = engine(path, card.dataset.engine, button);
+  });
+  const sound = one => {
+    const card = make('li', undefined, { engine: one.name });
+    card.className = 'sound';
+    const told = make('p');
+    told.className = 'told';
+    const meters = make('div');
+    meters.className = 'meters';
+    one.status.levels.slice(0, 2).forEach((_, at) => ['in', 'out'].forEach(side => {
+      const label = make('label', `${side} ${at + 1} `), meter = make('meter');
+      Object.assign(meter, { min: -60, max: 0, high: -3 });
+      label.append(meter);
+      meters.append(label);
+    }));
+    card.append(make('h3', one.strip), told, meters);
+    if (by('sounds').hasAttribute('data-act')) {
+      const row = make('div');
+      row.className = 'row';
+      ['Bypass', 'Mute'].forEach(word => {
+        const button = make('button', word);
+        button.className = word.toLowerCase();
+        row.append(button);
+      });
+      card.append(row);
+      wire(card);
+    }
+    return card;
+  };
+  const sounds = moment => {
+    const list = by('sounds');
+    if (!list) return;
+    by('silent').hidden = moment.sounds.length > 0;
+    fill(list, moment.sounds, s => `${s.name}/${s.strip}/${s.status.levels.length}`, sound);
+    moment.sounds.forEach((one, at) => {
+      const card = list.children[at], s = one.status;
+      put(card.querySelector('.told'), `CPU ${s.cpus}, ${s.rate} Hz, period ${s.period}, DSP load ${Math.round(s.load.mean)} %, worst ${span(s.load.worst)}, late ${s.missed}, xruns ${s.xruns}`);
+      card.querySelectorAll('meter').forEach((meter, n) => {
+        const level = s.levels[n >> 1];
+        if (level) meter.value = n % 2 ? level.output : level.input;
+      });
+      [['.bypass', one.bypass], ['.mute', one.mute]].forEach(([name, on]) => {
+        const button = card.querySelector(name);
+        if (button) button.setAttribute('aria-pressed', on);
+      });
+    });
+  };
+  document.querySelectorAll('.sound').forEach(wire);
+
+  // The stream; when the server is away, it is tried again, less and less often up to 5 s.
+  let source = null, pause = 500, last = 0;
+  const away = is => by('away').hidden = !is;
+  const open = () => {
+    source = new EventSource('/api/v1/stream');
+    source.onmessage = message => {
+      const moment = JSON.parse(message.data);
+      away(false);
+      pause = 500;
+      last = Date.now();
+      verdict(moment); cpus(moment); events(moment); sounds(moment);
+      put(by('look'), `${moment.look.threads} threads, looked at every ${(moment.look.since / 1e9).toFixed(1)} s; ${(moment.cost * 100).toFixed(1)} % of one CPU for all of this.`);
+    };
+    source.onerror = () => {
+      source.close();
+      away(true);
+      setTimeout(open, pause);
+      pause = Math.min(pause * 2, 5000);
+    };
+  };
+  // Nobody looks: nothing is read for it.
+  document.addEventListener('visibilitychange', () => {
+    if (document.hidden) { if (source) source.close(); } else { open(); }
+  });
+  open();
+})();

@@ -1,0 +1,18 @@
+//! `serve`: the stream, the deeds and the history as pages and as JSON over HTTP.
+//!
+//! [`check`] decides who may, from a request's head alone; [`Doors`] is all that the pages reach of the machine; [`serve`] takes
+//! connections, few, bounded and not for long. No file is served: every path is known beforehand.
+#![forbid(unsafe_code)]
+
+mod api;
+mod app;
+mod assets;
+mod guard;
+mod openapi;
+mod pages;
+mod server;
+
+pub use app::{Doors, MachineReader, app};
+pub use guard::{Access, Keys, Rules, Turned, check};
+pub use openapi::openapi;
+pub use server::{HttpLimits, run, serve};

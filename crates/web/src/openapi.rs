@@ -1,0 +1,120 @@
+//! The interface, described for programs: made of the same types that it speaks.
+
+use crate::api::{ApplyBody, LendBody, SoundBody};
+use quiet_types::{
+    Machine, Plan,
+    compared::Compared,
+    history::History,
+    live::{Deed, LiveEvent, LiveSound, Moment},
+    plan::Status,
+};
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+
+/// The document, as OpenAPI 3.1 has it.
+pub fn openapi() -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.definitions_path = "/components/schemas".into();
+    settings.meta_schema = None;
+    let mut schemas = settings.into_generator();
+    let mut paths = Map::new();
+    looks(&mut paths, &mut schemas);
+    acts(&mut paths, &mut schemas);
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "quietcores",
+            "version": "1",
+            "description": "What `quietcores serve` answers. Looking is free on loopback; what changes something needs `Authorization: Bearer TOKEN`, with the token that it printed. Errors are {\"error\": SENTENCE}.",
+            "license": { "name": "MIT OR Apache-2.0" }
+        },
+        "servers": [{ "url": "http://127.0.0.1:7070" }],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.take_definitions(true),
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } }
+        }
+    })
+}
+
+fn answer(schema: Value) -> Value {
+    json!({
+        "200": { "description": "Done", "content": { "application/json": { "schema": schema } } },
+        "default": {
+            "description": "Why not",
+            "content": { "application/json": { "schema": {
+                "type": "object", "properties": { "error": { "type": "string" } }
+            } } }
+        }
+    })
+}
+
+fn of<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Value {
+    schemas.subschema_for::<T>().to_value()
+}
+
+fn query(name: &str, about: &str) -> Value {
+    json!({ "name": name, "in": "query", "description": about, "schema": { "type": "string" } })
+}
+
+fn looks(paths: &mut Map<String, Value>, schemas: &mut SchemaGenerator) {
+    let mut look = |path: &str, about: &str, schema: Value, parameters: Value| {
+        let get = json!({
+            "summary": about, "security": [{}, { "token": [] }],
+            "parameters": parameters, "responses": answer(schema)
+        });
+        paths.insert(format!("/api/v1/{path}"), json!({ "get": get }));
+    };
+    let list = |of: Value| json!({ "type": "array", "items": of });
+    look("live", "The machine now", of::<Moment>(schemas), json!([]));
+    look("status", "The shield, whole", of::<Status>(schemas), json!([]));
+    look("machine", "The machine, as `inspect --json` has it", of::<Machine>(schemas), json!([]));
+    look("plan", "The steps that apply would take", of::<Plan>(schemas), json!([]));
+    look("events", "What happened, oldest first", list(of::<LiveEvent>(schemas)), json!([]));
+    look("sound", "Engines that play", list(of::<LiveSound>(schemas)), json!([]));
+    let filter = query("filter", "Conditions, as `quietcores runs` takes them");
+    let last = query("last", "How many of the newest; 500 at most");
+    look("runs", "The history", of::<History>(schemas), json!([filter, last]));
+    let sides = json!([query("a", "Ids, joined by commas"), query("b", "Ids, joined by commas")]);
+    look("compare", "B compared with A", of::<Compared>(schemas), sides);
+    let id = json!([{
+        "name": "id", "in": "path", "required": true,
+        "description": "An id, or the beginning of one", "schema": { "type": "string" }
+    }]);
+    look(
+        "runs/{id}",
+        "What is kept under an id: a run, a proof ...",
+        json!({ "type": "object" }),
+        id,
+    );
+    let stream = json!({
+        "summary": "The stream: each event's data is a moment", "security": [{}, { "token": [] }],
+        "responses": { "200": {
+            "description": "Server-sent events",
+            "content": { "text/event-stream": { "schema": of::<Moment>(schemas) } }
+        } }
+    });
+    paths.insert("/api/v1/stream".into(), json!({ "get": stream }));
+}
+
+fn acts(paths: &mut Map<String, Value>, schemas: &mut SchemaGenerator) {
+    let done = of::<Deed>(schemas);
+    let none = json!({ "type": "object" });
+    let mut act = |path: &str, about: &str, body: Value, result: Value| {
+        let post = json!({
+            "summary": about, "security": [{ "token": [] }],
+            "requestBody": { "content": { "application/json": { "schema": body } } },
+            "responses": answer(result)
+        });
+        let entry = paths.entry(format!("/api/v1/{path}")).or_insert_with(|| json!({}));
+        if let Some(entry) = entry.as_object_mut() {
+            entry.insert("post".into(), post);
+        }
+    };
+    act("apply", "Put the shield up", of::<ApplyBody>(schemas), done.clone());
+    act("confirm", "Keep it", none.clone(), done.clone());
+    act("revert", "Put the machine back", none.clone(), done.clone());
+    act("lend", "Lend its CPUs to everybody", of::<LendBody>(schemas), done.clone());
+    act("take-back", "Take them back", none.clone(), done);
+    act("sound", "Ask a playing engine", of::<SoundBody>(schemas), none);
+}

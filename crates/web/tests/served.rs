@@ -1,0 +1,515 @@
+//! A real server on loopback, asked over real sockets, byte by byte.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use quiet_linux::Root;
+use quiet_live::{Hands, LiveOptions, Stream};
+use quiet_store::Store;
+use quiet_types::{
+    Plan,
+    live::Deed,
+    plan::{STATUS_SCHEMA, Status},
+};
+use quiet_web::{Doors, HttpLimits, Keys, Rules, openapi};
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+/// Counts what is done; the machine stays as it is.
+#[derive(Default)]
+struct Counting(AtomicUsize);
+
+impl Counting {
+    fn done(&self, asked: &str) -> Result<Deed, String> {
+        self.0.fetch_add(1, SeqCst);
+        Ok(Deed { asked: asked.into(), done: true, said: format!("{asked} <b>done</b>") })
+    }
+}
+
+impl Hands for Counting {
+    fn what(&self) -> String {
+        "<i>CPU 1</i>".into()
+    }
+    fn plan(&self) -> Result<Plan, String> {
+        Err("no plan for <u>this</u>".into())
+    }
+    fn apply(&self, confirm: Option<u64>) -> Result<Deed, String> {
+        self.done(&format!("apply {confirm:?}"))
+    }
+    fn confirm(&self) -> Result<Deed, String> {
+        self.done("confirm")
+    }
+    fn revert(&self) -> Result<Deed, String> {
+        self.done("revert")
+    }
+    fn lend(&self, seconds: u64) -> Result<Deed, String> {
+        self.done(&format!("lend {seconds}"))
+    }
+    fn take_back(&self) -> Result<Deed, String> {
+        self.done("take back")
+    }
+}
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+const SESSION: &str = "11111111111111111111111111111111";
+const CSRF: &str = "22222222222222222222222222222222";
+
+struct Served {
+    at: SocketAddr,
+    hands: Arc<Counting>,
+    stop: Arc<AtomicBool>,
+    worker: Option<JoinHandle<()>>,
+    _store: tempfile::TempDir,
+    _stream: Stream,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop.store(true, SeqCst);
+        self.worker.take().unwrap().join().unwrap();
+    }
+}
+
+fn serve_with(limits: HttpLimits, closed: bool) -> Served {
+    let status: Status = serde_json::from_str(&format!(
+        r#"{{"schema":"{STATUS_SCHEMA}","state":"none","shield":null,"since":null,"drift":[],"residents":[],"holder":null,"refused":[]}}"#
+    ))
+    .unwrap();
+    let reader = Box::new(move || Ok(status.clone()));
+    let stream = Stream::start(Root::system().unwrap(), LiveOptions::at(10.0), reader).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let hands = Arc::new(Counting::default());
+    let store = tempfile::tempdir().unwrap();
+    let doors = Doors {
+        watch: stream.watch(),
+        hands: hands.clone(),
+        engines: None,
+        store: Store::at(store.path()),
+        machine: Box::new(|| Err("not <s>here</s>".into())),
+        host: "<host>".into(),
+    };
+    let keys = Keys { token: TOKEN.into(), session: SESSION.into(), csrf: CSRF.into() };
+    let mut rules = Rules::new(at, &[], keys);
+    rules.closed = closed;
+    let stop = Arc::new(AtomicBool::new(false));
+    let ended = stop.clone();
+    let worker = std::thread::spawn(move || {
+        quiet_web::run(listener, (doors, rules), limits, &ended).unwrap();
+    });
+    Served { at, hands, stop, worker: Some(worker), _store: store, _stream: stream }
+}
+
+fn serve() -> Served {
+    serve_with(HttpLimits::default(), false)
+}
+
+/// Long, for a busy host; nothing waits so long where all is well.
+const LONG: Duration = Duration::from_secs(90);
+
+impl Served {
+    fn open(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.at).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream
+    }
+
+    /// Sends a request of these lines and gives status and whole answer.
+    fn raw(&self, request: &str) -> (u16, String) {
+        let mut stream = self.open();
+        stream.write_all(request.as_bytes()).unwrap();
+        answer(&mut stream)
+    }
+
+    fn ask(&self, line: &str, headers: &[&str], body: &str) -> (u16, String) {
+        let more: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+        let length = if body.is_empty() {
+            String::new()
+        } else {
+            format!("Content-Length: {}\r\n", body.len())
+        };
+        self.raw(&format!(
+            "{line} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{length}{more}\r\n{body}",
+            self.at
+        ))
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        self.ask(&format!("GET {path}"), &[], "")
+    }
+
+    fn done(&self) -> usize {
+        self.hands.0.load(SeqCst)
+    }
+}
+
+fn answer(stream: &mut TcpStream) -> (u16, String) {
+    let mut bytes = Vec::new();
+    // Whoever is turned away while it still sends may see the connection reset.
+    let _ = stream.read_to_end(&mut bytes);
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let status = text.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+    (status, text)
+}
+
+const JSON: &str = "Content-Type: application/json";
+
+#[test]
+fn on_loopback_everybody_may_look_and_nobody_without_the_token_may_act() {
+    let served = serve();
+    let (status, page) = served.get("/");
+    assert_eq!(status, 200, "{page}");
+    assert!(page.contains("No shield is up") && !page.contains(CSRF), "{page}");
+    assert!(page.contains("default-src 'none'") && page.contains("nosniff"), "{page}");
+    let own = format!("Origin: http://{}", served.at);
+    let cookie = format!("Cookie: quietcores={SESSION}");
+    let csrf = format!("x-quietcores-csrf: {CSRF}");
+    let bearer = format!("Authorization: Bearer {TOKEN}");
+    let port = served.at.port();
+    let neighbour = format!("Origin: http://127.0.0.1:{}", port ^ 1);
+    let post = |headers: &[&str]| served.ask("POST /api/v1/apply", headers, r#"{"confirm":9}"#).0;
+    for (headers, status) in [
+        (&[JSON][..], 401),
+        (&[JSON, "Authorization: Bearer nonsense"], 401),
+        (&[JSON, &cookie, &csrf], 403),
+        (&[JSON, &cookie, &csrf, "Origin: http://evil.example"], 403),
+        (&[JSON, &cookie, &csrf, "Origin: null"], 403),
+        (&[JSON, &cookie, &csrf, &neighbour], 403),
+        (&[JSON, &cookie, &own], 403),
+        (&[JSON, &cookie, &own, "x-quietcores-csrf: 222"], 403),
+        (&[&cookie, &own, &csrf], 415),
+        (&["Content-Type: text/plain", &cookie, &own, &csrf], 415),
+        (&["Content-Type: application/x-www-form-urlencoded", &bearer], 415),
+        (&[JSON, &bearer, "Origin: http://evil.example"], 403),
+        (&[JSON, "Cookie: quietcores=", &own, &csrf], 401),
+    ] {
+        assert_eq!(post(headers), status, "{headers:?}");
+    }
+    assert_eq!(served.done(), 0, "something was done");
+    assert_eq!(post(&[JSON, &cookie, &own, &csrf]), 200);
+    assert_eq!(post(&[JSON, &bearer]), 200);
+    assert_eq!(served.done(), 2);
+    for body in
+        ["{", r#"{"confirm":0}"#, r#"{"confirm":99999}"#, r#"{"more":1}"#, r#"{"confirm":-1}"#]
+    {
+        assert_eq!(served.ask("POST /api/v1/apply", &[JSON, &bearer], body).0, 400, "{body}");
+    }
+    assert_eq!(served.done(), 2);
+    assert_eq!(served.ask("GET /api/v1/apply", &[&bearer], "").0, 405);
+    assert_eq!(served.ask("PUT /api/v1/apply", &[JSON, &bearer], "{}").0, 405);
+}
+
+#[test]
+fn a_name_that_is_not_the_servers_is_not_answered() {
+    let served = serve();
+    let port = served.at.port();
+    for host in [
+        "evil.example",
+        "evil.example:80",
+        &format!("evil.example:{port}"),
+        "127.0.0.1",
+        "",
+        "127.0.0.1:1",
+    ] {
+        let (status, _) = served.raw(&format!(
+            "GET /api/v1/live HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        ));
+        assert!([400, 421].contains(&status), "{host}: {status}");
+    }
+    // Two names are none; one in the address does not help.
+    let (status, _) = served.raw(&format!(
+        "GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nHost: evil.example\r\nConnection: close\r\n\r\n"
+    ));
+    assert!([400, 421].contains(&status), "{status}");
+    let local = format!("GET / HTTP/1.1\r\nHost: LocalHost:{port}\r\nConnection: close\r\n\r\n");
+    assert_eq!(served.raw(&local).0, 200);
+}
+
+#[test]
+fn the_address_with_the_token_lets_a_browser_in_and_loses_the_token() {
+    let served = serve();
+    let (status, text) = served.get(&format!("/shield?token={TOKEN}"));
+    assert_eq!(status, 303, "{text}");
+    let lower = text.to_lowercase();
+    assert!(lower.contains("location: /shield\r\n"), "{text}");
+    assert!(
+        text.contains(&format!("quietcores={SESSION}; Path=/; HttpOnly; SameSite=Strict")),
+        "{text}"
+    );
+    assert!(!text.contains(TOKEN));
+    // No way to another server.
+    let (status, text) = served.get(&format!("//evil.example/?token={TOKEN}"));
+    assert!(status != 303 || text.to_lowercase().contains("location: /\r\n"), "{text}");
+    let (_, page) = served.ask("GET /", &[&format!("Cookie: other=1; quietcores={SESSION}")], "");
+    assert!(page.contains(CSRF) && page.contains("data-post=\"apply\""), "{page}");
+}
+
+#[test]
+fn guesses_are_slowed_and_the_right_token_still_lets_in() {
+    let served = serve();
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let guess = |n: u32| {
+            let header = format!("Authorization: Bearer {n:032x}");
+            let served = &served;
+            scope.spawn(move || served.ask("GET /api/v1/live", &[&header], "").0)
+        };
+        let all: Vec<_> = (0..30).map(guess).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert!(statuses.iter().all(|status| [401, 429].contains(status)), "{statuses:?}");
+    assert!(statuses.contains(&429), "{statuses:?}");
+    let bearer = format!("Authorization: Bearer {TOKEN}");
+    assert_eq!(served.ask("GET /api/v1/live", &[&bearer], "").0, 200);
+}
+
+#[test]
+fn beyond_loopback_nothing_is_answered_without_the_token() {
+    let served = serve_with(HttpLimits::default(), true);
+    for path in [
+        "/",
+        "/live.js",
+        "/page.css",
+        "/api/v1/live",
+        "/api/v1/stream",
+        "/api/v1/openapi.json",
+        "/nowhere",
+    ] {
+        assert_eq!(served.get(path).0, 401, "{path}");
+        let cookie = format!("Cookie: quietcores={SESSION}");
+        let (status, _) = match path {
+            "/api/v1/stream" => continue,
+            path => served.ask(&format!("GET {path}"), &[&cookie], ""),
+        };
+        assert!([200, 404].contains(&status), "{path}: {status}");
+    }
+}
+
+#[test]
+fn who_is_slow_or_says_nothing_makes_room_for_who_asks() {
+    let limits = HttpLimits { connections: 16, head: Duration::from_millis(700) };
+    let served = serve_with(limits, false);
+    // Far more than are held, each with half a request.
+    let mut half: Vec<TcpStream> = Vec::new();
+    for _ in 0..600 {
+        let mut stream = served.open();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: ").unwrap();
+        half.push(stream);
+        if half.len() % 100 == 0 {
+            assert_eq!(served.get("/icon.svg").0, 200);
+        }
+    }
+    assert_eq!(served.get("/icon.svg").0, 200);
+    // All of them are ended by the server: some because of others, the rest by time.
+    for mut stream in half {
+        let mut rest = Vec::new();
+        let ended = stream.read_to_end(&mut rest);
+        assert!(ended.is_ok() || ended.is_err_and(|e| e.kind() != std::io::ErrorKind::WouldBlock));
+    }
+    // A byte now and then does not keep one.
+    let mut slow = served.open();
+    slow.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let until = Instant::now() + LONG;
+    let mut byte = [0];
+    let ended = loop {
+        assert!(Instant::now() < until, "a slow head is held for ever");
+        if slow.write_all(b"a").is_err() {
+            break true;
+        }
+        match slow.read(&mut byte) {
+            Ok(0) => break true,
+            Ok(_) => continue,
+            Err(e)
+                if [std::io::ErrorKind::WouldBlock, std::io::ErrorKind::TimedOut]
+                    .contains(&e.kind()) =>
+            {
+                continue;
+            }
+            Err(_) => break true,
+        }
+    };
+    assert!(ended);
+}
+
+#[test]
+fn a_body_that_is_large_or_slow_is_not_taken() {
+    let served = serve();
+    let bearer = format!("Authorization: Bearer {TOKEN}");
+    let head = |more: &str| {
+        format!(
+            "POST /api/v1/apply HTTP/1.1\r\nHost: {}\r\n{JSON}\r\n{bearer}\r\n{more}\r\n\r\n",
+            served.at
+        )
+    };
+    // A gigabyte is told, and not a byte of it is waited for.
+    assert_eq!(served.raw(&head("Content-Length: 1073741824")).0, 413);
+    // One that does not say how much comes.
+    let mut stream = served.open();
+    stream.write_all(head("Transfer-Encoding: chunked").as_bytes()).unwrap();
+    let chunk = format!("1000\r\n{}\r\n", "x".repeat(4096));
+    let mut sent = 0usize;
+    while sent < 1 << 30 && stream.write_all(chunk.as_bytes()).is_ok() {
+        sent += 4096;
+    }
+    assert!(sent < 64 << 20, "{sent} bytes were taken");
+    // One that never comes, and a head without an end.
+    assert_eq!(served.raw(&head("Content-Length: 5")).0, 408);
+    let (status, _) = served.raw(&format!(
+        "GET / HTTP/1.1\r\nHost: {}\r\nX: {}\r\n\r\n",
+        served.at,
+        "y".repeat(1 << 20)
+    ));
+    assert!([0, 400, 431].contains(&status), "{status}");
+    assert_eq!(served.done(), 0);
+    assert_eq!(served.get("/icon.svg").0, 200);
+}
+
+#[test]
+fn no_path_leads_to_a_file() {
+    let served = serve();
+    for path in [
+        "/../../../../etc/passwd",
+        "/%2e%2e/%2e%2e/%2e%2e/etc/passwd",
+        "/runs/..%2f..%2f..%2fetc%2fpasswd",
+        "/runs/%2fetc%2fpasswd",
+        "/runs/.",
+        "/runs/....",
+        "/runs/a%00b",
+        "/api/v1/runs/..%2f..%2fetc%2fpasswd",
+        "/api/v1/runs/%2e%2e",
+        "/assets/page.css",
+        "/src/lib.rs",
+        "/.git/config",
+        "/page.css/../../Cargo.toml",
+        "/compare?a=/etc/passwd&b=../../x",
+        "/api/v1/compare?a=%2fetc%2fpasswd&b=x",
+    ] {
+        let (status, text) = served.get(path);
+        assert!((400..500).contains(&status), "{path}: {status}");
+        assert!(!text.contains("root:"), "{path}");
+    }
+}
+
+#[test]
+fn names_that_are_markup_are_text_on_every_page() {
+    let served = serve();
+    let busy = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        let spin = || while busy.load(SeqCst) {};
+        // As long as the kernel lets a name be.
+        std::thread::Builder::new()
+            .name("<img src=x>\"'".into())
+            .spawn_scoped(scope, spin)
+            .unwrap();
+        let cookie = format!("Cookie: quietcores={SESSION}");
+        let until = Instant::now() + LONG;
+        loop {
+            let (_, page) = served.ask("GET /", &[&cookie], "");
+            assert!(!page.contains("<img"), "{page}");
+            assert!(!page.contains("<i>CPU") && page.contains("&lt;i&gt;CPU 1"), "{page}");
+            assert!(page.contains("&lt;host&gt;"));
+            if page.contains("&lt;img src=x&gt;&quot;'") {
+                break;
+            }
+            assert!(Instant::now() < until, "nobody named it: {page}");
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        busy.store(false, SeqCst);
+    });
+    let (_, page) = served.get("/shield");
+    assert!(page.contains("no plan for &lt;u&gt;this&lt;/u&gt;"), "{page}");
+    let (status, page) = served.get("/machine");
+    assert!(status == 503 && page.contains("&lt;s&gt;here"), "{page}");
+}
+
+#[test]
+fn pages_need_nothing_that_their_policy_forbids_and_are_small() {
+    let served = serve();
+    let cookie = format!("Cookie: quietcores={SESSION}");
+    let mut sum = 0;
+    for path in ["/", "/live.js", "/page.css", "/icon.svg"] {
+        sum += served.ask(&format!("GET {path}"), &[&cookie], "").1.len();
+    }
+    assert!(sum < 150_000, "{sum} bytes at first load");
+    for path in ["/", "/shield", "/runs", "/nowhere"] {
+        let (_, page) = served.ask(&format!("GET {path}"), &[&cookie], "");
+        for word in
+            [" style=", "<style", " onclick", "javascript:", "<script>", "http://", "https://"]
+        {
+            let body = page.split("\r\n\r\n").nth(1).unwrap();
+            let shown = body.replace("http://www.w3.org", "");
+            assert!(!shown.contains(word), "{path} has {word}");
+        }
+    }
+}
+
+#[test]
+fn the_stream_gives_moments_and_ends_with_the_server() {
+    let served = serve();
+    let mut stream = served.open();
+    let request = format!("GET /api/v1/stream HTTP/1.1\r\nHost: {}\r\n\r\n", served.at);
+    stream.write_all(request.as_bytes()).unwrap();
+    let (mut got, mut buffer) = (String::new(), [0; 8192]);
+    while got.matches("data: {\"schema\":\"quietcores.live/1\"").count() < 3 {
+        let n = stream.read(&mut buffer).unwrap();
+        assert!(n > 0, "it ended: {got}");
+        got.push_str(&String::from_utf8_lossy(&buffer[..n]));
+    }
+    assert!(got.contains("text/event-stream"));
+    drop(served);
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+}
+
+#[test]
+fn more_than_enough_followers_are_turned_away_and_the_page_still_answers() {
+    let served = serve();
+    let follow = || {
+        let mut stream = served.open();
+        let request = format!("GET /api/v1/stream HTTP/1.1\r\nHost: {}\r\n\r\n", served.at);
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        (stream, head)
+    };
+    let all: Vec<_> = (0..60).map(|_| follow()).collect();
+    let refused = all.iter().filter(|(_, head)| head == b"HTTP/1.1 503").count();
+    assert_eq!(refused, 12);
+    assert_eq!(served.get("/").0, 200);
+}
+
+#[test]
+fn the_committed_description_is_that_of_the_interface() {
+    let now = serde_json::to_string_pretty(&openapi()).unwrap() + "\n";
+    let path =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/openapi.json");
+    if std::env::var_os("QUIETCORES_BLESS").is_some_and(|v| v == "1") {
+        std::fs::write(&path, &now).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == now,
+        "docs/schema/openapi.json: run again with QUIETCORES_BLESS=1 if the change is meant"
+    );
+    // What it describes is there.
+    let served = serve();
+    let described: serde_json::Value = serde_json::from_str(&now).unwrap();
+    for (path, methods) in described["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys().filter(|_| path != "/api/v1/stream") {
+            let path = path.replace("{id}", "none");
+            let (status, text) =
+                served.ask(
+                &format!("{} {path}", method.to_uppercase()),
+                &[JSON, &format!("Authorization: Bearer {TOKEN}")],
+                "",
+            );
+            let is_there = ![404, 405].contains(&status) || text.contains("no run of that name");
+            assert!(is_there, "{method} {path}: {status}");
+        }
+    }
+}
