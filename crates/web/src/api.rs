@@ -1,6 +1,6 @@
 //! The interface for scripts: JSON under `/api/v1`.
 
-use crate::app::{App, Problem, asking};
+use crate::state::{App, Problem, asking};
 use axum::{
     body::{Body, Bytes},
     extract::{Path, Query, Request, State},

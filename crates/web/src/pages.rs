@@ -2,8 +2,8 @@
 
 use crate::{
     api,
-    app::{App, Problem},
     guard::Access,
+    state::{App, Problem},
 };
 use axum::{
     Extension,
