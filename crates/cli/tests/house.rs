@@ -355,8 +355,8 @@ const DIRECT: &[(&str, &[&str])] = &[
     (
         "quiet_shield",
         &[
-            "apply", "confirm", "doctor", "explain", "guard", "hold", "lend", "measure", "persist",
-            "play", "prove", "campaign", "revert", "serve", "status", "top", "watch",
+            "apply", "confirm", "doctor", "explain", "greet", "guard", "hold", "lend", "measure",
+            "persist", "play", "prove", "campaign", "revert", "serve", "status", "top", "watch",
         ],
     ),
     ("quiet_probe", &["evl", "explain", "keeper", "measure", "reach", "stress", "worker"]),

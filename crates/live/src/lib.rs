@@ -19,5 +19,5 @@ pub use events::changes;
 pub use gather::{CpuReading, Gatherer, ThreadReading, ThreadSeen};
 pub use quiet_types::live::Moment;
 pub use sound::{ControlError, Engines, ask};
-pub use stream::{Hands, LiveOptions, StatusReader, Stream, Watching};
+pub use stream::{Hands, LiveOptions, Onlooker, StatusReader, Stream};
 pub use verdict::verdict;

@@ -134,15 +134,15 @@ impl std::fmt::Debug for Stream {
 
 /// What a reader has of a stream, to be held where it looks on.
 #[derive(Clone)]
-pub struct Watching(Arc<Shared>);
+pub struct Onlooker(Arc<Shared>);
 
-impl std::fmt::Debug for Watching {
+impl std::fmt::Debug for Onlooker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watching").finish_non_exhaustive()
+        f.debug_struct("Onlooker").finish_non_exhaustive()
     }
 }
 
-impl Watching {
+impl Onlooker {
     /// The next moment after the one of this number (0: any); `None` where none came in time.
     pub fn after(&self, number: u64, wait: Duration) -> Option<Arc<Moment>> {
         let until = Instant::now() + wait;
@@ -221,8 +221,8 @@ impl Stream {
     }
 
     /// A look at it.
-    pub fn watch(&self) -> Watching {
-        Watching(self.shared.clone())
+    pub fn watch(&self) -> Onlooker {
+        Onlooker(self.shared.clone())
     }
 }
 
@@ -332,6 +332,8 @@ struct Reader {
     shield: Option<LiveShield>,
     sounds: Vec<LiveSound>,
     visitors: Visitors,
+    /// CPUs that were closed to others when the last moment was made.
+    closed: CpuSet,
     number: u64,
 }
 
@@ -352,6 +354,7 @@ impl Reader {
             shield: None,
             sounds: Vec::new(),
             visitors: Visitors::default(),
+            closed: CpuSet::new(),
             number: 0,
             options,
         }
@@ -401,6 +404,15 @@ impl Reader {
         unread.extend(reading.unread.iter().map(|why| crate::clean(why, 300)));
         let known = Known { status, now: &reading };
         let shielded = known.shielded();
+        let is_lent = status.is_some_and(|status| status.loan.is_some());
+        let closed = if is_lent { CpuSet::new() } else { shielded.clone() };
+        if closed != self.closed {
+            // Who was there before the door was shut is no intruder: all is counted from now on.
+            self.closed = closed;
+            self.before = None;
+            self.gatherer.threads(&shielded);
+            self.threads.ran.clear();
+        }
         let looked = self.look(now, &reading, &shielded);
         let sounds = self.engines.look();
         let cpus = count(&Counted {

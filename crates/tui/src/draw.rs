@@ -1,9 +1,9 @@
 //! The screen, put together.
 
 use crate::{
-    look::Look,
+    look::TopLook,
     panels,
-    screen::{Mode, Screen},
+    screen::{Cover, Screen},
 };
 use quiet_types::live::Moment;
 use ratatui::{
@@ -17,7 +17,7 @@ use ratatui::{
 const LEAST: (u16, u16) = (40, 10);
 
 /// Draws the screen into a frame of any size.
-pub fn draw(frame: &mut Frame<'_>, screen: &Screen, look: Look) {
+pub fn draw(frame: &mut Frame<'_>, screen: &Screen, look: TopLook) {
     let whole = frame.area();
     if whole.width < LEAST.0 || whole.height < LEAST.1 {
         let text = format!("too small: {} by {} at least", LEAST.0, LEAST.1);
@@ -57,7 +57,7 @@ pub fn draw(frame: &mut Frame<'_>, screen: &Screen, look: Look) {
     cover(frame, screen, look, whole);
 }
 
-fn top_line(moment: &Moment, look: Look, width: u16) -> Line<'static> {
+fn top_line(moment: &Moment, look: TopLook, width: u16) -> Line<'static> {
     let time = moment.at.get(11..19).unwrap_or("").to_owned();
     let heat = moment
         .temperature
@@ -81,7 +81,7 @@ fn top_line(moment: &Moment, look: Look, width: u16) -> Line<'static> {
     ])
 }
 
-fn last_said(screen: &Screen, moment: &Moment, look: Look) -> Line<'static> {
+fn last_said(screen: &Screen, moment: &Moment, look: TopLook) -> Line<'static> {
     if let Some(doing) = &screen.doing {
         return Line::from(Span::styled(format!("{} ...", doing.doing()), look.title()));
     }
@@ -102,7 +102,7 @@ fn last_said(screen: &Screen, moment: &Moment, look: Look) -> Line<'static> {
     }
 }
 
-fn keys_line(look: Look, width: u16) -> Line<'static> {
+fn keys_line(look: TopLook, width: u16) -> Line<'static> {
     let keys = [
         ("?", "help"),
         ("p", "plan"),
@@ -126,12 +126,12 @@ fn keys_line(look: Look, width: u16) -> Line<'static> {
     Line::from(spans)
 }
 
-fn cover(frame: &mut Frame<'_>, screen: &Screen, look: Look, whole: Rect) {
+fn cover(frame: &mut Frame<'_>, screen: &Screen, look: TopLook, whole: Rect) {
     let (title, lines, at) = match &screen.mode {
-        Mode::Watching => return,
-        Mode::Help => ("Keys", panels::help(look), 0),
-        Mode::Plan(plan, at) => ("Plan: nothing is changed yet", panels::plan(plan, look), *at),
-        Mode::Asking(_, question) => {
+        Cover::Watching => return,
+        Cover::Help => ("Keys", panels::help(look), 0),
+        Cover::Plan(plan, at) => ("Plan: nothing is changed yet", panels::plan(plan, look), *at),
+        Cover::Asking(_, question) => {
             let lines = vec![
                 Line::from(look.text(question)),
                 Line::default(),

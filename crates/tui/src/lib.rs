@@ -11,6 +11,6 @@ mod run;
 mod screen;
 
 pub use draw::draw;
-pub use look::Look;
+pub use look::TopLook;
 pub use run::{TopSetup, run};
-pub use screen::{KeyPress, Mode, Screen, TopOrder};
+pub use screen::{Cover, KeyPress, Screen, TopOrder};

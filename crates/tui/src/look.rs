@@ -5,14 +5,14 @@ use ratatui::style::{Color, Modifier, Style};
 
 /// What the terminal can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct TopLook {
     /// Colours; without, weight and words say the same.
     pub colour: bool,
     /// Characters beyond ASCII.
     pub unicode: bool,
 }
 
-impl Look {
+impl TopLook {
     fn tinted(self, colour: Color) -> Style {
         match self.colour {
             true => Style::new().fg(colour),

@@ -1,6 +1,6 @@
 //! The parts of the screen, as lines.
 
-use crate::{look::Look, screen::Screen};
+use crate::{look::TopLook, screen::Screen};
 use quiet_types::{
     Plan,
     live::{LiveCpu, LiveSound, Moment, Occupant, OccupantKind},
@@ -12,7 +12,7 @@ use ratatui::{
     widgets::Block,
 };
 
-pub(crate) fn frame_of(title: &'static str, look: Look) -> Block<'static> {
+pub(crate) fn frame_of(title: &'static str, look: TopLook) -> Block<'static> {
     let ascii = border::Set {
         top_left: "+",
         top_right: "+",
@@ -31,7 +31,7 @@ pub(crate) fn frame_of(title: &'static str, look: Look) -> Block<'static> {
 pub(crate) fn map(
     moment: &Moment,
     chosen: Option<usize>,
-    look: Look,
+    look: TopLook,
     width: u16,
 ) -> Vec<Line<'static>> {
     let mut lines: Vec<Line<'static>> = Vec::new();
@@ -79,7 +79,7 @@ pub(crate) fn map(
 }
 
 /// `[2 12%]` for a shielded CPU, `2 12%` for another, `2 off`.
-fn cell(cpu: &LiveCpu, _look: Look) -> String {
+fn cell(cpu: &LiveCpu, _look: TopLook) -> String {
     let busy = match cpu.busy {
         _ if !cpu.online => "off".to_owned(),
         Some(busy) => format!("{:>3.0}%", busy * 100.0),
@@ -92,7 +92,7 @@ fn cell(cpu: &LiveCpu, _look: Look) -> String {
 pub(crate) fn occupants(
     screen: &Screen,
     moment: &Moment,
-    look: Look,
+    look: TopLook,
     area: Rect,
 ) -> Vec<Line<'static>> {
     let told = screen.told();
@@ -120,7 +120,7 @@ pub(crate) fn occupants(
     lines
 }
 
-fn names(cpu: &LiveCpu, look: Look, room: usize) -> Vec<Span<'static>> {
+fn names(cpu: &LiveCpu, look: TopLook, room: usize) -> Vec<Span<'static>> {
     let (mut spans, mut used, mut left_out) = (Vec::new(), 0, cpu.more as usize);
     for (at, one) in cpu.occupants.iter().enumerate() {
         let text = look.text(&occupant(one));
@@ -153,7 +153,7 @@ fn occupant(one: &Occupant) -> String {
 }
 
 /// What happened, the newest last.
-pub(crate) fn events(screen: &Screen, look: Look, area: Rect) -> Vec<Line<'static>> {
+pub(crate) fn events(screen: &Screen, look: TopLook, area: Rect) -> Vec<Line<'static>> {
     let mut lines = vec![Line::from(Span::styled("What happened", look.title()))];
     let room = usize::from(area.height).saturating_sub(1);
     let from = screen.events.len().saturating_sub(room);
@@ -169,7 +169,7 @@ pub(crate) fn events(screen: &Screen, look: Look, area: Rect) -> Vec<Line<'stati
 }
 
 /// The engines that play: load, counts, meters.
-pub(crate) fn sound(moment: &Moment, look: Look, width: u16) -> Vec<Line<'static>> {
+pub(crate) fn sound(moment: &Moment, look: TopLook, width: u16) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for sound in &moment.sounds {
         lines.push(Line::from(vec![
@@ -214,7 +214,7 @@ fn told(sound: &LiveSound) -> String {
 }
 
 /// The steps, old and new.
-pub(crate) fn plan(plan: &Plan, look: Look) -> Vec<Line<'static>> {
+pub(crate) fn plan(plan: &Plan, look: TopLook) -> Vec<Line<'static>> {
     let mut lines = vec![Line::from(format!(
         "shields CPU {}, leaves CPU {} to everybody else; {} steps; a: apply, up and down: read on",
         plan.shield.cpus,
@@ -245,7 +245,7 @@ fn one_line(text: &str) -> String {
     quiet_live::clean(&text.trim().replace('\n', " "), 120)
 }
 
-pub(crate) fn help(_look: Look) -> Vec<Line<'static>> {
+pub(crate) fn help(_look: TopLook) -> Vec<Line<'static>> {
     [
         "p        the plan: what apply would change, old and new",
         "a        put the shield up; it is put back by itself unless it is confirmed",

@@ -2,10 +2,10 @@
 
 use crate::{
     draw::draw,
-    look::Look,
+    look::TopLook,
     screen::{KeyPress, Screen, TopOrder},
 };
-use quiet_live::{Hands, Watching};
+use quiet_live::{Hands, Onlooker};
 use quiet_types::{Plan, live::Deed};
 use ratatui::{
     Terminal,
@@ -30,13 +30,13 @@ const TURN: Duration = Duration::from_millis(50);
 /// What `top` is given.
 pub struct TopSetup {
     /// The stream.
-    pub watch: Watching,
+    pub watch: Onlooker,
     /// What may be done.
     pub hands: Arc<dyn Hands>,
     /// Where control sockets are.
     pub engines: Option<PathBuf>,
     /// What the terminal can.
-    pub look: Look,
+    pub look: TopLook,
     /// Raised where the program is to end.
     pub stop: Arc<AtomicBool>,
 }

@@ -71,7 +71,7 @@ impl TopOrder {
 
 /// What covers the screen.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Mode {
+pub enum Cover {
     /// Nothing.
     #[default]
     Watching,
@@ -112,7 +112,7 @@ pub struct Screen {
     /// What happened, oldest first.
     pub events: Vec<LiveEvent>,
     /// What covers it.
-    pub mode: Mode,
+    pub mode: Cover,
     /// What was said last about something that was done, and whether it is good.
     pub said: Option<(bool, String)>,
     /// What is being done.
@@ -156,7 +156,7 @@ impl Screen {
     pub fn planned(&mut self, plan: Result<Plan, String>) {
         self.doing = None;
         match plan {
-            Ok(plan) => self.mode = Mode::Plan(Box::new(plan), 0),
+            Ok(plan) => self.mode = Cover::Plan(Box::new(plan), 0),
             Err(why) => self.said = Some((false, why)),
         }
     }
@@ -182,18 +182,18 @@ impl Screen {
             return None;
         }
         match std::mem::take(&mut self.mode) {
-            Mode::Watching => self.watching(key),
-            Mode::Help => None,
-            Mode::Plan(plan, at) => {
+            Cover::Watching => self.watching(key),
+            Cover::Help => None,
+            Cover::Plan(plan, at) => {
                 self.mode = match key {
-                    KeyPress::Up => Mode::Plan(plan, at.saturating_sub(1)),
-                    KeyPress::Down => Mode::Plan(plan, at.saturating_add(1)),
+                    KeyPress::Up => Cover::Plan(plan, at.saturating_sub(1)),
+                    KeyPress::Down => Cover::Plan(plan, at.saturating_add(1)),
                     KeyPress::Char('a') => return self.wish(TopOrder::Apply),
-                    _ => Mode::Watching,
+                    _ => Cover::Watching,
                 };
                 None
             }
-            Mode::Asking(order, _) => match key {
+            Cover::Asking(order, _) => match key {
                 KeyPress::Char('y' | 'Y') => self.give(order),
                 _ => {
                     self.said = Some((true, "not done".into()));
@@ -206,7 +206,7 @@ impl Screen {
     fn watching(&mut self, key: KeyPress) -> Option<TopOrder> {
         match key {
             KeyPress::Char('q') | KeyPress::Escape => self.quits = true,
-            KeyPress::Char('?' | 'h') => self.mode = Mode::Help,
+            KeyPress::Char('?' | 'h') => self.mode = Cover::Help,
             KeyPress::Char('p') => return self.wish(TopOrder::Plan),
             KeyPress::Char('a') => return self.wish(TopOrder::Apply),
             KeyPress::Char('c') => return self.wish(TopOrder::Confirm),
@@ -264,7 +264,7 @@ impl Screen {
         }
         match order.question(&self.what, self.confirm, self.lend) {
             Some(question) => {
-                self.mode = Mode::Asking(order, question);
+                self.mode = Cover::Asking(order, question);
                 None
             }
             None => self.give(order),

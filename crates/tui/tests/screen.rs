@@ -1,7 +1,7 @@
 //! The screen, drawn into memory.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_tui::{KeyPress, Look, Mode, Screen, TopOrder, draw};
+use quiet_tui::{Cover, KeyPress, Screen, TopLook, TopOrder, draw};
 use quiet_types::{
     CpuId, Nanos,
     live::{
@@ -14,8 +14,8 @@ use quiet_types::{
 use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
 use std::sync::Arc;
 
-const RICH: Look = Look { colour: true, unicode: true };
-const PLAIN: Look = Look { colour: false, unicode: false };
+const RICH: TopLook = TopLook { colour: true, unicode: true };
+const PLAIN: TopLook = TopLook { colour: false, unicode: false };
 
 fn occupant(
     kind: OccupantKind,
@@ -149,7 +149,7 @@ fn screen() -> Screen {
     screen
 }
 
-fn drawn(screen: &Screen, look: Look, (width, height): (u16, u16)) -> (String, Buffer) {
+fn drawn(screen: &Screen, look: TopLook, (width, height): (u16, u16)) -> (String, Buffer) {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(frame, screen, look)).unwrap();
     let buffer = terminal.backend().buffer().clone();
@@ -211,9 +211,9 @@ fn no_size_and_no_machine_is_trouble() {
     for size in [(1, 1), (40, 10), (80, 24), (200, 8), (40, 200), (480, 135)] {
         for look in [RICH, PLAIN] {
             drawn(&screen, look, size);
-            screen.mode = Mode::Help;
+            screen.mode = Cover::Help;
             drawn(&screen, look, size);
-            screen.mode = Mode::Watching;
+            screen.mode = Cover::Watching;
         }
     }
     assert!(drawn(&Screen::default(), PLAIN, (80, 24)).0.starts_with("looking"));
@@ -223,11 +223,13 @@ fn no_size_and_no_machine_is_trouble() {
 fn what_changes_the_machine_is_asked_again_and_the_rest_is_not() {
     let mut screen = screen();
     assert_eq!(screen.key(KeyPress::Char('a')), None);
-    let Mode::Asking(TopOrder::Apply, question) = &screen.mode else { panic!("{:?}", screen.mode) };
+    let Cover::Asking(TopOrder::Apply, question) = &screen.mode else {
+        panic!("{:?}", screen.mode)
+    };
     assert!(question.contains("CPU 3") && question.contains("30 s"), "{question}");
     assert!(drawn(&screen, PLAIN, (80, 24)).0.contains("y: do it"));
     assert_eq!(screen.key(KeyPress::Char('n')), None);
-    assert_eq!(screen.mode, Mode::Watching);
+    assert_eq!(screen.mode, Cover::Watching);
     screen.key(KeyPress::Char('r'));
     assert_eq!(screen.key(KeyPress::Char('y')), Some(TopOrder::Revert));
     // One at a time.
@@ -259,7 +261,7 @@ fn without_a_shield_there_is_nothing_to_confirm_and_without_an_engine_nothing_to
     screen.take(Arc::new(none), vec![]);
     for key in ['c', 'l', 'm', 'b'] {
         assert_eq!(screen.key(KeyPress::Char(key)), None);
-        assert_eq!((screen.mode.clone(), screen.doing.clone()), (Mode::Watching, None));
+        assert_eq!((screen.mode.clone(), screen.doing.clone()), (Cover::Watching, None));
         assert!(!screen.said.take().unwrap().0, "{key}");
     }
     screen.key(KeyPress::Right);

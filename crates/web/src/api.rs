@@ -1,6 +1,6 @@
 //! The interface for scripts: JSON under `/api/v1`.
 
-use crate::app::{App, Problem, asking};
+use crate::state::{App, Problem, asking};
 use axum::{
     body::{Body, Bytes},
     extract::{Path, Query, Request, State},
@@ -45,7 +45,7 @@ type AppState = State<Arc<App>>;
 
 /// What a moment may be old, and how long one is waited for.
 const AGE: Duration = Duration::from_secs(1);
-const WAIT: Duration = Duration::from_secs(5);
+const WAIT: Duration = Duration::from_secs(30);
 
 fn bad(status: StatusCode) -> impl Fn(String) -> Problem {
     move |why| Problem(status, why)

@@ -2,9 +2,9 @@
 
 use crate::{
     api, assets,
-    guard::{Access, COOKIE, CSRF, Rules, Turned, check},
+    guard::{Access, COOKIE, CSRF, DoorRules, Turned, check},
     pages,
-    server::Asking,
+    state::{AT_WORK, App, Doors, Problem, STREAMS},
 };
 use axum::{
     Router,
@@ -15,112 +15,25 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use quiet_live::{Hands, Watching};
-use quiet_store::Store;
-use quiet_types::Machine;
+use quiet_live::Onlooker;
 use std::{
-    path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tokio::sync::{Semaphore, watch};
 
-/// Reads the machine, without disturbing a CPU.
-pub type MachineReader = Box<dyn Fn() -> Result<Machine, String> + Send + Sync>;
-
-/// All that the pages reach.
-pub struct Doors {
-    /// The stream.
-    pub watch: Watching,
-    /// What may be done.
-    pub hands: Arc<dyn Hands>,
-    /// Control sockets of this user's engines.
-    pub engines: Option<PathBuf>,
-    /// The history.
-    pub store: Store,
-    /// The machine.
-    pub machine: MachineReader,
-    /// Its name.
-    pub host: String,
-}
-
-impl std::fmt::Debug for Doors {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Doors").field("host", &self.host).finish_non_exhaustive()
-    }
-}
-
 /// Largest body of a request.
-pub(crate) const BODY: usize = 64 << 10;
+const BODY: usize = 64 << 10;
 /// A body is there within this.
 const BODY_TIME: Duration = Duration::from_secs(5);
-/// Clients of the stream at a time.
-const STREAMS: usize = 48;
-/// What blocks may wait for, at a time.
-const AT_WORK: usize = 6;
-/// Wrong tokens in a minute, before more are turned away unread.
-const GUESSES: usize = 10;
 /// A wrong token is answered after this.
 const SLOWLY: Duration = Duration::from_millis(500);
 
-/// What every answer is made from.
-pub(crate) struct App {
-    pub doors: Doors,
-    pub rules: Rules,
-    /// The moments as JSON, one text for all.
-    pub moments: watch::Receiver<Arc<str>>,
-    pub streams: Arc<Semaphore>,
-    pub work: Arc<Semaphore>,
-    /// One deed at a time.
-    pub deed: tokio::sync::Mutex<()>,
-    guesses: Mutex<(Option<Instant>, usize)>,
-    pub following: Arc<AtomicUsize>,
-}
-
-impl App {
-    /// Does what may wait for a disk, the kernel or a service, on a thread for that.
-    pub async fn blocking<T: Send + 'static>(
-        self: &Arc<App>,
-        work: impl FnOnce(&App) -> T + Send + 'static,
-    ) -> Result<T, Problem> {
-        let Ok(place) = self.work.clone().try_acquire_owned() else {
-            return Err(Problem(StatusCode::SERVICE_UNAVAILABLE, "busy: ask again".into()));
-        };
-        let app = self.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            let _place = place;
-            work(&app)
-        });
-        done.await.map_err(|_| Problem(StatusCode::INTERNAL_SERVER_ERROR, "it failed".into()))
-    }
-
-    /// Whether another wrong token is looked at.
-    fn is_patient(&self) -> bool {
-        let mut guesses = self.guesses.lock().unwrap_or_else(PoisonError::into_inner);
-        if guesses.0.is_none_or(|since| since.elapsed() > Duration::from_secs(60)) {
-            *guesses = (Some(Instant::now()), 0);
-        }
-        guesses.1 += 1;
-        guesses.1 <= GUESSES
-    }
-}
-
-/// What went wrong, as an answer.
-#[derive(Debug)]
-pub(crate) struct Problem(pub StatusCode, pub String);
-
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        let body = serde_json::json!({"error": self.1}).to_string();
-        (self.0, [(header::CONTENT_TYPE, "application/json")], body).into_response()
-    }
-}
-
 /// The pages and the interface, with all that stands before them. Needs a runtime.
-pub fn app(doors: Doors, rules: Rules) -> Router {
+pub fn app(doors: Doors, rules: DoorRules) -> Router {
     let following = Arc::new(AtomicUsize::new(0));
     let moments = bridge(doors.watch.clone(), following.clone());
     let app = Arc::new(App {
@@ -170,7 +83,7 @@ pub fn app(doors: Doors, rules: Rules) -> Router {
 }
 
 /// Brings moments from the stream's threads, while somebody follows.
-fn bridge(watching: Watching, following: Arc<AtomicUsize>) -> watch::Receiver<Arc<str>> {
+fn bridge(watching: Onlooker, following: Arc<AtomicUsize>) -> watch::Receiver<Arc<str>> {
     let (tell, told) = watch::channel(Arc::from(""));
     let follow = move || {
         let mut number = 0;
@@ -272,9 +185,4 @@ async fn whole(request: Request, access: Access) -> Result<Request, Problem> {
         }
     };
     Ok(Request::from_parts(parts, Body::from(body)))
-}
-
-/// Keeps a connection from giving way as long as it is followed.
-pub(crate) fn asking(request: &Request) -> Option<Asking> {
-    request.extensions().get::<Asking>().cloned()
 }

@@ -27,7 +27,7 @@ impl std::fmt::Debug for Keys {
 
 /// What is asked of every request.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct DoorRules {
     /// `host:port` by which it may be called; nothing else is answered (DNS rebinding).
     pub hosts: Vec<String>,
     /// Whether looking needs the token too: it does beyond loopback.
@@ -36,9 +36,9 @@ pub struct Rules {
     pub keys: Keys,
 }
 
-impl Rules {
+impl DoorRules {
     /// For a server at `at`, which may be called by `names` as well.
-    pub fn new(at: SocketAddr, names: &[String], keys: Keys) -> Rules {
+    pub fn new(at: SocketAddr, names: &[String], keys: Keys) -> DoorRules {
         let port = at.port();
         let mut hosts = vec![at.to_string()];
         if at.ip().is_loopback() {
@@ -48,7 +48,7 @@ impl Rules {
         if port == 80 {
             hosts.extend(hosts.clone().iter().map(|h| h.trim_end_matches(":80").to_owned()));
         }
-        Rules { hosts, closed: !at.ip().is_loopback(), keys }
+        DoorRules { hosts, closed: !at.ip().is_loopback(), keys }
     }
 }
 
@@ -83,7 +83,7 @@ fn same(a: &str, b: &str) -> bool {
 }
 
 /// Whether a token is the server's.
-pub(crate) fn is_token(rules: &Rules, token: &str) -> bool {
+pub(crate) fn is_token(rules: &DoorRules, token: &str) -> bool {
     same(token, &rules.keys.token)
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn is_token(rules: &Rules, token: &str) -> bool {
 /// # Errors
 /// When it is turned away.
 pub fn check(
-    rules: &Rules,
+    rules: &DoorRules,
     method: &Method,
     headers: &HeaderMap,
     query_token: Option<&str>,

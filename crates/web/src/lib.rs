@@ -11,8 +11,10 @@ mod guard;
 mod openapi;
 mod pages;
 mod server;
+mod state;
 
-pub use app::{Doors, MachineReader, app};
-pub use guard::{Access, Keys, Rules, Turned, check};
+pub use app::app;
+pub use guard::{Access, DoorRules, Keys, Turned, check};
 pub use openapi::openapi;
 pub use server::{HttpLimits, run, serve};
+pub use state::{Doors, MachineReader};

@@ -2,8 +2,8 @@
 
 use crate::{
     api,
-    app::{App, Problem},
     guard::Access,
+    state::{App, Problem},
 };
 use axum::{
     Extension,
@@ -42,6 +42,7 @@ impl IntoResponse for Trouble {
                     meta charset="utf-8";
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     title { "quietcores" }
+                    link rel="icon" href="/icon.svg" type="image/svg+xml";
                     link rel="stylesheet" href="/page.css";
                 }
                 body { main { h1 { "That did not work" } p { (why) } p { a href="/" { "Back" } } } }

@@ -155,7 +155,7 @@ async fn answer(
 /// When no runtime can be made of it.
 pub fn run(
     listener: std::net::TcpListener,
-    (doors, rules): (crate::Doors, crate::Rules),
+    (doors, rules): (crate::Doors, crate::DoorRules),
     limits: HttpLimits,
     stop: &std::sync::atomic::AtomicBool,
 ) -> std::io::Result<()> {

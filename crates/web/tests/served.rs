@@ -9,7 +9,7 @@ use quiet_types::{
     live::Deed,
     plan::{STATUS_SCHEMA, Status},
 };
-use quiet_web::{Doors, HttpLimits, Keys, Rules, openapi};
+use quiet_web::{DoorRules, Doors, HttpLimits, Keys, openapi};
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
@@ -96,7 +96,7 @@ fn serve_with(limits: HttpLimits, closed: bool) -> Served {
         host: "<host>".into(),
     };
     let keys = Keys { token: TOKEN.into(), session: SESSION.into(), csrf: CSRF.into() };
-    let mut rules = Rules::new(at, &[], keys);
+    let mut rules = DoorRules::new(at, &[], keys);
     rules.closed = closed;
     let stop = Arc::new(AtomicBool::new(false));
     let ended = stop.clone();
@@ -502,8 +502,7 @@ fn the_committed_description_is_that_of_the_interface() {
     for (path, methods) in described["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys().filter(|_| path != "/api/v1/stream") {
             let path = path.replace("{id}", "none");
-            let (status, text) =
-                served.ask(
+            let (status, text) = served.ask(
                 &format!("{} {path}", method.to_uppercase()),
                 &[JSON, &format!("Authorization: Bearer {TOKEN}")],
                 "",

@@ -14,7 +14,7 @@ use quiet_linux::{
 };
 use quiet_live::{LiveOptions, Stream};
 use quiet_shield::DEFAULT_STATE;
-use quiet_web::{Doors, HttpLimits, Keys, Rules};
+use quiet_web::{DoorRules, Doors, HttpLimits, Keys};
 use std::{
     io::Read,
     net::{SocketAddr, TcpListener},
@@ -103,7 +103,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         face::say("quietcores: this is not encrypted: whoever hears the network has the token");
     }
     face::print(&format!("http://{shown}/?token={}\n", keys.token))?;
-    let rules = Rules::new(at, &args.name, keys);
+    let rules = DoorRules::new(at, &args.name, keys);
     quiet_web::run(listener, (doors, rules), HttpLimits::default(), &stop)
         .context("cannot serve")?;
     Ok(ExitCode::SUCCESS)

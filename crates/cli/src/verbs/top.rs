@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use quiet_linux::Root;
 use quiet_live::{LiveOptions, Stream};
 use quiet_shield::DEFAULT_STATE;
-use quiet_tui::{Look, TopSetup};
+use quiet_tui::{TopLook, TopSetup};
 use std::{
     io::{IsTerminal, stdin, stdout},
     path::PathBuf,
@@ -61,7 +61,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let watch = stream.watch();
     if !args.json {
         let hands = Arc::new(MachineHands::new(&args.wish, &args.state)?);
-        let look = Look { colour: face::colour(), unicode: !args.ascii && face::unicode() };
+        let look = TopLook { colour: face::colour(), unicode: !args.ascii && face::unicode() };
         let setup = TopSetup { watch, hands, engines, look, stop };
         quiet_tui::run(&setup).context("cannot use the terminal")?;
         return Ok(ExitCode::SUCCESS);
