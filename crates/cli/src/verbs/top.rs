@@ -49,7 +49,8 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if !args.json && !(stdout().is_terminal() && stdin().is_terminal()) {
+    let is_screen = stdout().is_terminal() && stdin().is_terminal();
+    if !(args.json || is_screen) {
         bail!("cannot draw: this is no terminal; add --json for the stream as lines");
     }
     let engines = quiet_engine::control::private_dir().ok();
