@@ -202,7 +202,7 @@ fn told(sound: &LiveSound) -> String {
         _ => "",
     };
     format!(
-        "  CPU {}  {} Hz, period {}  DSP load {:.0} % mean, worst {}  late {}  xruns {}{state}",
+        "  CPU {}  {} Hz/{}  DSP load {:.0} %, worst {}  late {}  xruns {}{state}",
         status.cpus,
         status.rate,
         status.period,

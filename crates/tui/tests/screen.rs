@@ -165,13 +165,14 @@ quietcores top 123 threads, seen every 0.5 s  0.4 % of a CPU  48 C  12:34:56 UTC
 DISTURBED CPU 3 is not quiet: burst-? ran 2.00 ms on CPU 3.
 
 CPUs  0  50% + 1  50%   2  50% +[3   2%]
-clean  CPU 3  48000 Hz, period 64  DSP load 12 % mean, worst 300 us  late 1  xru
-  1 in  ############.   -6.0 dB   out .............  -120.0 dB
+clean  CPU 3  48000 Hz/64  DSP load 12 %, worst 300 us  late 1  xruns 2  MUTED
+  1 in  ############.   -6.0 dB   out ............. -120.0 dB
 Who was there (the longest first; threads since the last look at them)
 CPU 3   shield ........ !burst-? 2.00 ms  LOC x3
 CPU 0          ####.... firefox 250 ms
 CPU 1          ####....
 CPU 2          ####....
+
 
 
 
@@ -182,7 +183,7 @@ What happened
 
 
 
-
+put back in 12 s unless confirmed: press c
 ? help  p plan  a apply  c confirm  r revert  l lend  b bypass  m mute  q quit";
 
 #[test]
@@ -240,6 +241,10 @@ fn what_changes_the_machine_is_asked_again_and_the_rest_is_not() {
         done: true,
         said: "put back\nall of it".into(),
     }));
+    // What is done stands there once nothing waits to be confirmed.
+    let mut calm = moment();
+    calm.shield.as_mut().unwrap().confirm = None;
+    screen.take(Arc::new(calm), vec![]);
     assert!(drawn(&screen, PLAIN, (80, 24)).0.contains("\nput back\n"));
     assert_eq!(screen.key(KeyPress::Char('c')), Some(TopOrder::Confirm));
     screen.done(Err("refused".into()));
