@@ -222,6 +222,8 @@ fn a_script_applies_by_the_interface_and_a_stranger_on_the_shield_is_named() {
         machine.dir(),
         &["--listen", "127.0.0.1:0", "--cpus", &cpu, "--rate", "10"],
     );
+    // Where nobody has looked before, what stands there has not happened.
+    assert_eq!(server.ask("GET", "/api/v1/live", "").0, 200);
     let before = machine::Capture::take();
     let (status, plan) = server.ask("GET", "/api/v1/plan", "");
     assert_eq!(status, 200, "{plan}");

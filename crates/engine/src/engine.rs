@@ -3,7 +3,7 @@
 use crate::{
     Error, ErrorKind, Result,
     clock::{self, Ticks},
-    halves::{Bench, BenchRest},
+    halves::{SecondRest, SecondSide},
     host::{Again, Device, file::File, null},
     place::{self, Placed, SeatWish, Wait},
     player::{ReadyStrip, Remote, player},
@@ -115,11 +115,11 @@ impl SecondThread {
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub fn anywhere(mut bench: Bench) -> Result<SecondThread> {
+    pub fn anywhere(mut bench: SecondSide) -> Result<SecondThread> {
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
         let body = move || {
-            bench.serve(&told, BenchRest::Yield);
+            bench.serve(&told, SecondRest::Yield);
             None
         };
         let thread = thread::Builder::new().name("quiet-second".into()).spawn(body);
@@ -136,15 +136,15 @@ impl SeatedThread {
     ///
     /// # Errors
     /// When it has ended.
-    pub fn serve(self, mut bench: Bench) -> Result<SecondThread> {
+    pub fn serve(self, mut bench: SecondSide) -> Result<SecondThread> {
         let SeatedThread { thread, work, placed, .. } = self;
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
         let body = move |place: &Place, placed: &Placed| {
             let marks = Marks::now();
             let rest = match placed.mode {
-                LoopMode::NeverSleep => BenchRest::Never,
-                LoopMode::Sleep => BenchRest::Sleep,
+                LoopMode::NeverSleep => SecondRest::Never,
+                LoopMode::Sleep => SecondRest::Sleep,
             };
             bench.serve(&told, rest);
             let hits = place.hits(marks, placed);

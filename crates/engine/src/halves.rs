@@ -107,7 +107,7 @@ struct Gate {
 }
 
 /// The second thread's side.
-pub struct Bench {
+pub struct SecondSide {
     joining: Consumer<BackHalf>,
     leaving: Producer<BackHalf>,
     halves: Vec<BackHalf>,
@@ -119,18 +119,18 @@ impl std::fmt::Debug for Cutter {
     }
 }
 
-impl std::fmt::Debug for Bench {
+impl std::fmt::Debug for SecondSide {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Bench").finish_non_exhaustive()
+        f.debug_struct("SecondSide").finish_non_exhaustive()
     }
 }
 
 /// Both sides. Who is `patient` waits for the second thread however long it takes, as one that renders files does.
-pub fn two_cpus(clock: Ticks, patient: bool) -> (Cutter, Bench) {
+pub fn two_cpus(clock: Ticks, patient: bool) -> (Cutter, SecondSide) {
     let (joining, joins) = RingBuffer::new(STRIPS);
     let (leaves, leaving) = RingBuffer::new(STRIPS);
     let gate = Gate { joining, leaving, clock, patient, lost: Arc::default() };
-    let bench = Bench { joining: joins, leaving: leaves, halves: Vec::with_capacity(STRIPS) };
+    let bench = SecondSide { joining: joins, leaving: leaves, halves: Vec::with_capacity(STRIPS) };
     (Cutter(Arc::new(Mutex::new(gate))), bench)
 }
 
@@ -433,7 +433,7 @@ impl Stage for FrontHalf {
 
 /// How the second thread waits for work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BenchRest {
+pub enum SecondRest {
     /// Looks again: it never sleeps.
     Never,
     /// Looks for a while, then sleeps for moments.
@@ -442,12 +442,12 @@ pub enum BenchRest {
     Yield,
 }
 
-impl Bench {
+impl SecondSide {
     /// Plays back halves until `stop` is raised.
     ///
     /// # Real time
-    /// With [`BenchRest::Never`]: no system call, no lock, no allocation.
-    pub fn serve(&mut self, stop: &AtomicBool, rest: BenchRest) {
+    /// With [`SecondRest::Never`]: no system call, no lock, no allocation.
+    pub fn serve(&mut self, stop: &AtomicBool, rest: SecondRest) {
         let _flushed = Denormals::flush();
         let mut idle = 0;
         while !stop.load(Relaxed) {
@@ -457,9 +457,9 @@ impl Bench {
             }
             idle += 1;
             match rest {
-                BenchRest::Sleep if idle > LOOKS => std::thread::sleep(Duration::from_micros(20)),
-                BenchRest::Yield => std::thread::yield_now(),
-                BenchRest::Never | BenchRest::Sleep => std::hint::spin_loop(),
+                SecondRest::Sleep if idle > LOOKS => std::thread::sleep(Duration::from_micros(20)),
+                SecondRest::Yield => std::thread::yield_now(),
+                SecondRest::Never | SecondRest::Sleep => std::hint::spin_loop(),
             }
         }
     }

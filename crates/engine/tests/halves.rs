@@ -4,7 +4,7 @@
 use assert_no_alloc::{AllocDisabler, assert_no_alloc, violation_count};
 use quiet_dsp::ProcessSpec;
 use quiet_engine::{
-    BenchRest, Fade, LoopEvent, Ticks, player,
+    Fade, LoopEvent, SecondRest, Ticks, player,
     render::{Description, Files},
     two_cpus,
 };
@@ -39,7 +39,7 @@ fn neither_thread_allocates() {
     let (mut player, mut remote, _told) = player(strip(), 2, setting.block, setting.rate);
     thread::scope(|scope| {
         let second = scope.spawn(|| {
-            assert_no_alloc(|| bench.serve(&stop, BenchRest::Yield));
+            assert_no_alloc(|| bench.serve(&stop, SecondRest::Yield));
             violation_count()
         });
         let mut random = fastrand::Rng::with_seed(4);

@@ -266,3 +266,25 @@ pub struct Deed {
     /// What came of it, in words.
     pub said: String,
 }
+
+/// Version of [`Serving`].
+pub const SERVING_SCHEMA: &str = "quietcores.serving/1";
+
+/// Where pages are served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Serving {
+    /// [`SERVING_SCHEMA`].
+    pub schema: String,
+    /// The address of the first page.
+    pub address: String,
+    /// Lets in who gives it: `?token=` once in a browser, `Authorization: Bearer` in a script.
+    pub token: String,
+}
+
+impl Serving {
+    /// At `address`, for whoever has `token`.
+    pub fn new(address: &str, token: &str) -> Serving {
+        let (address, token) = (address.to_owned(), token.to_owned());
+        Serving { schema: SERVING_SCHEMA.into(), address, token }
+    }
+}

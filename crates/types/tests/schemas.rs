@@ -114,6 +114,7 @@ fn the_committed_prediction_schema_is_that_of_the_type() {
 fn the_committed_live_schema_is_that_of_the_type() {
     check::<quiet_types::live::Moment>("live");
     check::<quiet_types::live::Deed>("deed");
+    check::<quiet_types::live::Serving>("serving");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use quiet_linux::{
 };
 use quiet_live::{LiveOptions, Stream};
 use quiet_shield::DEFAULT_STATE;
+use quiet_types::live::Serving;
 use quiet_web::{DoorRules, Doors, HttpLimits, Keys};
 use std::{
     io::Read,
@@ -47,6 +48,9 @@ pub struct Args {
     /// Moments a second, 0.2 to 10
     #[arg(long, value_name = "HZ", default_value_t = 4.0)]
     rate: f64,
+    /// Print where it listens as JSON: its address, and the token apart
+    #[arg(long)]
+    json: bool,
     /// Make a new token; whoever has the old one is out
     #[arg(long)]
     new_token: bool,
@@ -102,7 +106,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if is_far {
         face::say("quietcores: this is not encrypted: whoever hears the network has the token");
     }
-    face::print(&format!("http://{shown}/?token={}\n", keys.token))?;
+    match args.json {
+        true => face::print_json(&Serving::new(&format!("http://{shown}/"), &keys.token))?,
+        false => face::print(&format!("http://{shown}/?token={}\n", keys.token))?,
+    }
     let rules = DoorRules::new(at, &args.name, keys);
     quiet_web::run(listener, (doors, rules), HttpLimits::default(), &stop)
         .context("cannot serve")?;
