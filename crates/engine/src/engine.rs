@@ -160,7 +160,7 @@ impl SeatedThread {
 /// Without a shield the kernel chooses, and the thread sleeps for moments.
 ///
 /// # Errors
-/// As [`seat`]; when the shield has no second CPU.
+/// As [`seat()`]; when the shield has no second CPU.
 pub fn seat_second(wish: &SeatWish, less: Option<(Less, Arc<Walls>)>) -> Result<SeatedThread> {
     seat(&place::second(wish)?, less)
 }

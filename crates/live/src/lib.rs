@@ -1,6 +1,6 @@
 //! One bounded stream of what the machine does now: below the terminal's screen, the pages and scripts.
 //!
-//! [`gather`] reads counters, [`count`] makes a [`Moment`] of two readings without looking at anything, [`Stream`] does both at a pace.
+//! `gather` reads counters, [`count`] makes a [`Moment`] of two readings without looking at anything, [`Stream`] does both at a pace.
 //! The stream keeps off the CPUs of a shield and reads no file whose answer would cost one of them an interrupt.
 #![forbid(unsafe_code)]
 

@@ -33,7 +33,11 @@ fn moments_come_one_after_the_other_and_name_who_is_busy() {
     // A thread that is never idle is met by some look.
     let busy = std::sync::atomic::AtomicBool::new(true);
     let met = std::thread::scope(|scope| {
-        let spin = || while busy.load(std::sync::atomic::Ordering::Relaxed) {};
+        let spin = || {
+            while busy.load(std::sync::atomic::Ordering::Relaxed) {
+                std::hint::spin_loop()
+            }
+        };
         std::thread::Builder::new()
             .name("spins-for-test".into())
             .spawn_scoped(scope, spin)

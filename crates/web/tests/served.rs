@@ -300,7 +300,7 @@ fn who_is_slow_or_says_nothing_makes_room_for_who_asks() {
         let mut stream = served.open();
         stream.write_all(b"GET / HTTP/1.1\r\nHost: ").unwrap();
         half.push(stream);
-        if half.len() % 100 == 0 {
+        if half.len().is_multiple_of(100) {
             assert_eq!(served.get("/icon.svg").0, 200);
         }
     }
@@ -400,7 +400,11 @@ fn names_that_are_markup_are_text_on_every_page() {
     let served = serve();
     let busy = AtomicBool::new(true);
     std::thread::scope(|scope| {
-        let spin = || while busy.load(SeqCst) {};
+        let spin = || {
+            while busy.load(SeqCst) {
+                std::hint::spin_loop()
+            }
+        };
         // As long as the kernel lets a name be.
         std::thread::Builder::new()
             .name("<img src=x>\"'".into())
