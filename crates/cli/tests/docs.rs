@@ -139,13 +139,14 @@ fn command(line: &str) -> Option<Vec<String>> {
     let line = line.strip_prefix("quietcores ")?;
     let line = line.split("  ").next().unwrap();
     let line = line.split(" #").next().unwrap();
-    let line = line.split([';', '|', '>', '&']).next().unwrap().trim();
+    let line = line.split([';', '|', '>', '&']).next().unwrap().trim().trim_end_matches('\\');
     // Forms, not commands: something may be left out, or anything may stand there.
     if line.contains(['[', '<', '{', '*', '$']) || line.contains("...") || line.contains('…') {
         return None;
     }
     let words = line.split_whitespace().map(|word| match word.trim_matches('"') {
         "N" | "GID" | "UID" => "1".to_owned(),
+        "SECONDS" => "60".to_owned(),
         "TIME" | "LENGTH" => "1s".to_owned(),
         "LIST" | "CPUS" => "0".to_owned(),
         "ADDRESS:PORT" => "127.0.0.1:7070".to_owned(),
