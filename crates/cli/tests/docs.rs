@@ -296,7 +296,9 @@ fn words(text: &str) -> BTreeSet<String> {
             rest = rest[at..].find(')').map_or("", |end| &rest[at + end..]);
         }
         plain.push_str(rest);
-        for word in plain.split(|c: char| !c.is_alphanumeric() && c != '\'' && c != '_' && c != '/' && c != '.') {
+        for word in plain
+            .split(|c: char| !c.is_alphanumeric() && c != '\'' && c != '_' && c != '/' && c != '.')
+        {
             let word = word.trim_matches(|c: char| !c.is_alphanumeric());
             // Names of files and figures are no words of a language.
             let plain = word.chars().all(|c| c.is_ascii_lowercase() || c == '\'');
@@ -345,11 +347,4 @@ fn words_are_those_of_the_glossary_and_of_the_list() {
 fn the_readme_is_short() {
     let text = fs::read_to_string(root().join("README.md")).unwrap();
     assert!(text.lines().count() <= 70, "{} lines", text.lines().count());
-}
-
-#[test]
-fn the_list_of_runs_is_that_of_the_files() {
-    let mut table = Command::new(root().join("benches/table"));
-    let done = table.arg("--check").output().unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
