@@ -10,6 +10,7 @@ room NAME *WORDS:
 ready:
     ./test format lints
     cargo test -p quietcores --test house --test docs --test packages
+    benches/table --check
 
 # Committed texts anew after a wanted change: schemas, plans, lists of packages, the page of verbs
 bless:

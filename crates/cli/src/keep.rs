@@ -141,7 +141,7 @@ impl Target {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn write(&self, what: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    pub fn write(&self, what: &(impl AsRef<[u8]> + ?Sized)) -> anyhow::Result<()> {
         let what = what.as_ref();
         let shown = self.path.display();
         self.act(|| {

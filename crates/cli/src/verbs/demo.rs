@@ -48,8 +48,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let ask = Demo { length: args.length, cpu: args.cpu.map(CpuId), state: args.state };
     let demo = quiet_experiment::demo(&ask, &stop, &Progress::new())?;
     let mut losses = keep::Losses::default();
-    let heard = losses.of("the sound", sound.write(demo_wav(&demo)));
-    let seen = losses.of("the page", page.write(demo_page(&demo)));
+    let heard = losses.of("the sound", sound.write(&demo_wav(&demo)));
+    let seen = losses.of("the page", page.write(&demo_page(&demo)));
     if args.json {
         face::print_json(&demo)?;
     } else {

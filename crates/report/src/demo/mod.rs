@@ -291,8 +291,7 @@ mod tests {
     fn the_last_seconds_of_a_long_part_are_those_of_the_whole() {
         let mut demo = known();
         demo.parts[0].lasted = Nanos(15_000_000_000);
-        demo.parts[0].gaps =
-            vec![XrunAt { at: Nanos(14_000_000_000), missed: 100 }];
+        demo.parts[0].gaps = vec![XrunAt { at: Nanos(14_000_000_000), missed: 100 }];
         let (from, to) = stretch(&demo.parts[0]);
         assert_eq!((from, to), (3.0, 15.0));
         let part = &demo.parts[0];
