@@ -283,3 +283,46 @@ fn a_script_applies_by_the_interface_and_a_stranger_on_the_shield_is_named() {
     std::thread::sleep(Duration::from_millis(1));
     server.stop();
 }
+
+/// Lets this process have so many descriptors, where it may; how many it has.
+fn descriptors(wanted: u64) -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(wanted).min(wanted).max(limit.current.unwrap_or(wanted));
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: limit.maximum });
+    getrlimit(Resource::Nofile).current.unwrap_or(wanted)
+}
+
+#[test]
+fn ten_thousand_connections_that_ask_nothing_cost_no_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), dir.path(), &["--listen", "127.0.0.1:0"]);
+    let resident = || -> u64 {
+        let status = read(&format!("/proc/{}/status", server.child.id()));
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    };
+    assert_eq!(server.ask("GET", "/", "").0, 200);
+    let before = resident();
+    let most = descriptors(10_300).saturating_sub(200).min(10_000);
+    let mut half = Vec::new();
+    for n in 0..10_000u64 {
+        let Ok(mut stream) = TcpStream::connect(server.at()) else { continue };
+        let _ = stream.write_all(b"GET /api/v1/live HTTP/1.1\r\nHost: ");
+        half.push(stream);
+        // Where fewer may be held, the oldest ones go: the server has let go of them long ago.
+        if half.len() as u64 > most {
+            half.remove(0);
+        }
+        if n % 2500 == 2499 {
+            assert_eq!(server.ask("GET", "/icon.svg", "").0, 200, "after {n}");
+        }
+    }
+    assert_eq!(server.ask("GET", "/api/v1/live", "").0, 200);
+    let more = resident().saturating_sub(before);
+    assert!(more < 32 << 10, "{more} KiB more than before");
+    let held = fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count();
+    assert!(held < 300, "{held} descriptors are held");
+    drop(half);
+    server.stop();
+}

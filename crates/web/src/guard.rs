@@ -134,9 +134,10 @@ pub fn check(
         let why = "to change something give the token: open the address that `quietcores serve` printed, or send `Authorization: Bearer TOKEN`";
         return Err(turned(StatusCode::UNAUTHORIZED, why));
     }
-    let json = text(header::CONTENT_TYPE.as_str())
-        .is_some_and(|kind| kind.split(';').next().is_some_and(|k| k.trim() == "application/json"));
-    if !json {
+    // Neither of them is sent to another server without being asked first (CORS).
+    let kinds = ["application/json", "application/octet-stream"];
+    let kind = text(header::CONTENT_TYPE.as_str()).and_then(|kind| kind.split(';').next());
+    if !kind.is_some_and(|kind| kinds.contains(&kind.trim())) {
         let why = "send JSON: `Content-Type: application/json`";
         return Err(turned(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }

@@ -10,7 +10,9 @@ mod assets;
 mod guard;
 mod openapi;
 mod pages;
+mod runs_page;
 mod server;
+mod sound_page;
 mod state;
 
 pub use app::app;

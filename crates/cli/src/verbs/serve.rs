@@ -4,7 +4,7 @@ use super::plan::Wished;
 use crate::{
     face,
     hands::{MachineHands, status_reader},
-    keep,
+    keep, user,
 };
 use anyhow::{Context, bail};
 use quiet_linux::{
@@ -95,6 +95,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         watch: stream.watch(),
         hands: Arc::new(MachineHands::new(&args.wish, &args.state)?),
         engines: options.engines,
+        sounds: user::sounds_dir(),
         store: keep::store(args.store.as_deref())?,
         machine: Box::new(machine),
         host: host(),
