@@ -132,7 +132,7 @@ impl SecondThread {
 }
 
 impl SeatedThread {
-    /// Has it play the back halves of strips.
+    /// Has it play its part of strips.
     ///
     /// # Errors
     /// When it has ended.

@@ -1,106 +1,49 @@
-//! One strip on two CPUs: its front half in the thread that plays, its back half in a second one, a block later.
+//! One strip on two CPUs. Where a split is worth it, the second thread plays some of its branches in the same block, and nothing is
+//! later. Else the strip is cut between two stages: its front half is in the thread that plays, its back half in the second one, a
+//! block later.
 //!
-//! Blocks cross by value through wait-free rings, in buffers that go round; nobody sleeps for the other, and nothing is
-//! allocated or freed. What the front makes of a block, the back has for as long as the next block takes to come: so the
-//! output is later by one period, whatever the lengths of the blocks are.
+//! Nobody sleeps for the other, and nothing is allocated or freed. What the front makes of a block, the back has for as long as the
+//! next block takes to come: so the output is later by one period, whatever the lengths of the blocks are.
 
-use crate::{Error, ErrorKind, ReadyStrip, Result, clock::Ticks, playing::fault};
+mod line;
+
+use crate::{Error, ErrorKind, ReadyStrip, Result, clock::Ticks};
+use line::{FarEnd, Line, LineSetting, line};
 use quiet_dsp::{
     Block, ProcessSpec, Stage,
     simd::Denormals,
-    strip::{Edge, Half, Halves, Strip},
+    strip::{Edge, Elsewhere, Fork, Half, Halves, Seam, Strip},
 };
 use quiet_rt::Clock;
 use quiet_types::{Frames, Nanos};
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::{
     collections::VecDeque,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
-/// Blocks that may be with the second thread: one in work, and more where it is late.
-const BLOCKS: usize = 4;
-/// Orders for a back half that may wait: the blocks, and changes of parameters between them.
-const ORDERS: usize = 512;
-/// Strips that the second thread serves at a time.
+/// Parts of strips that the second thread plays at a time.
 const STRIPS: usize = 32;
-/// After so long without an answer nobody waits for the second thread any more, until it has caught up: its half is
-/// silent meanwhile. Longer than any delay in which a card's own xruns say what was lost.
-const PATIENCE: Nanos = Nanos::from_millis(250);
 /// Frames, and passes over them, of the measurement that finds where to cut.
 const TRIAL: (usize, usize) = (8192, 3);
+/// Branches go to the second thread where the worst block then takes at most this part of what it takes on one CPU.
+const WORTH: f64 = 0.8;
+/// And this part of a period: else a cut may fit that is later.
+const ROOMY: f64 = 0.7;
 /// Looks that find nothing before a thread that may sleep does so.
 const LOOKS: u32 = 2000;
-
-/// What a back half is told, in order.
-enum Order {
-    Block { number: u64, frames: usize, samples: Box<[f32]> },
-    Set { param: usize, value: f32 },
-    Reset,
-}
-
-/// What a back half made of a block.
-struct Made {
-    number: u64,
-    samples: Box<[f32]>,
-}
-
-/// A back half where it sounds.
-struct BackHalf {
-    strip: ReadyStrip,
-    width: usize,
-    orders: Consumer<Order>,
-    made: Producer<Made>,
-    fault: Arc<OnceLock<String>>,
-}
-
-impl BackHalf {
-    /// Carries out an order, if there is one.
-    fn turn(&mut self) -> bool {
-        match self.orders.pop() {
-            Ok(Order::Block { number, frames, mut samples }) => {
-                let block = &mut samples[..self.width * frames];
-                let strip = &mut self.strip;
-                let width = self.width;
-                let work = || strip.process(&mut Block::new(block, width));
-                // A fault of a stage shall not end the other strips of this thread.
-                if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
-                    let _ = self.fault.set(fault(&*panic).to_string());
-                }
-                // There is room for all buffers that go round.
-                let _ = self.made.push(Made { number, samples });
-                true
-            }
-            Ok(Order::Set { param, value }) => {
-                self.strip.set(param, value);
-                true
-            }
-            Ok(Order::Reset) => {
-                self.strip.reset();
-                true
-            }
-            Err(_) => false,
-        }
-    }
-
-    /// Nobody plays the front half any more.
-    fn alone(&self) -> bool {
-        self.orders.is_abandoned() && self.orders.is_empty()
-    }
-}
 
 /// Cuts strips in two and hands back halves to the second thread; away from the real-time side.
 #[derive(Clone)]
 pub struct Cutter(Arc<Mutex<Gate>>);
 
 struct Gate {
-    joining: Producer<BackHalf>,
-    leaving: Consumer<BackHalf>,
+    joining: Producer<FarEnd>,
+    leaving: Consumer<FarEnd>,
     clock: Ticks,
     patient: bool,
     lost: Arc<AtomicU64>,
@@ -108,9 +51,9 @@ struct Gate {
 
 /// The second thread's side.
 pub struct SecondSide {
-    joining: Consumer<BackHalf>,
-    leaving: Producer<BackHalf>,
-    halves: Vec<BackHalf>,
+    joining: Consumer<FarEnd>,
+    leaving: Producer<FarEnd>,
+    parts: Vec<FarEnd>,
 }
 
 impl std::fmt::Debug for Cutter {
@@ -130,7 +73,7 @@ pub fn two_cpus(clock: Ticks, patient: bool) -> (Cutter, SecondSide) {
     let (joining, joins) = RingBuffer::new(STRIPS);
     let (leaves, leaving) = RingBuffer::new(STRIPS);
     let gate = Gate { joining, leaving, clock, patient, lost: Arc::default() };
-    let bench = SecondSide { joining: joins, leaving: leaves, halves: Vec::with_capacity(STRIPS) };
+    let bench = SecondSide { joining: joins, leaving: leaves, parts: Vec::with_capacity(STRIPS) };
     (Cutter(Arc::new(Mutex::new(gate))), bench)
 }
 
@@ -138,12 +81,21 @@ pub fn two_cpus(clock: Ticks, patient: bool) -> (Cutter, SecondSide) {
 pub struct CutStrip {
     /// Plays on both CPUs.
     pub strip: ReadyStrip,
-    /// How late it is: one period more than in one.
+    /// How late it is.
     pub latency: Frames,
-    /// The worst block of each half, as it was measured.
+    /// The worst block of each CPU's part, as it was measured.
     pub worst: [Nanos; 2],
-    /// Stages in the front half.
-    pub front: usize,
+    /// Where.
+    pub at: CutAt,
+}
+
+/// Where a strip was cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CutAt {
+    /// Behind so many stages: one period later than in one.
+    Stages(usize),
+    /// These branches are the second CPU's: no later than in one.
+    Branches(Vec<String>),
 }
 
 impl std::fmt::Debug for CutStrip {
@@ -156,18 +108,23 @@ impl CutStrip {
     /// What to know about it, in one sentence.
     pub fn note(&self, stages: usize, setting: ProcessSpec) -> String {
         let [front, back] = self.worst;
-        format!(
-            "on two CPUs: {} of {stages} stages in front ({front}), the others behind them ({back}); {} frames ({}) later \
-             than on one",
-            self.front,
-            setting.block,
-            setting.block.lasting(setting.rate)
-        )
+        match &self.at {
+            CutAt::Stages(count) => format!(
+                "on two CPUs: {count} of {stages} stages in front ({front}), the others behind them ({back}); {} frames ({}) later \
+                 than on one",
+                setting.block,
+                setting.block.lasting(setting.rate)
+            ),
+            CutAt::Branches(names) => format!(
+                "on two CPUs: the second one plays {} ({back}) while the first one plays the rest ({front}); no later than on one",
+                names.join(", ")
+            ),
+        }
     }
 }
 
 impl Cutter {
-    /// Blocks whose back half was silent because the second thread was too late.
+    /// Blocks of which a part was silent because the second thread was too late.
     pub fn lost(&self) -> u64 {
         self.gate().lost.load(Relaxed)
     }
@@ -176,16 +133,39 @@ impl Cutter {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Cuts a strip where its halves are the most alike.
+    /// Shares a strip out: branches where that is worth it, else two halves that are the most alike.
     ///
     /// # Errors
     /// When it has one stage alone, or the second thread serves too many strips.
-    pub fn cut(&self, strip: Strip, setting: ProcessSpec) -> Result<CutStrip> {
-        let (strip, best) = best_seam(strip, setting, self.gate().clock);
-        let Some((seam, worst)) = best else {
-            let why = "the strip has no two stages in a row, so it cannot be cut for two CPUs: play it with --cores 1";
-            return Err(Error::of(ErrorKind::Asked, why));
+    pub fn cut(&self, mut strip: Strip, setting: ProcessSpec) -> Result<CutStrip> {
+        let costs = Costs::of(&mut strip, setting, self.gate().clock);
+        let halves = best_seam(&strip, &costs);
+        let shared = best_fork(&strip, &costs);
+        let period = setting.block.lasting(setting.rate).0 as f64;
+        let worst = |worst: [Nanos; 2]| worst[0].max(worst[1]).0 as f64;
+        let is_worth = |shared: &SharedOut| {
+            let takes = worst(shared.worst);
+            let is_later = halves.as_ref().is_none_or(|(_, halves)| worst(*halves) >= takes);
+            takes <= WORTH * costs.whole() && (takes <= ROOMY * period || is_later)
         };
+        match (shared.filter(is_worth), halves) {
+            (Some(shared), _) => self.share(strip, shared, setting),
+            (None, Some((seam, worst))) => self.halve(strip, seam, worst, setting),
+            (None, None) => {
+                let why = "the strip has no two stages in a row, so it cannot be cut for two CPUs: play it with --cores 1";
+                Err(Error::of(ErrorKind::Asked, why))
+            }
+        }
+    }
+
+    /// Cuts it between two stages.
+    fn halve(
+        &self,
+        strip: Strip,
+        seam: Seam,
+        worst: [Nanos; 2],
+        setting: ProcessSpec,
+    ) -> Result<CutStrip> {
         let latency = Frames(strip.latency().0 + setting.block.0);
         let width = strip.width();
         let Halves { front, back, params } = strip.cut(seam);
@@ -193,7 +173,44 @@ impl Cutter {
         let halves = (Box::new(front) as ReadyStrip, Box::new(back) as ReadyStrip);
         let own = ProcessSpec { channels: width, ..setting };
         let strip = self.join(halves, params, own, latency)?;
-        Ok(CutStrip { strip, latency, worst, front: seam.stages })
+        Ok(CutStrip { strip, latency, worst, at: CutAt::Stages(seam.stages) })
+    }
+
+    /// Gives some branches to the second thread.
+    fn share(&self, strip: Strip, shared: SharedOut, setting: ProcessSpec) -> Result<CutStrip> {
+        let SharedOut { fork, lent, worst } = shared;
+        let latency = strip.latency();
+        let own = ProcessSpec { channels: strip.width(), ..setting };
+        let strip = strip.lend(&fork, &lent, |branch| -> Result<Box<dyn Elsewhere>> {
+            let ranges = branch.params().iter().map(|param| (param.low, param.high)).collect();
+            Ok(Box::new(self.line_to(Box::new(branch), ranges, own)?))
+        })?;
+        let names = lent.iter().map(|nth| fork.branches[*nth].name.clone()).collect();
+        Ok(CutStrip { strip: Box::new(strip), latency, worst, at: CutAt::Branches(names) })
+    }
+
+    /// A line to a part of a strip that the second thread plays from now on.
+    fn line_to(
+        &self,
+        part: ReadyStrip,
+        ranges: Vec<(f32, f32)>,
+        setting: ProcessSpec,
+    ) -> Result<Line> {
+        let mut gate = self.gate();
+        while gate.leaving.pop().is_ok() {}
+        let setting = LineSetting {
+            width: setting.channels,
+            period: setting.block.0 as usize,
+            clock: gate.clock,
+            patient: gate.patient,
+            lost: gate.lost.clone(),
+        };
+        let (near, far) = line(part, ranges, &setting);
+        gate.joining.push(far).map_err(|_| {
+            let why = "the second CPU serves too many strips: wait until those that were swapped out are gone";
+            Error::of(ErrorKind::Asked, why)
+        })?;
+        Ok(near)
     }
 
     /// A strip of two halves, of which the second thread plays the second one.
@@ -205,114 +222,128 @@ impl Cutter {
         latency: Frames,
     ) -> Result<ReadyStrip> {
         let (width, period) = (setting.channels, setting.block.0 as usize);
-        let (orders, orders_out) = RingBuffer::new(ORDERS);
-        let (made, made_out) = RingBuffer::new(BLOCKS);
-        let fault = Arc::new(OnceLock::new());
-        let back =
-            BackHalf { strip: halves.1, width, orders: orders_out, made, fault: fault.clone() };
-        let mut gate = self.gate();
-        while gate.leaving.pop().is_ok() {}
-        let clock = gate.clock;
-        let patience = if gate.patient { None } else { Some(PATIENCE) };
-        let lost = gate.lost.clone();
-        gate.joining.push(back).map_err(|_| {
-            let why = "the second CPU serves too many strips: wait until those that were swapped out are gone";
-            Error::of(ErrorKind::Asked, why)
-        })?;
-        drop(gate);
-        let room = || vec![0.0; width * period].into_boxed_slice();
+        let behind = params.iter().filter(|(half, ..)| *half == Half::Back);
+        let ranges = behind.map(|(_, _, low, high)| (*low, *high)).collect();
         let mut front = FrontHalf {
             strip: halves.0,
-            params,
+            params: params.into_iter().map(|(half, local, ..)| (half, local)).collect(),
             period,
             latency,
-            orders,
-            made: made_out,
-            free: (0..BLOCKS).map(|_| room()).collect(),
-            number: 0,
-            out: None,
+            line: self.line_to(halves.1, ranges, setting)?,
             waiting: (0..width).map(|_| VecDeque::with_capacity(3 * period)).collect(),
-            clock,
-            patience,
-            given_up: false,
-            lost,
-            fault,
         };
         front.begin();
         Ok(Box::new(front))
     }
 }
 
-/// Measures each stage's worst block and finds the seam that leaves the dearer half the cheapest.
-fn best_seam(
-    mut strip: Strip,
-    setting: ProcessSpec,
+/// What each stage takes for each block of a trial, on this machine.
+struct Costs {
+    /// By stage, then by block.
+    least: Vec<u64>,
+    blocks: usize,
+    stages: usize,
     clock: Ticks,
-) -> (Strip, Option<(quiet_dsp::strip::Seam, [Nanos; 2])>) {
-    let seams = strip.seams();
-    if seams.is_empty() {
-        return (strip, None);
-    }
-    let _flushed = Denormals::flush();
-    let (width, block) = (strip.width(), (setting.block.0 as usize).max(1));
-    let blocks = (TRIAL.0 / block).clamp(8, 1024);
-    let stages = strip.stages().count();
-    let mut work = vec![0.0f32; width * block];
-    let mut least = vec![u64::MAX; stages * blocks];
-    for _ in 0..TRIAL.1 {
-        strip.reset();
-        let mut seed = 1u32;
-        for at in 0..blocks {
-            for sample in &mut work {
-                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                *sample = seed as i32 as f32 / i32::MAX as f32 * 0.25;
-            }
-            let mut begun = 0;
-            strip.process_watched(&mut Block::new(&mut work, width), &mut |edge| match edge {
-                Edge::Begin(_) => begun = clock.ticks(),
-                Edge::End(stage) => {
-                    let least = &mut least[stage * blocks + at];
-                    *least = (*least).min(clock.ticks().saturating_sub(begun));
+}
+
+impl Costs {
+    fn of(strip: &mut Strip, setting: ProcessSpec, clock: Ticks) -> Costs {
+        let _flushed = Denormals::flush();
+        let (width, block) = (strip.width(), (setting.block.0 as usize).max(1));
+        let blocks = (TRIAL.0 / block).clamp(8, 1024);
+        let stages = strip.stages().count();
+        let mut work = vec![0.0f32; width * block];
+        let mut least = vec![u64::MAX; stages * blocks];
+        for _ in 0..TRIAL.1 {
+            strip.reset();
+            let mut seed = 1u32;
+            for at in 0..blocks {
+                for sample in &mut work {
+                    seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    *sample = seed as i32 as f32 / i32::MAX as f32 * 0.25;
                 }
-            });
+                let mut begun = 0;
+                strip.process_watched(&mut Block::new(&mut work, width), &mut |edge| match edge {
+                    Edge::Begin(_) => begun = clock.ticks(),
+                    Edge::End(stage) => {
+                        let least = &mut least[stage * blocks + at];
+                        *least = (*least).min(clock.ticks().saturating_sub(begun));
+                    }
+                });
+            }
         }
+        strip.reset();
+        Costs { least, blocks, stages, clock }
     }
-    strip.reset();
-    let worst = |stages: std::ops::Range<usize>| {
-        let block = |at| stages.clone().map(|stage| least[stage * blocks + at]).sum::<u64>();
-        Nanos(clock.nanos((0..blocks).map(block).max().unwrap_or(0)))
+
+    /// The worst block of some stages.
+    fn worst(&self, stages: impl Iterator<Item = usize> + Clone) -> Nanos {
+        let block = |at| stages.clone().map(|stage| self.least[stage * self.blocks + at]).sum();
+        Nanos(self.clock.nanos((0..self.blocks).map(block).max().unwrap_or(0u64)))
+    }
+
+    fn whole(&self) -> f64 {
+        self.worst(0..self.stages).0 as f64
+    }
+}
+
+/// The seam that leaves the dearer half the cheapest.
+fn best_seam(strip: &Strip, costs: &Costs) -> Option<(Seam, [Nanos; 2])> {
+    let halves =
+        |seam: Seam| (seam, [costs.worst(0..seam.stages), costs.worst(seam.stages..costs.stages)]);
+    strip.seams().into_iter().map(halves).min_by_key(|(_, [front, back])| (*front).max(*back))
+}
+
+/// Branches for the second CPU.
+struct SharedOut {
+    fork: Fork,
+    /// Their numbers.
+    lent: Vec<usize>,
+    worst: [Nanos; 2],
+}
+
+/// The split, and the share of its branches, that leaves the first CPU the cheapest: the dearest branch goes first, to whoever has less.
+fn best_fork(strip: &Strip, costs: &Costs) -> Option<SharedOut> {
+    let share = |fork: Fork| {
+        let mut order: Vec<usize> = (0..fork.branches.len()).collect();
+        let cost = |nth: &usize| costs.worst(fork.branches[*nth].stages.clone());
+        order.sort_by_key(|nth| std::cmp::Reverse(cost(nth)));
+        let (mut here, mut there, mut lent) = (0, 0, Vec::new());
+        for nth in order {
+            if there < here {
+                there += cost(&nth).0;
+                lent.push(nth);
+            } else {
+                here += cost(&nth).0;
+            }
+        }
+        if lent.is_empty() {
+            return None;
+        }
+        lent.sort_unstable();
+        let is_lent =
+            |stage: &usize| lent.iter().any(|nth| fork.branches[*nth].stages.contains(stage));
+        let first = costs.worst((0..costs.stages).filter(|stage| !is_lent(stage)));
+        let second = costs.worst((0..costs.stages).filter(is_lent));
+        // The first one waits for the second one at the sum.
+        let all = fork.branches.iter().flat_map(|branch| branch.stages.clone());
+        let own = costs.worst(all.filter(|stage| !is_lent(stage)));
+        let waits = second.0.saturating_sub(own.0);
+        Some(SharedOut { worst: [Nanos(first.0 + waits), second], lent, fork })
     };
-    let best = seams
-        .into_iter()
-        .map(|seam| (seam, [worst(0..seam.stages), worst(seam.stages..stages)]))
-        .min_by_key(|(_, [front, back])| (*front).max(*back));
-    (strip, best)
+    strip.forks().into_iter().filter_map(share).min_by_key(|shared| shared.worst[0])
 }
 
 /// The front half, which stands for the whole strip.
 struct FrontHalf {
     strip: ReadyStrip,
-    /// Of the whole strip: half, number there, least and greatest value.
-    params: Vec<(Half, usize, f32, f32)>,
+    /// Of the whole strip: half, number there.
+    params: Vec<(Half, usize)>,
     period: usize,
     latency: Frames,
-    orders: Producer<Order>,
-    made: Consumer<Made>,
-    /// Buffers that are here.
-    free: Vec<Box<[f32]>>,
-    /// Of the next block.
-    number: u64,
-    /// The block that is with the second thread: its number, its frames, and whether it was handed over at all.
-    out: Option<(u64, usize, bool)>,
+    line: Line,
     /// What was made and is not heard yet, by channel.
     waiting: Vec<VecDeque<f32>>,
-    clock: Ticks,
-    /// None: without an end.
-    patience: Option<Nanos>,
-    /// The second thread did not answer in time, and has not caught up yet.
-    given_up: bool,
-    lost: Arc<AtomicU64>,
-    fault: Arc<OnceLock<String>>,
 }
 
 impl FrontHalf {
@@ -322,73 +353,6 @@ impl FrontHalf {
             channel.clear();
             channel.extend(std::iter::repeat_n(0.0, self.period));
         }
-        self.out = None;
-    }
-
-    /// Takes what the second thread has made, up to the block before this one: silence where it does not come.
-    fn collect(&mut self) {
-        let Some((wanted, frames, handed)) = self.out.take() else { return };
-        let begun = self.clock.ticks();
-        let mut found = false;
-        while handed && !found {
-            match self.made.pop() {
-                Ok(Made { number, samples }) => {
-                    if number == wanted {
-                        for (to, from) in self.waiting.iter_mut().zip(samples.chunks_exact(frames))
-                        {
-                            to.extend(from);
-                        }
-                        (found, self.given_up) = (true, false);
-                    }
-                    self.free.push(samples);
-                }
-                Err(_) if self.fault.get().is_some() || self.made.is_abandoned() => self.fail(),
-                Err(_) => {
-                    let waited = Nanos(self.clock.nanos(self.clock.ticks().saturating_sub(begun)));
-                    match self.patience {
-                        Some(patience) if self.given_up || waited > patience => {
-                            self.given_up = true;
-                            break;
-                        }
-                        // Files are in no hurry: whoever else is to run shall.
-                        None => std::thread::yield_now(),
-                        Some(_) => std::hint::spin_loop(),
-                    }
-                }
-            }
-        }
-        if !found {
-            self.lost.fetch_add(1, Relaxed);
-            for channel in &mut self.waiting {
-                channel.extend(std::iter::repeat_n(0.0, frames));
-            }
-        }
-    }
-
-    /// As a stage of the front half that fails.
-    #[cold]
-    #[allow(clippy::panic, reason = "what a stage does that fails; whoever plays it expects that")]
-    fn fail(&self) -> ! {
-        match self.fault.get() {
-            Some(said) => std::panic::panic_any(said.clone()),
-            None => std::panic::panic_any("the thread on the second CPU has ended"),
-        }
-    }
-
-    /// Hands the block over, if a buffer is here and there is room.
-    fn hand(&mut self, block: &[f32], frames: usize) -> bool {
-        // What came too late is for nobody, but its buffer is.
-        while self.free.is_empty()
-            && let Ok(made) = self.made.pop()
-        {
-            self.free.push(made.samples);
-        }
-        if self.orders.is_full() {
-            return false;
-        }
-        let Some(mut samples) = self.free.pop() else { return false };
-        samples[..block.len()].copy_from_slice(block);
-        self.orders.push(Order::Block { number: self.number, frames, samples }).is_ok()
     }
 }
 
@@ -399,10 +363,21 @@ impl Stage for FrontHalf {
             return;
         }
         self.strip.process(block);
-        self.collect();
-        let handed = self.hand(block.samples(), frames);
-        self.out = Some((self.number, frames, handed));
-        self.number += 1;
+        // The block before this one; silence where it does not come.
+        let waiting = &mut self.waiting;
+        self.line.collect(|made, frames| match made {
+            Some(made) => {
+                for (to, from) in waiting.iter_mut().zip(made.chunks_exact(frames)) {
+                    to.extend(from);
+                }
+            }
+            None => {
+                for channel in waiting {
+                    channel.extend(std::iter::repeat_n(0.0, frames));
+                }
+            }
+        });
+        self.line.hand_over(block.samples(), frames);
         for (to, from) in block.samples().chunks_exact_mut(frames).zip(&mut self.waiting) {
             to.iter_mut().zip(from.drain(..frames)).for_each(|(to, from)| *to = from);
         }
@@ -414,19 +389,15 @@ impl Stage for FrontHalf {
 
     fn reset(&mut self) {
         self.strip.reset();
-        // A block that is on its way is not waited for: its number is nobody's any more.
-        let _ = self.orders.push(Order::Reset);
+        self.line.forget();
         self.begin();
     }
 
     fn set(&mut self, param: usize, value: f32) -> bool {
-        let Some((half, local, low, high)) = self.params.get(param) else { return false };
-        match half {
-            Half::Front => self.strip.set(*local, value),
-            Half::Back if !(*low..=*high).contains(&value) => false,
-            // Room is kept for blocks.
-            Half::Back if self.orders.slots() <= BLOCKS + 1 => false,
-            Half::Back => self.orders.push(Order::Set { param: *local, value }).is_ok(),
+        match self.params.get(param) {
+            Some((Half::Front, local)) => self.strip.set(*local, value),
+            Some((Half::Back, local)) => self.line.set_there(*local, value),
+            None => false,
         }
     }
 }
@@ -443,7 +414,7 @@ pub enum SecondRest {
 }
 
 impl SecondSide {
-    /// Plays back halves until `stop` is raised.
+    /// Plays parts of strips until `stop` is raised.
     ///
     /// # Real time
     /// With [`SecondRest::Never`]: no system call, no lock, no allocation.
@@ -467,21 +438,21 @@ impl SecondSide {
     /// One look at everything; whether there was something to do.
     pub(crate) fn turn(&mut self) -> bool {
         let mut busy = false;
-        if self.halves.len() < STRIPS
-            && let Ok(half) = self.joining.pop()
+        if self.parts.len() < STRIPS
+            && let Ok(part) = self.joining.pop()
         {
-            self.halves.push(half);
+            self.parts.push(part);
             busy = true;
         }
-        for half in &mut self.halves {
-            busy |= half.turn();
+        for part in &mut self.parts {
+            busy |= part.turn();
         }
-        if let Some(at) = self.halves.iter().position(BackHalf::alone)
+        if let Some(at) = self.parts.iter().position(FarEnd::alone)
             && !self.leaving.is_full()
         {
             // Dropped where it was made, not here.
-            let half = self.halves.swap_remove(at);
-            let _ = self.leaving.push(half);
+            let part = self.parts.swap_remove(at);
+            let _ = self.leaving.push(part);
             busy = true;
         }
         busy

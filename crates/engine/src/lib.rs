@@ -38,7 +38,7 @@ pub use engine::{
     Engine, Opened, SeatedThread, SecondThread, mode_name, open, open_from, seat, seat_second,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use halves::{CutStrip, Cutter, SecondRest, SecondSide, two_cpus};
+pub use halves::{CutAt, CutStrip, Cutter, SecondRest, SecondSide, two_cpus};
 pub use place::{Placed, SeatWish, Wait};
 pub use player::{Fade, Player, ReadyStrip, Remote, Told, player};
 pub use quiet_dsp::ProcessSpec;

@@ -26,9 +26,17 @@ impl Tell for Silent {
 
 #[test]
 fn neither_thread_allocates() {
+    plays(
+        "[[stage]]\nkind = \"gain\"\nname = \"in\"\n\n[[stage]]\nkind = \"limiter\"\n\n\
+           [[stage]]\nkind = \"ir\"\ntaps = [0.5, 0.25]\n\n[[stage]]\nkind = \"compressor\"\n",
+    );
+    // Branches, at the same time.
+    let branch = "[[stage.branch]]\n[[stage.branch.stage]]\nkind = \"limiter\"\n";
+    plays(&format!("[[stage]]\nkind = \"split\"\n\n{branch}\n{branch}"));
+}
+
+fn plays(text: &str) {
     let setting = ProcessSpec { rate: SampleRate(48_000), channels: 2, block: Frames(64) };
-    let text = "[[stage]]\nkind = \"gain\"\nname = \"in\"\n\n[[stage]]\nkind = \"limiter\"\n\n\
-                [[stage]]\nkind = \"ir\"\ntaps = [0.5, 0.25]\n\n[[stage]]\nkind = \"compressor\"\n";
     let (cutter, mut bench) = two_cpus(Ticks::plain(), true);
     let strip = || {
         let described = Description::parse(text, "test").unwrap();

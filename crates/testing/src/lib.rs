@@ -43,6 +43,9 @@ pub const LAB: &str = "QUIETCORES_LAB";
 /// Is set where tests that take minutes are wanted: by `./test --all`.
 pub const LONG: &str = "QUIETCORES_LONG";
 
+/// Is set where a look of a few minutes is wanted: by `./test --quick`.
+pub const QUICK: &str = "QUIETCORES_QUICK";
+
 /// Why a test cannot be made here. There is no other reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
@@ -58,6 +61,8 @@ pub enum Why {
     Lab(&'static str),
     /// It takes long: how long.
     Long(&'static str),
+    /// It takes longer than a quick look has: how long.
+    Quick(&'static str),
     /// The kernel or the machine lacks something: what was tried, and what was said.
     Machine(String),
 }
@@ -72,6 +77,7 @@ impl Why {
             Why::Release => "release",
             Why::Lab(_) => "lab",
             Why::Long(_) => "long",
+            Why::Quick(_) => "quick",
             Why::Machine(_) => "machine",
         }
     }
@@ -85,6 +91,7 @@ impl Why {
             Why::Release => !cfg!(debug_assertions),
             Why::Lab(_) => !in_lab(),
             Why::Long(_) => !is_long(),
+            Why::Quick(_) => env::var_os(QUICK).is_some(),
             Why::Machine(said) => !said.trim().is_empty(),
         }
     }
@@ -101,6 +108,7 @@ impl Display for Why {
             Why::Release => f.write_str("in debug builds only"),
             Why::Lab(what) => write!(f, "only a machine of the lab: {what}"),
             Why::Long(time) => write!(f, "it takes {time} ({LONG}=1, ./test --all)"),
+            Why::Quick(time) => write!(f, "it takes {time}, and a quick look was asked for"),
             Why::Machine(said) => f.write_str(said),
         }
     }
@@ -114,6 +122,16 @@ impl Display for Why {
 pub fn skip<T: Default>(why: Why) -> T {
     note("skipped", &why);
     T::default()
+}
+
+/// Whether a test that takes `time` is left out, because a quick look is wanted. That is noted.
+#[track_caller]
+pub fn left_out(time: &'static str) -> bool {
+    let out = env::var_os(QUICK).is_some();
+    if out {
+        note("skipped", &Why::Quick(time));
+    }
+    out
 }
 
 /// Notes that a part of the test is not made, which goes on.

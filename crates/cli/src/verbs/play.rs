@@ -59,7 +59,7 @@ pub struct Args {
     /// sudo, else whose file the strip is, else root without its powers]
     #[arg(long, value_name = "USER")]
     user: Option<String>,
-    /// CPUs for one strip: with 2 its halves play one behind the other on two shielded CPUs, a period later
+    /// CPUs for one strip: with 2 a second shielded CPU plays some of its branches at the same time, or its back half a period later
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     cores: u8,
     /// Play although the strip's worst block does not fit into a period
@@ -437,7 +437,7 @@ struct Second {
 }
 
 impl Second {
-    /// Has it play the back halves of these strips.
+    /// Has it play its part of these strips.
     fn begin(
         taken: Option<(SeatedThread, bool)>,
         strips: Strips,
@@ -452,7 +452,7 @@ impl Second {
     /// Says where it is, and what was refused it.
     fn announce(&self, first: &mut Placed) {
         let Some(placed) = &self.thread.placed else { return };
-        face::say(&format!("second half: {}", placement(placed)));
+        face::say(&format!("second CPU: {}", placement(placed)));
         let new = placed.findings.iter().filter(|finding| !first.findings.contains(finding));
         let new: Vec<_> = new.cloned().collect();
         first.findings.extend(new);
@@ -462,7 +462,7 @@ impl Second {
         match self.cutter.lost() {
             0 => {}
             lost => face::say(&format!(
-                "{lost} blocks had no second half: the second CPU was too late for them"
+                "{lost} blocks lack what the second CPU plays: it was too late for them"
             )),
         }
     }

@@ -73,7 +73,7 @@ pub struct Args {
     /// Files at once [default: all CPUs]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// CPUs for the strip of a file: with 2 its halves are played one behind the other on two; the same bits
+    /// CPUs for the strip of a file: with 2 a second one plays a part of it; the same bits
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     cores: u8,
     /// Print the result as JSON

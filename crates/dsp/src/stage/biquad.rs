@@ -270,7 +270,9 @@ pub(crate) const BIQUAD: KeyKind = KeyKind {
     build: |given, room| {
         let biquad = Biquad::of(given, f64::from(room.setting.rate.0))?;
         let section = biquad.section().ok_or_else(|| unstable("frequency"))?;
-        Ok(Built::of(Live { cascade: Cascade::new(&[section], room.setting), biquad }))
+        let most = Some((0, highest(biquad.rate)));
+        let live = Live { cascade: Cascade::new(&[section], room.setting), biquad };
+        Ok(Built { most, ..Built::of(live) })
     },
 };
 
@@ -533,7 +535,13 @@ fn crossover(
         return Err(unstable("frequency"));
     }
     let cascade = Cascade::new(&sections, room.setting);
-    Ok(Built::of(Crossover { cascade, order, high, rate, design }))
+    let most = Some((0, highest(rate)));
+    Ok(Built { most, ..Built::of(Crossover { cascade, order, high, rate, design }) })
+}
+
+/// The highest frequency that a filter has at this rate.
+fn highest(rate: f64) -> f32 {
+    ((rate / 2.0) as f32).next_down()
 }
 
 impl Stage for Crossover {

@@ -72,6 +72,9 @@ fn build(given: &Given, room: &mut Room<'_>) -> Result<Built, Fault> {
     let most = given.maybe("most").map_or(wanted, |ms| frames(ms, rate).max(wanted));
     let mut built = Built::of(Delay::new(wanted, most, given.switch("whole"), room.setting));
     built.tail = most.ceil() as u32;
+    let longest = (most / f64::from(rate.0) * 1e3) as f32;
+    let is_borne = frames(f64::from(longest), rate) <= most;
+    built.most = Some((0, if is_borne { longest } else { longest.next_down() }));
     Ok(built)
 }
 

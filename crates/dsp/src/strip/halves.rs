@@ -2,6 +2,7 @@
 
 use super::{
     LiveParam, Strip,
+    fork::Counts,
     sounding::{Op, Target},
 };
 
@@ -39,15 +40,18 @@ impl std::fmt::Debug for Halves {
 }
 
 impl Strip {
-    /// Where it can be cut.
+    /// Where it can be cut. Nowhere where branches are lent.
     pub fn seams(&self) -> Vec<Seam> {
         let (mut seams, mut depth, mut stages) = (Vec::new(), 0, 0);
+        if !self.lent.is_empty() {
+            return seams;
+        }
         for (at, op) in self.ops.iter().enumerate() {
             match op {
                 Op::Run(_) => stages += 1,
                 Op::Keep { .. } => depth += 1,
                 Op::Take { .. } => depth -= 1,
-                Op::Back { .. } | Op::Add { .. } => {}
+                _ => {}
             }
             if depth == 0 && at + 1 < self.ops.len() {
                 seams.push(Seam { op: at + 1, stages });
@@ -67,46 +71,30 @@ impl Strip {
         shape.inputs = 0;
         let mut back = Strip::empty(shape);
         back.ops = front.ops.split_off(seam.op);
-        let (mut joins, mut buffers) = (0, 0);
+        let mut cut = Counts { elements: seam.stages, ..Counts::default() };
         for op in &front.ops {
             match *op {
-                Op::Add { join, .. } => joins = joins.max(join + 1),
-                Op::Keep { sum, .. } => buffers = buffers.max(sum + 1),
-                Op::Run(_) | Op::Back { .. } | Op::Take { .. } => {}
+                Op::Add { join, .. } => cut.joins = cut.joins.max(join + 1),
+                Op::Keep { sum, .. } => cut.buffers = cut.buffers.max(sum + 1),
+                _ => {}
             }
         }
-        back.elements = front.elements.split_off(seam.stages);
-        back.joins = front.joins.split_off(joins);
-        back.buffers = front.buffers.split_off(buffers);
-        for op in &mut back.ops {
-            match op {
-                Op::Run(element) => *element -= seam.stages,
-                Op::Keep { kept, sum, .. } => {
-                    *kept -= buffers;
-                    *sum -= buffers;
-                }
-                Op::Back { kept, .. } => *kept -= buffers,
-                Op::Add { join, sum, .. } => {
-                    *join -= joins;
-                    *sum -= buffers;
-                }
-                Op::Take { sum, .. } => *sum -= buffers,
-            }
-        }
+        back.elements = front.elements.split_off(cut.elements);
+        back.joins = front.joins.split_off(cut.joins);
+        back.buffers = front.buffers.split_off(cut.buffers);
+        back.ops.iter_mut().for_each(|op| op.shift(cut, cut));
         let mut params = Vec::new();
-        for (param, target) in front.take_params() {
-            let (half, target) = match target {
-                Target::Stage { element, local } if element >= seam.stages => {
-                    (Half::Back, Target::Stage { element: element - seam.stages, local })
+        for (param, mut target) in front.take_params() {
+            let half = match target {
+                Target::Stage { element, .. } | Target::Bypass { element }
+                    if element >= cut.elements =>
+                {
+                    Half::Back
                 }
-                Target::Bypass { element } if element >= seam.stages => {
-                    (Half::Back, Target::Bypass { element: element - seam.stages })
-                }
-                Target::Join { join } if join >= joins => {
-                    (Half::Back, Target::Join { join: join - joins })
-                }
-                target => (Half::Front, target),
+                Target::Join { join } if join >= cut.joins => Half::Back,
+                _ => Half::Front,
             };
+            target.shift(cut, cut);
             let into = if half == Half::Front { &mut front } else { &mut back };
             params.push((param.clone(), half, into.params().len()));
             into.add(param, target);

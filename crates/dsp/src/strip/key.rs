@@ -135,12 +135,14 @@ pub(crate) struct Built {
     pub tail: u32,
     /// Multiply-adds a frame, where it knows them.
     pub multiply_adds: Option<f64>,
+    /// The greatest value of a live parameter, where this stage as it was built bears less than its kind.
+    pub most: Option<(usize, f32)>,
 }
 
 impl Built {
     pub(crate) fn boxed(stage: Box<dyn Stage>) -> Built {
         let (readings, notes) = (Vec::new(), Vec::new());
-        Built { stage, readings, notes, tail: 0, multiply_adds: None }
+        Built { stage, readings, notes, tail: 0, multiply_adds: None, most: None }
     }
 
     pub(crate) fn of(stage: impl Stage + 'static) -> Built {

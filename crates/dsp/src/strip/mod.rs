@@ -21,6 +21,7 @@
 
 pub mod camilla;
 mod description;
+mod fork;
 mod halves;
 mod key;
 mod kinds;
@@ -28,11 +29,12 @@ mod prepare;
 mod sounding;
 
 pub use description::Description;
+pub use fork::{Fork, ForkBranch};
 pub use halves::{Half, Halves, Seam};
 pub(crate) use key::{Built, Fault, Room};
 pub use key::{Gauge, Given, Key, KeyKind, LiveParam, ValueForm, ValueUnit};
 pub use kinds::KINDS;
-pub use sounding::{Edge, Readout, Shape, Strip, StripStage};
+pub use sounding::{Edge, Elsewhere, Readout, Shape, Strip, StripStage};
 
 /// Where the files come from that a strip names: stages themselves do no I/O.
 pub trait FileSource {

@@ -151,7 +151,10 @@ impl Maker<'_> {
         let built = (kind.build)(given, &mut room).map_err(fault)?;
         let late = built.stage.latency().0;
         let element = self.strip.elements.len();
-        for (local, param) in key::params(&item.name, kind, given).into_iter().enumerate() {
+        for (local, mut param) in key::params(&item.name, kind, given).into_iter().enumerate() {
+            if let Some((_, most)) = built.most.filter(|(of, _)| *of == local) {
+                param.high = param.high.min(most);
+            }
             self.strip.add(param, Target::Stage { element, local });
         }
         let bypass = (out == taken).then(|| Bypass::new(item.bypass, late, setting));

@@ -29,6 +29,8 @@ pub struct Strip {
     pub(super) joins: Vec<Join>,
     pub(super) ops: Vec<Op>,
     pub(super) buffers: Vec<Vec<f32>>,
+    /// Branches that are played elsewhere.
+    pub(super) lent: Vec<Box<dyn Elsewhere>>,
     pub(super) readings: Vec<Readout>,
     pub(super) notes: Vec<String>,
     params: Vec<LiveParam>,
@@ -73,10 +75,38 @@ pub enum Edge {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Op {
     Run(usize),
-    Keep { kept: usize, sum: usize, channels: usize },
-    Back { kept: usize, channels: usize },
-    Add { join: usize, sum: usize, channels: usize },
-    Take { sum: usize, channels: usize },
+    Keep {
+        kept: usize,
+        sum: usize,
+        channels: usize,
+    },
+    Back {
+        kept: usize,
+        channels: usize,
+    },
+    Add {
+        join: usize,
+        sum: usize,
+        channels: usize,
+    },
+    Take {
+        sum: usize,
+        channels: usize,
+    },
+    /// A branch that is played elsewhere begins.
+    Hand {
+        lent: usize,
+    },
+    /// What it made.
+    Fetch {
+        lent: usize,
+        channels: usize,
+    },
+    /// What a branch made waits for its turn to be summed; `Take` brings it back.
+    Put {
+        buffer: usize,
+        channels: usize,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +114,19 @@ pub(super) enum Target {
     Stage { element: usize, local: usize },
     Bypass { element: usize },
     Join { join: usize },
+    Lent { lent: usize, param: usize },
+}
+
+/// Who plays a branch while the strip plays the others.
+pub trait Elsewhere: Send {
+    /// Takes the whole block as it comes to the branch: planar, of the strip's width.
+    fn hand(&mut self, block: &[f32], frames: usize);
+    /// Gives the first channels of what the branch made of it, as many as there is room for. Waits until it is made.
+    fn fetch(&mut self, into: &mut [f32], frames: usize);
+    /// As [`Stage::reset`].
+    fn reset(&mut self);
+    /// As [`Stage::set`], with numbers of the branch's own.
+    fn set(&mut self, param: usize, value: f32) -> bool;
 }
 
 impl Strip {
@@ -94,6 +137,7 @@ impl Strip {
             joins: Vec::new(),
             ops: Vec::new(),
             buffers: Vec::new(),
+            lent: Vec::new(),
             readings: Vec::new(),
             notes: Vec::new(),
             params: Vec::new(),
@@ -113,6 +157,10 @@ impl Strip {
             .into_iter()
             .zip(std::mem::take(&mut self.targets))
             .collect()
+    }
+
+    pub(super) fn targets(&self) -> &[Target] {
+        &self.targets
     }
 
     pub(super) fn shape(&self) -> Shape {
@@ -177,7 +225,7 @@ impl Strip {
     /// As [`Stage::process`]; tells `watch` where each stage begins and ends.
     ///
     /// # Real time
-    /// As far as `watch` is.
+    /// As far as `watch` is, and whoever plays branches that were lent.
     pub fn process_watched(&mut self, block: &mut Block<'_>, watch: &mut impl FnMut(Edge)) {
         debug_assert_eq!(block.channels(), self.shape.width, "a block of another width");
         let frames = block.frames();
@@ -215,6 +263,14 @@ impl Strip {
                     let n = channels * frames;
                     work[..n].copy_from_slice(&self.buffers[sum][..n]);
                 }
+                Op::Hand { lent } => self.lent[lent].hand(work, frames),
+                Op::Fetch { lent, channels } => {
+                    self.lent[lent].fetch(&mut work[..channels * frames], frames);
+                }
+                Op::Put { buffer, channels } => {
+                    let n = channels * frames;
+                    self.buffers[buffer][..n].copy_from_slice(&work[..n]);
+                }
             }
         }
     }
@@ -235,6 +291,7 @@ impl Stage for Strip {
             join.gain.jump();
             join.wait.reset();
         }
+        self.lent.iter_mut().for_each(|branch| branch.reset());
     }
 
     fn set(&mut self, param: usize, value: f32) -> bool {
@@ -258,6 +315,7 @@ impl Stage for Strip {
                 self.joins[join].gain.go(factor(f64::from(value)));
                 true
             }
+            Target::Lent { lent, param } => self.lent[lent].set(param, value),
         };
         if done {
             known.value = value;

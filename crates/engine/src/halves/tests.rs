@@ -4,11 +4,12 @@
 use super::*;
 use crate::{
     Fade, player,
+    playing::fault,
     render::{Description, Files},
 };
-use quiet_dsp::strip::Seam;
 use quiet_rt::{LoopEvent, Process as _, Tell};
 use quiet_types::SampleRate;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const PERIOD: usize = 64;
 const SETTING: ProcessSpec =
@@ -156,6 +157,151 @@ fn it_cuts_where_it_says_and_begins_anew_as_a_whole_one_does() {
     let alone = Description::parse("[[stage]]\nkind = \"polarity\"\n", "test").unwrap();
     let alone = alone.prepare(2, SETTING.rate, SETTING.block, &mut Files::here()).unwrap();
     assert!(cutter.cut(alone, SETTING).unwrap_err().to_string().contains("--cores 1"));
+}
+
+/// Two amps of unequal cost, a branch within a branch, one without a stage, and stages around.
+fn branched() -> Strip {
+    let text = "[[stage]]\nkind = \"gain\"\nname = \"in\"\ngain = -3.0\n
+[[stage]]\nkind = \"split\"\nname = \"rigs\"\n
+[[stage.branch]]\nname = \"left\"\n[[stage.branch.stage]]\nkind = \"compressor\"\nname = \"squash\"\n
+[[stage.branch.stage]]\nkind = \"ir\"\nname = \"cab\"\ntaps = [0.5, 0.0, -0.25, 0.125]\n
+[[stage.branch]]\nname = \"dry\"\ngain = -12.0\n
+[[stage.branch]]\nname = \"room\"\ngain = -6.0\n
+[[stage.branch.stage]]\nkind = \"split\"\nname = \"inner\"\n
+[[stage.branch.stage.branch]]\nname = \"far\"\n[[stage.branch.stage.branch.stage]]\nkind = \"delay\"\ntime = 2.0\n
+[[stage.branch.stage.branch]]\nname = \"near\"\ngain = -1.0\n
+[[stage.branch.stage.branch.stage]]\nkind = \"limiter\"\nname = \"stop\"\n
+[[stage.branch]]\nname = \"bright\"\n
+[[stage.branch.stage]]\nkind = \"biquad\"\nname = \"peak\"\ntype = \"peak\"\nfrequency = 900.0\nq = 1.0\ngain = 5.0\n
+[[stage]]\nkind = \"limiter\"\nname = \"end\"\n";
+    let description = Description::parse(text, "test").unwrap();
+    description.prepare(2, SETTING.rate, SETTING.block, &mut Files::here()).unwrap()
+}
+
+/// The strip with these branches at the second thread.
+fn lent(lent: &[usize], patient: bool) -> (ReadyStrip, Cutter, crate::SecondThread) {
+    let (cutter, bench) = two_cpus(Ticks::plain(), patient);
+    let strip = branched();
+    let fork = strip.forks().remove(0);
+    let shared = SharedOut { fork, lent: lent.to_vec(), worst: [Nanos::ZERO; 2] };
+    let late = strip.latency();
+    let cut = cutter.share(strip, shared, SETTING).unwrap();
+    assert_eq!((cut.latency, cut.strip.latency()), (late, late));
+    (cut.strip, cutter, crate::SecondThread::anywhere(bench).unwrap())
+}
+
+fn bits(sound: &[Vec<f32>; 2]) -> Vec<u32> {
+    sound.iter().flatten().map(|y| y.to_bits()).collect()
+}
+
+#[test]
+fn any_branches_on_the_second_cpu_make_the_same_bits_at_the_same_time() {
+    let strip = branched();
+    let forks = strip.forks();
+    let names: Vec<_> = forks[0].branches.iter().map(|branch| &*branch.name).collect();
+    assert_eq!((forks.len(), names), (1, vec!["left", "dry", "room", "bright"]));
+    let stages: Vec<_> = forks[0].branches.iter().map(|branch| branch.stages.len()).collect();
+    assert_eq!(stages, [2, 0, 2, 1]);
+    // All parameters there are, of all branches, change now and then.
+    let ranges: Vec<_> =
+        strip.params().iter().map(|p| (p.low.max(-20.0), p.high.min(6.0))).collect();
+    let names: Vec<_> = strip.params().iter().map(|param| param.name.clone()).collect();
+    let orders = |turn: usize, strip: &mut dyn Stage| {
+        let mut random = fastrand::Rng::with_seed(turn as u64);
+        for (id, (low, high)) in ranges.iter().enumerate() {
+            if random.u8(..6) == 0 && low < high {
+                let value = low + random.f32() * (high - low);
+                assert!(strip.set(id, value), "{id} {value}: {names:?}");
+            }
+        }
+        assert!(!strip.set(999, 0.0) && !strip.set(0, 1e9) && !strip.set(1, f32::NAN));
+    };
+    for lengths in [0, 1] {
+        let one = bits(&played(&mut branched(), 4000, lengths, orders));
+        for which in 1u32..16 {
+            let which: Vec<_> = (0..4).filter(|nth| which >> nth & 1 == 1).collect();
+            let (mut strip, cutter, _second) = lent(&which, true);
+            assert_eq!(bits(&played(&mut *strip, 4000, lengths, orders)), one, "{which:?}");
+            assert_eq!(cutter.lost(), 0);
+        }
+    }
+}
+
+#[test]
+fn lent_branches_begin_anew_with_their_strip_and_are_lent_once() {
+    let one = bits(&played(&mut branched(), 2000, 0, |_, _| {}));
+    let (mut strip, _, _second) = lent(&[0, 2], true);
+    for _ in 0..2 {
+        assert_eq!(bits(&played(&mut *strip, 2000, 0, |_, _| {})), one);
+        strip.reset();
+    }
+    let whole = branched();
+    let fork = whole.forks().remove(0);
+    let nobody = |_| Ok::<_, ()>(Box::new(Nobody) as Box<dyn Elsewhere>);
+    let once = whole.lend(&fork, &[1], nobody).unwrap();
+    assert!(once.forks().is_empty() && once.seams().is_empty());
+}
+
+struct Nobody;
+
+impl Elsewhere for Nobody {
+    fn hand(&mut self, _: &[f32], _: usize) {}
+
+    fn fetch(&mut self, _: &mut [f32], _: usize) {}
+
+    fn reset(&mut self) {}
+
+    fn set(&mut self, _: usize, _: f32) -> bool {
+        false
+    }
+}
+
+/// What each stage takes is made up here.
+#[test]
+fn the_dearest_branches_are_shared_out_and_halves_where_that_is_worth_more() {
+    let strip = branched();
+    let costs = |least: [u64; 7]| Costs {
+        least: least.to_vec(),
+        blocks: 1,
+        stages: 7,
+        clock: Ticks::plain(),
+    };
+    // in; squash, cab; far, near; peak; end. Ticks of the plain clock are nanoseconds.
+    let shared = best_fork(&strip, &costs([1, 50, 50, 30, 40, 30, 9])).unwrap();
+    assert_eq!((shared.lent, shared.worst), (vec![2, 3], [Nanos(110), Nanos(100)]));
+    let shared = best_fork(&strip, &costs([1, 10, 10, 90, 10, 85, 9])).unwrap();
+    assert_eq!((shared.lent, shared.worst), (vec![0, 3], [Nanos(115), Nanos(105)]));
+    // All the work is in a row: nothing is to be had.
+    let shared = best_fork(&strip, &costs([500, 1, 0, 0, 0, 0, 400])).unwrap();
+    assert!(shared.worst[0] > Nanos(800));
+}
+
+#[test]
+fn a_late_second_cpu_silences_its_branches_alone_and_is_in_time_again_after() {
+    let (cutter, bench) = two_cpus(Ticks::plain(), false);
+    let mood = Arc::new(AtomicU64::new(0));
+    let strip = branched();
+    let fork = strip.forks().remove(0);
+    let setting = SETTING;
+    let strip = strip.lend(&fork, &[0], |_| -> Result<Box<dyn Elsewhere>> {
+        Ok(Box::new(cutter.line_to(Box::new(Moody(mood.clone())), Vec::new(), setting)?))
+    });
+    let (mut strip, _second) = (strip.unwrap(), crate::SecondThread::anywhere(bench).unwrap());
+    played(&mut strip, 640, 0, |_, _| {});
+    assert_eq!(cutter.lost(), 0);
+    mood.store(1, Relaxed);
+    let made = played(&mut strip, 640, 0, |_, _| {});
+    assert!(made[0].iter().any(|y| *y != 0.0), "the other branches are heard");
+    assert_eq!(cutter.lost(), 10);
+    mood.store(0, Relaxed);
+    quiet_testing::until("nothing is lost any more", || {
+        let before = cutter.lost();
+        played(&mut strip, 640, 0, |_, _| {});
+        (cutter.lost() == before).then_some(())
+    });
+    mood.store(2, Relaxed);
+    let failed = catch_unwind(AssertUnwindSafe(|| played(&mut strip, 640, 0, |_, _| {})));
+    assert!(fault(&*failed.unwrap_err()).to_string().contains("a fault of the stage"));
 }
 
 #[derive(Default)]
