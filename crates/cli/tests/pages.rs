@@ -14,7 +14,15 @@ use std::{
 
 fn serve(machine: &Machine, listen: &str) -> (Child, String) {
     let mut child = Command::new(PROGRAM)
-        .args(["serve", "--listen", listen, "--cpus", &machine.cpu.to_string(), "--state"])
+        .args([
+            "serve",
+            "--as-root",
+            "--listen",
+            listen,
+            "--cpus",
+            &machine.cpu.to_string(),
+            "--state",
+        ])
         .arg(machine.state())
         .arg("--store")
         .arg(machine.dir().join("store"))

@@ -173,7 +173,9 @@ fn let_in(app: &App, request: &Request) -> Response {
     let path = request.uri().path();
     // Two slashes would name another server.
     let path = if path.starts_with("//") { "/" } else { path };
-    let cookie = format!("{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict", app.rules.keys.session);
+    let secure = if app.rules.tls.is_some() { "; Secure" } else { "" };
+    let session = &app.rules.keys.session;
+    let cookie = format!("{COOKIE}={session}; Path=/; HttpOnly; SameSite=Strict{secure}");
     let headers = [(header::SET_COOKIE, cookie), (header::LOCATION, path.to_owned())];
     (StatusCode::SEE_OTHER, headers).into_response()
 }

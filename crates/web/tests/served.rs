@@ -576,7 +576,7 @@ fn names_of_strips_knobs_presets_and_files_are_text() {
     assert_eq!(drop("a.exe", &[octets, &bearer], "{}").0, 409);
     assert_eq!(drop("..%2f..%2fa.toml", &[octets, &bearer], "{}").0, 409);
     assert!(swaps().is_empty());
-    let (status, text) = drop("..%2f..%2f<img>.nam", &[octets, &bearer], "{\"x\":1}");
+    let (status, text) = drop("..%2f..%2f%3cimg%3e.nam", &[octets, &bearer], "{\"x\":1}");
     assert_eq!(status, 200, "{text}");
     let swapped = swaps();
     let path = Path::new(swapped[0]["amp"].as_str().unwrap());

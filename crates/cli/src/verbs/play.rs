@@ -121,7 +121,7 @@ pub struct On {
     #[arg(long, default_value_t = 2)]
     pub channels: usize,
     /// CPU of the engine's thread [default: the first shielded one]
-    #[arg(long, value_name = "N")]
+    #[arg(long, alias = "cpus", value_name = "N")]
     pub cpu: Option<u32>,
     /// How it waits for the card [default: never-sleep inside a shield, else sleep]
     #[arg(long, value_enum)]
