@@ -14,9 +14,63 @@ need_package() { command -v "$1" >/dev/null || packages+=("$2"); }
 # need_library NAME PACKAGE: what the build links or looks up by pkg-config.
 need_library() { pkg-config --exists "$1" 2>/dev/null || packages+=("$2"); }
 
+# The oldest Rust that builds this, as Cargo.toml has it.
+rust_wanted() { sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml; }
+# newer_or_same A B: whether version A is B or newer.
+newer_or_same() { [ "$(printf '%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
+
+# Rust that is new enough: what is here; what the distribution's archive has; its rustup, which fetches one.
+need_rust() {
+  local wanted have offered
+  wanted=$(rust_wanted)
+  PATH=$PATH:$HOME/.cargo/bin
+  have=$(cargo --version 2>/dev/null | cut -d' ' -f2 || true)
+  if [ -n "$have" ] && newer_or_same "$have" "$wanted"; then return; fi
+  # Where rustup is and has no toolchain yet, the one to fetch is asked for below.
+  if command -v rustup >/dev/null; then rust_by_rustup=yes; return; fi
+  [ -n "${lists_are_fresh:-}" ] || ! command -v apt-get >/dev/null || refresh_lists
+  offered=$(offers cargo)
+  if [ -n "$offered" ] && newer_or_same "$(cargo_is_of_rust "$offered")" "$wanted"; then
+    packages+=(cargo rustc)
+  elif [ -n "$(offers rustup)" ]; then
+    packages+=(rustup ca-certificates)
+    rust_by_rustup=yes
+  else
+    missing+=("Rust $wanted or newer (here: ${have:-none}; this distribution has ${offered:-none}): see https://rustup.rs, or take a package that needs no Rust: docs/install.md")
+  fi
+}
+# The version of PACKAGE that the archive would give.
+offers() { apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: \([0-9][^ ]*\)$/\1/p'; }
+# Debian's cargo was numbered apart for long: 0.66 is of Rust 1.65.
+cargo_is_of_rust() { case $1 in 0.*) echo "1.$(($(cut -d. -f2 <<<"$1") - 1))" ;; *) echo "${1%%+*}" ;; esac; }
+refresh_lists() {
+  lists_are_fresh=yes
+  [ -z "$(offers gcc)" ] || return 0
+  rights || return 0
+  say "reading what the distribution has"
+  "${as_root[@]}" apt-get update -qq || true
+}
+# Fetches a toolchain, after it was said and, at a terminal, asked.
+rust_from_rustup() {
+  local wanted answer=''
+  wanted=$(rust_wanted)
+  newer_or_same "$(cargo --version 2>/dev/null | cut -d' ' -f2 || echo 0)" "$wanted" && return
+  say "this needs Rust $wanted or newer. The distribution's is older; its rustup fetches one from the makers of Rust (200 MB, for this user)."
+  if [ -t 0 ]; then
+    read -rp "    Fetch it now, by \`rustup toolchain install stable --profile minimal\`? [y/N] " answer
+  fi
+  case $answer in
+    y | Y | yes) rustup toolchain install stable --profile minimal && rustup default stable ;;
+    *)
+      say "as this user, and then once more what you have just typed:"
+      printf '    rustup toolchain install stable --profile minimal && rustup default stable\n' >&2
+      exit 2 ;;
+  esac
+}
+
 # What building needs, sound included.
 need_build() {
-  need_program cargo "Rust 1.95 or newer: see https://rustup.rs"
+  need_rust
   need_package gcc gcc
   need_package pkg-config pkg-config
   need_library alsa libasound2-dev
@@ -29,18 +83,22 @@ install_needs() {
     printf '    %s\n' "${missing[@]}" >&2
     exit 2
   fi
-  [ ${#packages[@]} -gt 0 ] || return 0
-  local as_root=()
-  if [ "$(id -u)" != 0 ]; then
-    if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
-      as_root=(sudo -n)
-    else
+  if [ ${#packages[@]} -gt 0 ]; then
+    if ! rights; then
       say "missing Debian packages, and no right to install them. As root:"
       printf '    apt-get install %s\n' "${packages[*]}" >&2
       exit 2
     fi
+    say "installing ${packages[*]}"
+    "${as_root[@]}" apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
   fi
-  say "installing ${packages[*]}"
-  "${as_root[@]}" apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
+  [ -z "${rust_by_rustup:-}" ] || rust_from_rustup
+}
+# How this user installs packages, in `as_root`; fails where that needs a password or is not to be had.
+rights() {
+  as_root=()
+  [ "$(id -u)" != 0 ] || return 0
+  command -v sudo >/dev/null && sudo -n true 2>/dev/null || return 1
+  as_root=(sudo -n)
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All figures of quiet-dsp in one go: `benches/dsp.sh [CPU [ROUNDS]]`, on a machine that does nothing else. Keeps
 # benches/runs/DATE-amps.{txt,json} and DATE-fir.txt, the machine beside them. QUIET_BENCH_PEERS=NAME=PROGRAM,...
-# has other engines' drivers run in turn with the amps (benches/README.md says how one is called).
+# has other engines' drivers run in turn with the amps (benches/DIARY.md says how one is called).
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 cpu=${1:-1} rounds=${2:-3}

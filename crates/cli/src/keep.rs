@@ -141,15 +141,16 @@ impl Target {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn write(&self, text: &str) -> anyhow::Result<()> {
+    pub fn write(&self, what: impl AsRef<[u8]>) -> anyhow::Result<()> {
+        let what = what.as_ref();
         let shown = self.path.display();
         self.act(|| {
             if self.stream {
                 let file = std::fs::File::options().write(true).open(&self.path);
-                let done = file.and_then(|mut file| file.write_all(text.as_bytes()));
+                let done = file.and_then(|mut file| file.write_all(what));
                 return done.with_context(|| format!("cannot write {shown}"));
             }
-            files::write_whole(&self.path, text.as_bytes(), Replace::Always)
+            files::write_whole(&self.path, what, Replace::Always)
                 .map_err(|e| quiet_linux::Error::io("write", shown.to_string(), e).into())
         })?
     }

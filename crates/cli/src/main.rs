@@ -25,6 +25,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     Setup(verbs::setup::Args),
+    Demo(verbs::demo::Args),
     Inspect(verbs::inspect::Args),
     Check(verbs::check::Args),
     Doctor(verbs::doctor::Args),
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
     };
     ended(match verb {
         Verb::Setup(args) => verbs::setup::run(args),
+        Verb::Demo(args) => verbs::demo::run(args),
         Verb::Inspect(args) => verbs::inspect::run(args),
         Verb::Check(args) => verbs::check::run(args),
         Verb::Doctor(args) => verbs::doctor::run(args),

@@ -197,6 +197,9 @@ fn killed_at(count: u32) -> Vec<Duration> {
 
 #[test]
 fn a_proof_that_is_killed_leaves_nothing() {
+    if quiet_testing::left_out("8 s") {
+        return;
+    }
     killed_at(4);
 }
 
@@ -297,6 +300,9 @@ fn whoever_puts_up_a_shield_for_a_while_leaves_nothing_when_killed() {
 
 #[test]
 fn a_trace_whose_program_is_killed_is_taken_off_by_its_keeper_or_named_and_removed_by_revert() {
+    if quiet_testing::left_out("8 s") {
+        return;
+    }
     if !is_root() {
         return skip(Why::Root);
     }

@@ -100,6 +100,9 @@ fn a_chain_is_placed_and_comes_back() {
 #[test]
 #[cfg(debug_assertions)]
 fn killed_at_every_act_of_apply_revert_restores_everything() {
+    if quiet_testing::left_out("15 s") {
+        return;
+    }
     let Some(machine) = Machine::take() else { return };
     let before = Capture::take();
     let mut kills = 0;
@@ -160,6 +163,9 @@ fn instants(count: usize) -> Vec<Duration> {
 
 #[test]
 fn killed_from_outside_at_any_instant_revert_restores_everything() {
+    if quiet_testing::left_out("15 s") {
+        return;
+    }
     let Some(machine) = Machine::take() else { return };
     let before = Capture::take();
     for instant in instants(6) {

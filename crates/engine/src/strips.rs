@@ -57,12 +57,14 @@ impl Strips {
         Strips { cutter: Some(cutter), ..self }
     }
 
-    /// How many channels the strip at `path` takes, gives and needs room for.
+    /// How many channels the strip at `path` takes, gives and needs room for: of `inputs` where that is said, else of as many as the file
+    /// names, else of two.
     ///
     /// # Errors
     /// A sentence: the file, the line, the remedy.
-    pub fn shape(path: &Path, inputs: usize) -> Result<Shape> {
+    pub fn shape(path: &Path, inputs: Option<usize>) -> Result<Shape> {
         let (description, _) = parse(path)?;
+        let inputs = inputs.or(description.channels()).unwrap_or(2);
         description.shape(inputs).map_err(Error::strip)
     }
 }

@@ -7,6 +7,7 @@
 //! | [`tune()`] | which steps of a plan help, and which set of them is enough? |
 //! | [`campaign()`] | a declared matrix of runs, measured until all of it is there |
 //! | [`buffers()`] | which buffers hold, under which stress |
+//! | [`demo()`] | how does a late thread sound, and how a quiet core? |
 //! | [`least_buffer`] | the least buffer that plays now |
 //!
 //! None of them prints, reads arguments or knows a terminal: an [`Observer`] hears what happens, a flag that is raised ends
@@ -17,6 +18,7 @@ mod arms;
 mod begun;
 mod buffers;
 mod campaign;
+mod demo;
 mod error;
 mod find_buffer;
 mod observer;
@@ -30,6 +32,7 @@ mod wish;
 pub use begun::{Begun, begin, name, seed};
 pub use buffers::{Grid, buffers};
 pub use campaign::{Workplace, campaign, campaign_status, read_campaign};
+pub use demo::{Demo, demo};
 pub use error::{Because, Error, ErrorKind, Result};
 pub use find_buffer::least_buffer;
 pub use observer::{Notice, Observer, Silent};

@@ -28,6 +28,9 @@ use world::{
 
 #[test]
 fn ten_thousand_random_calls_do_nothing_and_leave_nothing() {
+    if quiet_testing::left_out("17 s") {
+        return;
+    }
     let Some(world) = World::new() else { return };
     world.approve("room");
     let root = ServiceClient::connect(world.address()).unwrap();
@@ -97,6 +100,9 @@ fn ten_thousand_random_calls_do_nothing_and_leave_nothing() {
 
 #[test]
 fn bytes_that_are_no_message_and_connections_that_stand_half_open_harm_nobody() {
+    if quiet_testing::left_out("12 s") {
+        return;
+    }
     let Some(world) = World::new() else { return };
     let socket = world.bus.socket.clone();
     let before = held(world.service());
@@ -213,6 +219,9 @@ fn of_kernel() -> Vec<u32> {
 
 #[test]
 fn whoever_lies_about_a_number_moves_nobody() {
+    if quiet_testing::left_out("15 s") {
+        return;
+    }
     let Some(world) = World::new() else { return };
     world.approve("room");
     let root = ServiceClient::connect(world.address()).unwrap();
@@ -261,6 +270,9 @@ fn whoever_lies_about_a_number_moves_nobody() {
 
 #[test]
 fn a_number_that_roots_process_gets_while_it_is_asked_for_brings_it_nothing() {
+    if quiet_testing::left_out("15 s") {
+        return;
+    }
     let Some(world) = World::new() else { return };
     let last = Path::new("/proc/sys/kernel/ns_last_pid");
     if !last.exists() {
@@ -410,6 +422,9 @@ fn what_an_admitted_process_starts_has_no_priority_however_much_that_is() {
 
 #[test]
 fn killed_at_thirty_instants_it_keeps_its_state_and_the_next_call_works() {
+    if quiet_testing::left_out("16 s") {
+        return;
+    }
     let Some(mut world) = World::new() else { return };
     world.approve("room");
     let own = sleeper(STRANGER);
@@ -465,6 +480,9 @@ fn killed_at_thirty_instants_it_keeps_its_state_and_the_next_call_works() {
 
 #[test]
 fn a_polkit_that_never_answers_holds_up_nobody_and_lets_nobody_in() {
+    if quiet_testing::left_out("29 s") {
+        return;
+    }
     let Some(world) = World::new() else { return };
     world.approve("room");
     polkit::start(&world.bus.address, Temper::Silent);

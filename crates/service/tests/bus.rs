@@ -85,6 +85,9 @@ fn what_somebody_else_has_put_up_is_an_administrators_to_put_back_or_to_confirm(
 
 #[test]
 fn an_unconfirmed_shield_goes_though_the_service_is_killed() {
+    if quiet_testing::left_out("10 s") {
+        return;
+    }
     let Some(mut world) = World::new() else { return };
     world.approve("room");
     let root = ServiceClient::connect(world.address()).unwrap();
@@ -517,6 +520,9 @@ fn a_member_lends_the_cpus_of_his_own_shield_and_everybody_hears_of_it() {
 
 #[test]
 fn everybody_hears_also_of_what_the_service_did_not_do() {
+    if quiet_testing::left_out("12 s") {
+        return;
+    }
     let Some(world) = World::new() else { return };
     world.approve("room");
     let heard = Heard::begin(&world);

@@ -168,6 +168,9 @@ fn play(
 
 #[test]
 fn whatever_members_and_strangers_call_nobody_gets_what_is_not_his() {
+    if quiet_testing::left_out("20 s") {
+        return;
+    }
     let Some(mut world) = World::new() else { return };
     world.approve("room");
     let (calls, kills) = if quiet_testing::is_long() { (10_000, 40) } else { (1_500, 6) };

@@ -36,6 +36,8 @@ pub mod counters;
 #[cfg(feature = "std")]
 mod cpu_set;
 #[cfg(feature = "std")]
+pub mod demo;
+#[cfg(feature = "std")]
 pub mod doctor;
 #[cfg(feature = "std")]
 pub mod explain;

@@ -75,6 +75,11 @@ fn the_committed_reverted_schema_is_that_of_the_type() {
 }
 
 #[test]
+fn the_committed_demo_schema_is_that_of_the_type() {
+    check::<quiet_types::demo::Demonstration>("demo");
+}
+
+#[test]
 fn the_committed_played_schema_is_that_of_the_type() {
     check::<quiet_types::play::Played>("played");
 }

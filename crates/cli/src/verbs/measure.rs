@@ -50,7 +50,7 @@ enum Which {
     },
     /// Which buffers hold: periods x rings x stresses, asleep or never, shared or shielded
     Buffers(super::buffers::Args),
-    /// A second opinion on wakeup: the kernel's own tracer timerlat, to interrupt, thread and user space
+    /// A second opinion on wakeup: the kernel's own tracer timerlat, which times the interrupt, the thread and user space
     Tracer {
         /// Time between expiries, 100us to 1s
         #[arg(long, default_value = "1ms")]

@@ -8,6 +8,7 @@ pub mod campaign;
 pub mod check;
 pub mod compare;
 pub mod confirm;
+pub mod demo;
 pub mod doctor;
 pub mod evl;
 pub mod explain;

@@ -117,9 +117,9 @@ pub struct On {
     /// Frames in the card's ring [default: two periods]
     #[arg(long)]
     pub buffer: Option<u32>,
-    /// Channels of the strip
-    #[arg(long, default_value_t = 2)]
-    pub channels: usize,
+    /// Channels of the strip [default: those that its file names, else 2]
+    #[arg(long)]
+    pub channels: Option<usize>,
     /// CPU of the engine's thread [default: the first shielded one]
     #[arg(long, alias = "cpus", value_name = "N")]
     pub cpu: Option<u32>,
@@ -230,14 +230,15 @@ impl On {
             }
             false => asked::shield(&self.state),
         };
+        let channels = self.channels.unwrap_or(2);
         Ok(Setup {
             host,
             rate: SampleRate(self.rate),
             period: Frames(self.period),
             buffer: Frames(self.buffer.unwrap_or(2 * self.period)),
-            channels: self.channels,
-            inputs: self.channels,
-            outputs: self.channels,
+            channels,
+            inputs: channels,
+            outputs: channels,
             wish: SeatWish {
                 cpu: self.cpu.map(CpuId),
                 mode: self.mode.map(ModeName::wait),

@@ -28,9 +28,9 @@ pub use tune::tune_page;
 /// Stands near the beginning of every page: how an earlier page is told from a foreign file.
 pub const PAGE_MARK: &str = r#"<meta name="generator" content="quietcores">"#;
 
-/// Forbids the page everything but its own style and script: no request can leave it.
+/// Forbids the page everything but its own style, script and sound: no request can leave it.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-                      base-uri 'none'; form-action 'none'";
+                      media-src data:; base-uri 'none'; form-action 'none'";
 
 /// The page of a proof: verdict, figures with intervals, distributions, every run, what was done
 /// to the machine and how it was left, the machine, and the data themselves.
