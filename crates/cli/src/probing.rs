@@ -19,7 +19,7 @@ use std::{path::PathBuf, process::ExitCode};
 #[derive(clap::Args)]
 pub struct Common {
     /// CPUs to measure on, one thread each; all expire at the same moments
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, alias = "cpu", value_name = "LIST")]
     pub cpus: Option<CpuSet>,
     /// Scheduling policy of the measuring threads
     #[arg(long, value_enum, default_value_t = Scheduled::Fifo)]
@@ -122,11 +122,38 @@ pub fn keep_run(
     Ok(losses.end(ExitCode::SUCCESS))
 }
 
+/// CPUs that are measured: those that were named, else the last one that runs.
+///
+/// # Errors
+/// When it cannot be told which run.
+pub fn cpus(named: Option<CpuSet>) -> anyhow::Result<CpuSet> {
+    match named {
+        Some(cpus) => Ok(cpus),
+        None => Ok(quiet_experiment::last_online()?),
+    }
+}
+
+/// Names of stresses; `none` is none, as in tables and campaigns.
+pub fn stresses(named: &[String]) -> Vec<String> {
+    named.iter().filter(|name| *name != "none").cloned().collect()
+}
+
+/// Seconds: a number of them, or a time with its unit.
+///
+/// # Errors
+/// A sentence.
+pub fn seconds(text: &str) -> Result<u64, String> {
+    if let Ok(seconds) = text.trim().parse() {
+        return Ok(seconds);
+    }
+    let time: Nanos = text.parse().map_err(|_| {
+        format!("`{}` is no time such as 30s or 2min", quiet_types::printable(text, 40))
+    })?;
+    Ok(time.0.div_ceil(1_000_000_000))
+}
+
 pub fn request(probe: Probe, common: &Common) -> anyhow::Result<RunRequest> {
-    let cpus = match &common.cpus {
-        Some(cpus) => cpus.clone(),
-        None => quiet_experiment::last_online()?,
-    };
+    let cpus = cpus(common.cpus.clone())?;
     let (policy, usual) = common.policy.policy();
     let threshold = match probe {
         Probe::Wakeup { .. } => Nanos::from_micros(100),
@@ -153,7 +180,7 @@ pub fn request(probe: Probe, common: &Common) -> anyhow::Result<RunRequest> {
         label: common.label.clone(),
         entry,
         lent,
-        stress: common.stress.clone(),
+        stress: stresses(&common.stress),
         stress_cpus: common.stress_cpus.clone().unwrap_or_default(),
         strictness: if common.strict { Strictness::Strict } else { Strictness::GoOn },
         slice: None,

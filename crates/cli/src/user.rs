@@ -53,6 +53,32 @@ fn home_of(users: &str, uid: u32) -> Option<PathBuf> {
     })
 }
 
+/// The folder in which the program keeps this user's own: dropped sounds, presets. `$XDG_STATE_HOME/quietcores`, else
+/// `~/.local/state/quietcores`; of whoever this process is now, whatever another user's environment says. It may not be there yet.
+///
+/// # Source
+/// XDG Base Directory Specification 0.8.
+pub fn state_dir() -> Option<PathBuf> {
+    let me = geteuid().as_raw();
+    let own = |dir: &PathBuf| {
+        // Of a folder that is not there yet, the nearest one that is.
+        let there = dir.ancestors().find_map(|dir| dir.metadata().ok());
+        dir.is_absolute() && there.is_some_and(|about| about.uid() == me)
+    };
+    let told = |name| std::env::var_os(name).map(PathBuf::from).filter(own);
+    let home = || {
+        let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        told("HOME").or_else(|| home_of(&users, me).filter(own))
+    };
+    let state = told("XDG_STATE_HOME").or_else(|| Some(home()?.join(".local/state")))?;
+    Some(state.join("quietcores"))
+}
+
+/// Where sounds lie that were dropped onto a page.
+pub fn sounds_dir() -> Option<PathBuf> {
+    Some(state_dir()?.join("sounds"))
+}
+
 /// Root's own home directory.
 pub fn roots_home() -> PathBuf {
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();

@@ -135,24 +135,25 @@ pub struct Server {
 impl Server {
     fn start(state: &Path, run: &Path, more: &[&str]) -> Server {
         let mut child = Command::new(PROGRAM)
-            .arg("serve")
+            .args(["serve", "--as-root"])
             .args(more)
             .arg("--state")
             .arg(state)
             .arg("--store")
             .arg(run.join("store"))
             .env("XDG_RUNTIME_DIR", run)
+            .env("XDG_STATE_HOME", run.join("own"))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut address = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut address).unwrap();
-        assert!(address.starts_with("http://127.0.0.1:"), "{address}");
+        assert!(address.contains("://127.0.0.1:"), "{address}");
         Server { child, address: address.trim().to_owned() }
     }
 
     fn at(&self) -> &str {
-        self.address.trim_start_matches("http://").split('/').next().unwrap()
+        self.address.split_once("://").unwrap().1.split('/').next().unwrap()
     }
 
     fn token(&self) -> &str {
@@ -198,7 +199,10 @@ fn serve_keeps_its_token_and_serves_no_other_machine_as_root() {
     server.stop();
     let server = Server::start(dir.path(), dir.path(), &["--listen", "127.0.0.1:0"]);
     assert_eq!(server.token(), token);
-    let refused = Command::new(PROGRAM).args(["serve", "--listen", server.at()]).output().unwrap();
+    let refused = Command::new(PROGRAM)
+        .args(["serve", "--as-root", "--listen", server.at()])
+        .output()
+        .unwrap();
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused).contains("give --listen another one"), "{}", text(&refused));
     server.stop();
@@ -208,7 +212,11 @@ fn serve_keeps_its_token_and_serves_no_other_machine_as_root() {
     if quiet_testing::is_root() {
         let far = Command::new(PROGRAM).args(["serve", "--listen", "0.0.0.0:0"]).output().unwrap();
         assert_eq!(far.status.code(), Some(2));
-        assert!(text(&far).contains("as root"), "{}", text(&far));
+        assert!(text(&far).contains("other machines as root"), "{}", text(&far));
+        let near =
+            Command::new(PROGRAM).args(["serve", "--listen", "127.0.0.1:0"]).output().unwrap();
+        assert_eq!(near.status.code(), Some(2));
+        assert!(text(&near).contains("--as-root"), "{}", text(&near));
     }
 }
 
@@ -282,4 +290,143 @@ fn a_script_applies_by_the_interface_and_a_stranger_on_the_shield_is_named() {
     assert_eq!(before.differences(&machine::Capture::take()), Vec::<String>::new());
     std::thread::sleep(Duration::from_millis(1));
     server.stop();
+}
+
+/// Lets this process have so many descriptors, where it may; how many it has.
+fn descriptors(wanted: u64) -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(wanted).min(wanted).max(limit.current.unwrap_or(wanted));
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: limit.maximum });
+    getrlimit(Resource::Nofile).current.unwrap_or(wanted)
+}
+
+#[test]
+fn ten_thousand_connections_that_ask_nothing_cost_no_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), dir.path(), &["--listen", "127.0.0.1:0"]);
+    let resident = || -> u64 {
+        let status = read(&format!("/proc/{}/status", server.child.id()));
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    };
+    assert_eq!(server.ask("GET", "/", "").0, 200);
+    let before = resident();
+    let most = descriptors(10_300).saturating_sub(200).min(10_000);
+    let mut half = Vec::new();
+    for n in 0..10_000u64 {
+        let Ok(mut stream) = TcpStream::connect(server.at()) else { continue };
+        let _ = stream.write_all(b"GET /api/v1/live HTTP/1.1\r\nHost: ");
+        half.push(stream);
+        // Where fewer may be held, the oldest ones go: the server has let go of them long ago.
+        if half.len() as u64 > most {
+            half.remove(0);
+        }
+        if n % 2500 == 2499 {
+            assert_eq!(server.ask("GET", "/icon.svg", "").0, 200, "after {n}");
+        }
+    }
+    assert_eq!(server.ask("GET", "/api/v1/live", "").0, 200);
+    let more = resident().saturating_sub(before);
+    assert!(more < 32 << 10, "{more} KiB more than before");
+    let held = fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count();
+    assert!(held < 300, "{held} descriptors are held");
+    drop(half);
+    server.stop();
+}
+
+/// What a program of the system says.
+fn said(program: &str, args: &[&str]) -> (bool, String) {
+    let done = Command::new(program).args(args).stdin(Stdio::null()).output().unwrap();
+    (done.status.success(), text(&done))
+}
+
+#[test]
+fn an_encrypted_page_is_known_by_its_certificate_and_keeps_it() {
+    for program in ["curl", "openssl"] {
+        if quiet_testing::program(program).is_none() {
+            return skip(Why::Program(program, program));
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let tls = ["--listen", "127.0.0.1:0", "--tls"];
+    let server = Server::start(dir.path(), dir.path(), &tls);
+    assert!(server.address.starts_with("https://"), "{}", server.address);
+    let certificate = dir.path().join("own/quietcores/tls/certificate.pem");
+    let kept = fs::read_to_string(&certificate).unwrap();
+    let certificate = certificate.to_str().unwrap();
+    let live = format!("https://{}/api/v1/live", server.at());
+    let bearer = format!("Authorization: Bearer {}", server.token());
+    let ask = |more: &[&str]| said("curl", &[&["-sS", "--max-time", "60"][..], more].concat());
+    // Another program takes it by this certificate alone, and no other.
+    let (taken, answer) = ask(&["--cacert", certificate, "-H", &bearer, &live]);
+    assert!(taken && answer.contains("quietcores.live/1"), "{answer}");
+    let (taken, answer) = ask(&[&live]);
+    assert!(!taken, "taken without the certificate: {answer}");
+    // The page's own origin has this scheme.
+    let deed = |origin: &str| {
+        let origin = format!("Origin: {origin}://{}", server.at());
+        let confirm = format!("https://{}/api/v1/confirm", server.at());
+        let more = ["-w", "%{http_code}", "-X", "POST", "-H", "Content-Type: application/json"];
+        let rest = ["--cacert", certificate, "-H", &bearer, "-H", &origin, &confirm];
+        ask(&[&more[..], &rest[..]].concat()).1
+    };
+    assert!(deed("http").ends_with("403") && !deed("https").ends_with("403"));
+    let (_, head) = ask(&["--cacert", certificate, "-o", "/dev/null", "-D", "-", &server.address]);
+    assert!(head.to_lowercase().contains("samesite=strict; secure"), "{head}");
+    // Who speaks without encryption, or says nothing, holds nobody up.
+    let mut plain = TcpStream::connect(server.at()).unwrap();
+    plain.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    assert!(ask(&["--cacert", certificate, "-H", &bearer, &live]).0);
+    server.stop();
+    // The fingerprint is the one that openssl reads, and stays.
+    let printed = Command::new(PROGRAM)
+        .args(["serve", "--as-root", "--listen", "127.0.0.1:0", "--tls", "--qr"])
+        .env("XDG_STATE_HOME", dir.path().join("own"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut printed = printed;
+    let mut lines = BufReader::new(printed.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let line = lines.find(|line| line.contains("fingerprint")).unwrap();
+    printed.kill().unwrap();
+    printed.wait().unwrap();
+    let (_, read) =
+        said("openssl", &["x509", "-in", certificate, "-noout", "-fingerprint", "-sha256"]);
+    let read = read.trim().split('=').nth(1).unwrap();
+    assert!(line.ends_with(read), "{line}: {read}");
+    assert_eq!(fs::read_to_string(certificate).unwrap(), kept);
+    let key = fs::metadata(dir.path().join("own/quietcores/tls")).unwrap();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&key.permissions()) & 0o077, 0);
+}
+
+#[test]
+fn a_socket_that_listens_already_is_served() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = Command::new(PROGRAM)
+        .args(["serve", "--as-root", "--activated", "--state"])
+        .arg(dir.path())
+        .arg("--store")
+        .arg(dir.path().join("store"))
+        .env("XDG_RUNTIME_DIR", dir.path())
+        .stdin(Stdio::from(std::os::fd::OwnedFd::from(listener)))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut address = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut address).unwrap();
+    let server = Server { child, address: address.trim().to_owned() };
+    assert_eq!(server.at(), at.to_string());
+    assert_eq!(server.ask("GET", "/api/v1/live", "").0, 200);
+    server.stop();
+    let none = Command::new(PROGRAM)
+        .args(["serve", "--as-root", "--activated"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(none.status.code(), Some(2));
+    assert!(text(&none).contains("no socket"), "{}", text(&none));
 }

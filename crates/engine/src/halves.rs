@@ -8,7 +8,7 @@
 mod line;
 
 use crate::{Error, ErrorKind, ReadyStrip, Result, clock::Ticks};
-use line::{FarEnd, Line, LineSetting, line};
+use line::{FarEnd, LineSetting, NearEnd, line};
 use quiet_dsp::{
     Block, ProcessSpec, Stage,
     simd::Denormals,
@@ -195,7 +195,7 @@ impl Cutter {
         part: ReadyStrip,
         ranges: Vec<(f32, f32)>,
         setting: ProcessSpec,
-    ) -> Result<Line> {
+    ) -> Result<NearEnd> {
         let mut gate = self.gate();
         while gate.leaving.pop().is_ok() {}
         let setting = LineSetting {
@@ -341,7 +341,7 @@ struct FrontHalf {
     params: Vec<(Half, usize)>,
     period: usize,
     latency: Frames,
-    line: Line,
+    line: NearEnd,
     /// What was made and is not heard yet, by channel.
     waiting: Vec<VecDeque<f32>>,
 }

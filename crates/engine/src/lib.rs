@@ -44,7 +44,7 @@ pub use player::{Fade, Player, ReadyStrip, Remote, Told, player};
 pub use quiet_dsp::ProcessSpec;
 pub use quiet_rt::{Board, LOADS, LoopEvent, LoopMode, METERS, Xrun};
 pub use setup::{AudioHost, Setup, Sizes};
-pub use shelf::{Empty, Loaded, Param, Shelf, WantedStrip};
+pub use shelf::{Empty, Loaded, Shelf, WantedStrip};
 pub use stages::Wire;
 pub use status::status;
 pub use strips::{Strips, read_strip};

@@ -1,7 +1,8 @@
 //! Where strips come from while it plays.
 
 use crate::{ReadyStrip, Result};
-use quiet_dsp::ProcessSpec;
+use quiet_dsp::{ProcessSpec, strip::Readout};
+use quiet_types::play::Knob;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -17,21 +18,6 @@ pub enum WantedStrip {
     Ir(PathBuf),
 }
 
-/// A parameter that can be changed while it sounds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Param {
-    /// As it is addressed: `drive.gain`.
-    pub name: String,
-    /// Of the values.
-    pub unit: String,
-    /// Least value.
-    pub low: f32,
-    /// Greatest value.
-    pub high: f32,
-    /// The value now.
-    pub value: f32,
-}
-
 /// A strip, prepared, with what to know about it.
 pub struct Loaded {
     /// The strip.
@@ -39,7 +25,9 @@ pub struct Loaded {
     /// Its own name, or its file's.
     pub name: String,
     /// Its parameters, in the order that [`quiet_dsp::Stage::set`] counts them.
-    pub params: Vec<Param>,
+    pub params: Vec<Knob>,
+    /// What its stages tell while it sounds.
+    pub readings: Vec<Readout>,
     /// What to know: files resampled, weights left out.
     pub notes: Vec<String>,
     /// Frames that the output is later than the input.
@@ -59,6 +47,7 @@ impl Loaded {
             strip: Box::new(crate::Wire),
             name: "wire".to_owned(),
             params: Vec::new(),
+            readings: Vec::new(),
             notes: Vec::new(),
             latency: 0,
         }

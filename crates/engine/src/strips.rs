@@ -1,7 +1,7 @@
 //! The shelf of strips that are described in files.
 
 use crate::{
-    Cutter, Error, ErrorKind, Loaded, Param, Result,
+    Cutter, Error, ErrorKind, Loaded, Result,
     files::{Files, read},
     shelf::{Shelf, WantedStrip},
 };
@@ -9,6 +9,7 @@ use quiet_dsp::{
     ProcessSpec, Stage,
     strip::{Description, Shape},
 };
+use quiet_types::play::Knob;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -119,14 +120,16 @@ impl Shelf for Strips {
         let params = strip
             .params()
             .iter()
-            .map(|param| Param {
+            .map(|param| Knob {
                 name: param.name.clone(),
                 unit: format!("{:?}", param.unit).to_lowercase(),
                 low: param.low,
                 high: param.high,
                 value: param.value,
+                default: Some(param.value),
             })
             .collect();
+        let readings = strip.readings().to_vec();
         let name = description
             .name
             .clone()
@@ -148,7 +151,7 @@ impl Shelf for Strips {
             ready = Box::new(Narrow { strip: ready, width });
         }
         self.now = Some((path, text));
-        Ok(Loaded { strip: ready, name, params, notes, latency })
+        Ok(Loaded { strip: ready, name, params, readings, notes, latency })
     }
 
     fn path(&self) -> Option<PathBuf> {

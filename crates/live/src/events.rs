@@ -86,6 +86,15 @@ pub(crate) fn of_sounds(sounds: &[LiveSound], cpus: &[LiveCpu]) -> Vec<(LiveEven
     .collect()
 }
 
+/// How many late moments faces keep in sight.
+const LATE_SHOWN: usize = 10;
+
+/// The last late moments of engines, newest first, with who was there meanwhile.
+pub fn late_moments(events: &[LiveEvent]) -> Vec<&LiveEvent> {
+    let late = events.iter().rev().filter(|event| event.kind == LiveEventKind::Late);
+    late.take(LATE_SHOWN).collect()
+}
+
 /// Engines that began and ended.
 pub(crate) fn of_engines(before: &[LiveSound], now: &[LiveSound]) -> Vec<(LiveEventKind, String)> {
     let has = |sounds: &[LiveSound], name: &str| sounds.iter().any(|sound| sound.name == name);

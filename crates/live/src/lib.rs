@@ -4,8 +4,10 @@
 //! The stream keeps off the CPUs of a shield and reads no file whose answer would cost one of them an interrupt.
 #![forbid(unsafe_code)]
 
+mod bars;
 mod clean;
 mod count;
+mod dropped;
 mod events;
 mod gather;
 mod pace;
@@ -13,11 +15,13 @@ mod sound;
 mod stream;
 mod verdict;
 
+pub use bars::load_bars;
 pub use clean::clean;
 pub use count::{Counted, count};
-pub use events::changes;
+pub use dropped::{MOST_DROPPED, drop_sound, swap_file};
+pub use events::{changes, late_moments};
 pub use gather::{CpuReading, Gatherer, ThreadReading, ThreadSeen};
 pub use quiet_types::live::Moment;
-pub use sound::{ControlError, Engines, ask};
+pub use sound::{ControlError, Engines, ask, knobs, swapped, wish, wished};
 pub use stream::{Hands, LiveOptions, Onlooker, StatusReader, Stream};
 pub use verdict::verdict;

@@ -2,8 +2,8 @@
 
 use crate::clean::clean;
 use quiet_types::{
-    live::{LiveSound, MOST_NAMED},
-    play::{PlayStatus, XrunAt},
+    live::{Deed, LiveSound, MOST_NAMED, SoundWish},
+    play::{Knobs, PlayStatus, SoundReading, XrunAt},
 };
 use rustix::net::sockopt::socket_peercred;
 use serde::Deserialize;
@@ -19,12 +19,18 @@ use std::{
 
 /// So long an engine has for an answer: its control thread answers within milliseconds.
 const PATIENCE: Duration = Duration::from_millis(150);
-/// A swap or a preset is made ready before it is answered.
-const PATIENCE_FOR_ACTS: Duration = Duration::from_secs(20);
+/// A swap is tried and made ready before it is answered: a minute at most.
+const PATIENCE_FOR_ACTS: Duration = Duration::from_secs(75);
 /// One that did not answer is left alone for so long.
 const REST: Duration = Duration::from_secs(3);
+/// One that has something else in hand, such as a swap, is shown as it was for so long: a strip may take a minute to be tried.
+const BUSY: Duration = Duration::from_secs(70);
+/// Most readings of an engine's stages.
+const MOST_READINGS: usize = 64;
 /// The longest answer.
 const LONGEST: usize = 256 << 10;
+/// Most parameters of a strip that are shown.
+const MOST_KNOBS: usize = 512;
 /// Most engines.
 const MOST: usize = 4;
 
@@ -64,12 +70,16 @@ struct Stats {
     mute: bool,
     #[serde(default)]
     last_xruns: Vec<XrunAt>,
+    #[serde(default)]
+    readings: Vec<SoundReading>,
 }
 
 struct Line {
     stream: UnixStream,
     pid: u32,
     bad: u64,
+    /// As it answered last, and when.
+    last: Option<(Instant, LiveSound)>,
 }
 
 /// The engines of this user.
@@ -103,12 +113,13 @@ impl Engines {
                 continue;
             }
             match self.one(&dir, &name) {
-                Ok(sound) => found.push(sound),
-                Err(_) => {
-                    // Nobody may listen there any more.
-                    self.lines.remove(&name);
-                    self.resting.insert(name, Instant::now() + REST);
+                Ok(sound) => {
+                    if let Some(line) = self.lines.get_mut(&name) {
+                        line.last = Some((Instant::now(), sound.clone()));
+                    }
+                    found.push(sound);
                 }
+                Err(error) => found.extend(self.silent(&dir, name, error.kind())),
             }
         }
         found
@@ -119,13 +130,31 @@ impl Engines {
         self.lines.values().map(|line| line.pid).collect()
     }
 
+    /// One that did not answer: where it is only slow it is shown as it was, and asked anew by another line.
+    fn silent(&mut self, dir: &Path, name: String, why: io::ErrorKind) -> Option<LiveSound> {
+        let line = self.lines.get_mut(&name);
+        let known = line.and_then(|line| Some((line.last.clone()?, &mut line.stream)));
+        if let (io::ErrorKind::TimedOut, Some(((at, last), stream))) = (why, known)
+            && at.elapsed() < BUSY
+            && let Ok(fresh) = open(&dir.join(&name), PATIENCE)
+        {
+            // The answer that comes late goes with the old line.
+            *stream = fresh;
+            return Some(LiveSound { late: 0, ..last });
+        }
+        // Nobody may listen there any more.
+        self.lines.remove(&name);
+        self.resting.insert(name, Instant::now() + REST);
+        None
+    }
+
     fn one(&mut self, dir: &Path, name: &str) -> io::Result<LiveSound> {
         let is_new = !self.lines.contains_key(name);
         if is_new {
             let stream = open(&dir.join(name), PATIENCE)?;
             let pid = socket_peercred(&stream).map(|who| who.pid.as_raw_nonzero().get())?;
             let pid = u32::try_from(pid).unwrap_or_default();
-            self.lines.insert(name.to_owned(), Line { stream, pid, bad: 0 });
+            self.lines.insert(name.to_owned(), Line { stream, pid, bad: 0, last: None });
         }
         let Some(line) = self.lines.get_mut(name) else {
             return Err(io::ErrorKind::NotFound.into());
@@ -147,9 +176,14 @@ impl Engines {
             mute: stats.mute,
             status,
             last_xruns: stats.last_xruns.into_iter().take(MOST_NAMED).collect(),
+            readings: stats.readings.into_iter().take(MOST_READINGS).map(readable).collect(),
             late,
         })
     }
+}
+
+fn readable(one: SoundReading) -> SoundReading {
+    SoundReading { name: clean(&one.name, 64), unit: clean(&one.unit, 16), ..one }
 }
 
 /// Names of control sockets, which `play` calls `play.sock` or `play-PID.sock`.
@@ -199,6 +233,70 @@ pub fn ask(dir: &Path, name: &str, request: &Value) -> Result<Value, ControlErro
         Some(sentence) => Err(ControlError::Said(clean(sentence, 500))),
         None => Ok(answer),
     }
+}
+
+/// The same for what faces ask for; [`SoundWish::Strip`] is looked up among the strips that the engine names.
+///
+/// # Errors
+/// As for [`ask`].
+pub fn wish(dir: &Path, name: &str, wish: &SoundWish) -> Result<Value, ControlError> {
+    let broken = |e: serde_json::Error| ControlError::Silent(io::Error::other(e));
+    let SoundWish::Strip { name: strip } = wish else {
+        return ask(dir, name, &serde_json::to_value(wish).map_err(broken)?);
+    };
+    let known = ask(dir, name, &serde_json::to_value(SoundWish::Strips {}).map_err(broken)?)?;
+    let mut names = known["strips"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let (Some(folder), Some(meant)) = (known["folder"].as_str(), names.find(|one| one == strip))
+    else {
+        let sentence =
+            format!("there is no strip `{}` beside the one that sounds", clean(strip, 64));
+        return Err(ControlError::Said(sentence));
+    };
+    let path = Path::new(folder).join(format!("{meant}.toml"));
+    ask(dir, name, &json!({"do": "swap", "strip": path}))
+}
+
+/// The same as a deed, in words.
+///
+/// # Errors
+/// As for [`ask`].
+pub fn wished(dir: &Path, name: &str, asked: &SoundWish) -> Result<Deed, ControlError> {
+    let answer = wish(dir, name, asked)?;
+    let on = |on: bool| if on { "on" } else { "off" };
+    let said = match asked {
+        SoundWish::Bypass { on: is } => format!("bypass {}", on(*is)),
+        SoundWish::Mute { on: is } => format!("mute {}", on(*is)),
+        SoundWish::Set { param, value } => format!("{} {value}", clean(param, 64)),
+        SoundWish::Save { preset } => format!("kept as {}", clean(preset, 64)),
+        SoundWish::Load { preset } => format!("{} is called", clean(preset, 64)),
+        SoundWish::Strip { .. } => swapped(&answer),
+        SoundWish::Params {} | SoundWish::Presets {} | SoundWish::Strips {} => String::new(),
+    };
+    Ok(Deed { asked: asked.word().into(), done: true, said })
+}
+
+/// What a swap came to, in words.
+pub fn swapped(answer: &Value) -> String {
+    let strip = clean(answer["strip"].as_str().unwrap_or("the strip"), 64);
+    let share = answer["share"].as_f64().unwrap_or_default() * 100.0;
+    format!("{strip} sounds with it; its worst block takes {share:.0} % of a period")
+}
+
+/// The parameters of the strip that sounds.
+///
+/// # Errors
+/// As for [`ask`].
+pub fn knobs(dir: &Path, name: &str) -> Result<Knobs, ControlError> {
+    let answer = ask(dir, name, &json!({"do": "params"}))?;
+    let mut knobs: Knobs = serde_json::from_value(answer)
+        .map_err(|e| ControlError::Silent(io::Error::new(io::ErrorKind::InvalidData, e)))?;
+    knobs.params.truncate(MOST_KNOBS);
+    knobs.strip = clean(&knobs.strip, 64);
+    for knob in &mut knobs.params {
+        // One of such a name is shown, and cannot be turned.
+        (knob.name, knob.unit) = (clean(&knob.name, 128), clean(&knob.unit, 16));
+    }
+    Ok(knobs)
 }
 
 fn open(path: &Path, patience: Duration) -> io::Result<UnixStream> {

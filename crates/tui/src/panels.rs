@@ -4,6 +4,7 @@ use crate::{look::TopLook, screen::Screen};
 use quiet_types::{
     Plan,
     live::{LiveCpu, LiveSound, Moment, Occupant, OccupantKind},
+    play::{Knob, Knobs, Pitch, unit_sign},
 };
 use ratatui::{
     layout::Rect,
@@ -27,14 +28,18 @@ pub(crate) fn frame_of(title: &'static str, look: TopLook) -> Block<'static> {
     Block::bordered().border_set(set).title(Span::styled(title, look.title()))
 }
 
-/// The machine as a map: clusters one after the other, siblings of a core joined.
+/// A CPU on the map: its line, its first column, its width, its place.
+pub(crate) type MapSpot = (u16, u16, u16, usize);
+
+/// The machine as a map: clusters one after the other, siblings of a core joined; and where each CPU stands on it.
 pub(crate) fn map(
     moment: &Moment,
     chosen: Option<usize>,
     look: TopLook,
     width: u16,
-) -> Vec<Line<'static>> {
+) -> (Vec<Line<'static>>, Vec<MapSpot>) {
     let mut lines: Vec<Line<'static>> = Vec::new();
+    let mut spots = Vec::new();
     let (mut spans, mut used) = (vec![Span::raw("CPUs ")], 5);
     let mut last: Option<&LiveCpu> = None;
     for (at, cpu) in moment.cpus.iter().enumerate() {
@@ -61,8 +66,11 @@ pub(crate) fn map(
             used = 5;
         } else {
             spans.push(Span::raw(between));
+            used += between.chars().count();
         }
-        used += wide;
+        let cells = cell.chars().count();
+        spots.push((lines.len() as u16, used as u16, cells as u16, at));
+        used += cells;
         let style =
             match (chosen == Some(at), cpu.shielded, cpu.occupants.iter().any(|o| o.foreign)) {
                 (true, _, _) => look.chosen(),
@@ -75,7 +83,7 @@ pub(crate) fn map(
         last = Some(cpu);
     }
     lines.push(Line::from(spans));
-    lines
+    (lines, spots)
 }
 
 /// `[2 12%]` for a shielded CPU, `2 12%` for another, `2 off`.
@@ -157,15 +165,104 @@ pub(crate) fn events(screen: &Screen, look: TopLook, area: Rect) -> Vec<Line<'st
     let mut lines = vec![Line::from(Span::styled("What happened", look.title()))];
     let room = usize::from(area.height).saturating_sub(1);
     let from = screen.events.len().saturating_sub(room);
-    for event in &screen.events[from..] {
-        let time = event.at.get(11..19).unwrap_or("");
-        let text = look.text(&format!("{time}  {}", event.said));
-        lines.push(Line::from(Span::styled(text, look.event(event.kind))));
-    }
+    lines.extend(screen.events[from..].iter().map(|event| event_line(event, look)));
     if screen.events.is_empty() && room > 0 {
         lines.push(Line::from(Span::styled("nothing yet", look.faint())));
     }
     lines
+}
+
+fn event_line(event: &quiet_types::live::LiveEvent, look: TopLook) -> Line<'static> {
+    let time = event.at.get(11..19).unwrap_or("");
+    let text = look.text(&format!("{time}  {}", event.said));
+    Line::from(Span::styled(text, look.event(event.kind)))
+}
+
+/// The last late moments, the newest first.
+pub(crate) fn late(screen: &Screen, look: TopLook) -> Vec<Line<'static>> {
+    let late = quiet_live::late_moments(&screen.events);
+    if late.is_empty() {
+        return vec![Line::from(
+            "none yet; who came between two looks is told by quietcores explain",
+        )];
+    }
+    late.into_iter().map(|event| event_line(event, look)).collect()
+}
+
+/// Blocks by the share of a period that they took, each column as high as the logarithm of its count.
+fn loads(sound: &LiveSound, look: TopLook, width: usize) -> Option<Line<'static>> {
+    const ROUND: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    const PLAIN: [char; 8] = ['.', ':', '-', '=', '+', '*', '%', '#'];
+    let bars = quiet_live::load_bars(&sound.status.load.histogram, width.clamp(12, 102));
+    let (late, within) = bars.split_last()?;
+    if bars.iter().all(|bar| *bar == 0.0) {
+        return None;
+    }
+    let heights = if look.unicode { ROUND } else { PLAIN };
+    let sign = |bar: &f64| match *bar {
+        0.0 => ' ',
+        bar => heights[((bar * 8.0) as usize).min(7)],
+    };
+    Some(Line::from(vec![
+        Span::raw("  load 0% "),
+        Span::raw(within.iter().map(sign).collect::<String>()),
+        Span::raw(" late "),
+        Span::styled(sign(late).to_string(), look.bad()),
+    ]))
+}
+
+/// A tuner's needle: the note, and how far from it.
+fn tuned(pitch: &Pitch, look: TopLook) -> Line<'static> {
+    if pitch.note.is_empty() {
+        return Line::from(format!("  {}: -", look.text(&pitch.stage)));
+    }
+    let (cells, middle) = (21usize, 10.0);
+    let at = (middle + pitch.cents / 50.0 * 10.0).round().clamp(0.0, 20.0) as usize;
+    let needle: String = (0..cells)
+        .map(|cell| match cell {
+            cell if cell == at => '#',
+            10 => '|',
+            _ => '-',
+        })
+        .collect();
+    let style = if pitch.cents.abs() <= 5.0 { look.good() } else { look.title() };
+    Line::from(vec![
+        Span::raw(format!("  {}: ", look.text(&pitch.stage))),
+        Span::styled(format!("{:<4}", pitch.note), style),
+        Span::raw(format!("[{needle}] {:+.0} cents", pitch.cents)),
+    ])
+}
+
+/// What can be turned; the chosen knob stands out.
+pub(crate) fn strip(knobs: &Knobs, chosen: usize, look: TopLook) -> Vec<Line<'static>> {
+    let keys = "up, down: choose   left, right: turn (< >: far)   d: as the file says   w: swap";
+    let mut lines = vec![Line::from(Span::styled(keys, look.faint())), Line::default()];
+    let wide = knobs.params.iter().map(|knob| knob.name.chars().count()).max().unwrap_or(0);
+    for (at, knob) in knobs.params.iter().enumerate() {
+        let name = format!("{:<wide$}  ", look.text(&knob.name));
+        let style = if at == chosen { look.chosen() } else { ratatui::style::Style::new() };
+        lines.push(Line::from(vec![
+            Span::styled(name, style),
+            Span::raw(look.bar(f64::from(knob.share()), 20)),
+            Span::raw(format!("  {}", knob_value(knob))),
+            Span::styled(knob_range(knob), look.faint()),
+        ]));
+    }
+    lines
+}
+
+fn knob_value(knob: &Knob) -> String {
+    match knob.unit.as_str() {
+        "switch" => if knob.value >= 0.5 { "on" } else { "off" }.to_owned(),
+        unit => format!("{} {}", knob.value, unit_sign(unit)),
+    }
+}
+
+fn knob_range(knob: &Knob) -> String {
+    match knob.unit.as_str() {
+        "switch" => String::new(),
+        _ => format!("  {} to {}", knob.low, knob.high),
+    }
 }
 
 /// The engines that play: load, counts, meters.
@@ -190,6 +287,8 @@ pub(crate) fn sound(moment: &Moment, look: TopLook, width: u16) -> Vec<Line<'sta
             );
             lines.push(Line::from(line));
         }
+        lines.extend(loads(sound, look, usize::from(width).saturating_sub(20)));
+        lines.extend(Pitch::of(&sound.readings).iter().map(|pitch| tuned(pitch, look)));
     }
     lines
 }
@@ -254,7 +353,11 @@ pub(crate) fn help(_look: TopLook) -> Vec<Line<'static>> {
         "l        lend the shield's CPUs to everybody for a while; again: take them back",
         "b        let the input of the playing engine through; again: the strip",
         "m        silence the playing engine; again: let it be heard",
-        "arrows   choose a CPU, whose occupants come first",
+        "+ -      turn the playing engine's last gain by half a dB",
+        "s        the strip: all that can be turned",
+        "w        swap: type a file, .toml for a strip, .nam for an amp, .wav for an IR",
+        "t        the last ten late moments, with who was there",
+        "arrows   choose a CPU, whose occupants come first; so does a press of the mouse",
         "q        quit; what is applied stays as it is",
         "",
         "[2 1%]   a shielded CPU and the share of time that it was busy; 2+3 are siblings of",

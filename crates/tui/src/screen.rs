@@ -2,8 +2,9 @@
 
 use quiet_types::{
     Plan,
-    live::{Deed, LiveCpu, LiveEvent, Moment, QuietState},
+    live::{Deed, LiveCpu, LiveEvent, LiveSound, Moment, QuietState, SoundWish},
     plan::ShieldStanding,
+    play::{Knob, Knobs},
 };
 use std::sync::Arc;
 
@@ -22,19 +23,31 @@ pub enum TopOrder {
     Lend,
     /// Take them back.
     TakeBack,
-    /// Let the input of an engine through, or not.
-    Bypass {
+    /// Ask an engine for something.
+    Sound {
         /// Its control socket.
         engine: String,
-        /// Or back.
-        on: bool,
+        /// What.
+        wish: SoundWish,
     },
-    /// Silence an engine, or let it be heard again.
-    Mute {
+    /// Show what of an engine's strip can be turned.
+    Knobs {
         /// Its control socket.
         engine: String,
-        /// Or back.
-        on: bool,
+    },
+    /// Turn the strip's output by so many steps of half a dB.
+    Gain {
+        /// Its control socket.
+        engine: String,
+        /// Up, or down.
+        steps: i32,
+    },
+    /// Give an engine a file in place of its own: a strip, an amp, an impulse response.
+    Swap {
+        /// Its control socket.
+        engine: String,
+        /// The file, as it was typed.
+        file: String,
     },
 }
 
@@ -49,7 +62,9 @@ impl TopOrder {
             TopOrder::Lend => {
                 format!("Lend the shield's CPUs to everybody for {} min?", lend.div_ceil(60))
             }
-            TopOrder::Mute { on: true, .. } => "Silence the output?".into(),
+            TopOrder::Sound { wish: SoundWish::Mute { on: true }, .. } => {
+                "Silence the output?".into()
+            }
             _ => return None,
         })
     }
@@ -63,9 +78,16 @@ impl TopOrder {
             TopOrder::Revert => "putting back",
             TopOrder::Lend => "lending",
             TopOrder::TakeBack => "taking back",
-            TopOrder::Bypass { .. } => "bypass",
-            TopOrder::Mute { .. } => "mute",
+            TopOrder::Sound { wish, .. } => wish.word(),
+            TopOrder::Knobs { .. } => "asking for the knobs",
+            TopOrder::Gain { .. } => "gain",
+            TopOrder::Swap { .. } => "swapping",
         }
+    }
+
+    /// What is done at once, however fast one after the other: no other order waits for it.
+    pub(crate) fn is_quick(&self) -> bool {
+        matches!(self, TopOrder::Gain { .. } | TopOrder::Sound { wish: SoundWish::Set { .. }, .. })
     }
 }
 
@@ -81,6 +103,12 @@ pub enum Cover {
     Plan(Box<Plan>, u16),
     /// A question before something is done.
     Asking(TopOrder, String),
+    /// What of an engine's strip can be turned, and which knob is chosen.
+    Strip(String, Knobs, usize),
+    /// The name of a file that an engine is to take.
+    Typing(String, String),
+    /// The last late moments.
+    Late,
 }
 
 /// A key, as far as it matters.
@@ -100,6 +128,8 @@ pub enum KeyPress {
     Enter,
     /// Away with what covers the screen.
     Escape,
+    /// What was typed last goes.
+    Backspace,
     /// Ctrl-C.
     Interrupt,
 }
@@ -152,6 +182,13 @@ impl Screen {
         });
     }
 
+    /// What came of an order beside which another one may be under way.
+    pub fn heard(&mut self, done: Result<Deed, String>) {
+        let doing = self.doing.take();
+        self.done(done);
+        self.doing = doing;
+    }
+
     /// The plan that was asked for.
     pub fn planned(&mut self, plan: Result<Plan, String>) {
         self.doing = None;
@@ -175,6 +212,23 @@ impl Screen {
         first
     }
 
+    /// What can be turned, as it was asked for.
+    pub fn knobs(&mut self, engine: String, knobs: Result<Knobs, String>) {
+        self.doing = None;
+        match knobs {
+            Ok(knobs) if knobs.params.is_empty() => {
+                self.said = Some((true, "this strip has no parameters".into()));
+            }
+            Ok(knobs) => self.mode = Cover::Strip(engine, knobs, 0),
+            Err(why) => self.said = Some((false, why)),
+        }
+    }
+
+    /// A CPU of the map was pressed.
+    pub fn press_cpu(&mut self, place: usize) {
+        self.chosen = Some(place);
+    }
+
     /// What a key does; an order that is to be carried out now.
     pub fn key(&mut self, key: KeyPress) -> Option<TopOrder> {
         if key == KeyPress::Interrupt {
@@ -183,7 +237,9 @@ impl Screen {
         }
         match std::mem::take(&mut self.mode) {
             Cover::Watching => self.watching(key),
-            Cover::Help => None,
+            Cover::Help | Cover::Late => None,
+            Cover::Strip(engine, knobs, at) => self.turning(key, engine, knobs, at),
+            Cover::Typing(engine, text) => self.typing(key, engine, text),
             Cover::Plan(plan, at) => {
                 self.mode = match key {
                     KeyPress::Up => Cover::Plan(plan, at.saturating_sub(1)),
@@ -216,12 +272,19 @@ impl Screen {
                     self.moment.as_ref().is_some_and(|m| m.quiet.state == QuietState::Lent);
                 return self.wish(if is_lent { TopOrder::TakeBack } else { TopOrder::Lend });
             }
-            KeyPress::Char('b') => {
-                return self.sound(|engine, is, _| TopOrder::Bypass { engine, on: !is });
+            KeyPress::Char('b') => return self.wished(|s| SoundWish::Bypass { on: !s.bypass }),
+            KeyPress::Char('m') => return self.wished(|s| SoundWish::Mute { on: !s.mute }),
+            KeyPress::Char('s') => {
+                return self.sound(|s| TopOrder::Knobs { engine: s.name.clone() });
             }
-            KeyPress::Char('m') => {
-                return self.sound(|engine, _, is| TopOrder::Mute { engine, on: !is });
+            KeyPress::Char('+' | '=') => return self.gain(1),
+            KeyPress::Char('-') => return self.gain(-1),
+            KeyPress::Char('w') => {
+                if let Some(engine) = self.engine() {
+                    self.mode = Cover::Typing(engine, String::new());
+                }
             }
+            KeyPress::Char('t') => self.mode = Cover::Late,
             KeyPress::Right | KeyPress::Down => self.choose(1),
             KeyPress::Left | KeyPress::Up => self.choose(-1),
             _ => {}
@@ -237,17 +300,87 @@ impl Screen {
         }
     }
 
-    fn sound(&mut self, order: impl FnOnce(String, bool, bool) -> TopOrder) -> Option<TopOrder> {
+    /// The first engine; says so where there is none.
+    fn engine(&mut self) -> Option<String> {
         let sound = self.moment.as_ref().and_then(|moment| moment.sounds.first());
-        let Some(sound) = sound else {
+        let name = sound.map(|sound| sound.name.clone());
+        if name.is_none() {
             self.said = Some((false, "no engine of yours plays here".into()));
-            return None;
-        };
-        let order = order(sound.name.clone(), sound.bypass, sound.mute);
+        }
+        name
+    }
+
+    fn sound(&mut self, order: impl FnOnce(&LiveSound) -> TopOrder) -> Option<TopOrder> {
+        self.engine()?;
+        let order = order(self.moment.as_ref()?.sounds.first()?);
         self.wish(order)
     }
 
+    fn wished(&mut self, wish: impl FnOnce(&LiveSound) -> SoundWish) -> Option<TopOrder> {
+        self.sound(|sound| TopOrder::Sound { engine: sound.name.clone(), wish: wish(sound) })
+    }
+
+    fn gain(&mut self, steps: i32) -> Option<TopOrder> {
+        self.sound(|sound| TopOrder::Gain { engine: sound.name.clone(), steps })
+    }
+
+    /// Keys while the knobs are shown.
+    fn turning(
+        &mut self,
+        key: KeyPress,
+        engine: String,
+        mut knobs: Knobs,
+        at: usize,
+    ) -> Option<TopOrder> {
+        let most = knobs.params.len().saturating_sub(1);
+        let turned = |knob: &Knob| match key {
+            KeyPress::Right | KeyPress::Char('+' | '=') => Some(knob.stepped(1)),
+            KeyPress::Left | KeyPress::Char('-') => Some(knob.stepped(-1)),
+            KeyPress::Char('>') => Some(knob.stepped(10)),
+            KeyPress::Char('<') => Some(knob.stepped(-10)),
+            KeyPress::Char('d') | KeyPress::Backspace => knob.default,
+            _ => None,
+        };
+        let next = match key {
+            KeyPress::Up => at.saturating_sub(1),
+            KeyPress::Down => (at + 1).min(most),
+            KeyPress::Char('w') => {
+                self.mode = Cover::Typing(engine, String::new());
+                return None;
+            }
+            KeyPress::Escape | KeyPress::Char('q' | 's') | KeyPress::Enter => return None,
+            _ => at,
+        };
+        let order = knobs.params.get_mut(at).and_then(|knob| {
+            let value = turned(knob)?;
+            knob.value = value;
+            let wish = SoundWish::Set { param: knob.name.clone(), value };
+            Some(TopOrder::Sound { engine: engine.clone(), wish })
+        });
+        self.mode = Cover::Strip(engine, knobs, next);
+        order.and_then(|order| self.wish(order))
+    }
+
+    /// Keys while a file's name is typed.
+    fn typing(&mut self, key: KeyPress, engine: String, mut text: String) -> Option<TopOrder> {
+        match key {
+            KeyPress::Escape => return None,
+            KeyPress::Enter if text.trim().is_empty() => return None,
+            KeyPress::Enter => {
+                return self.wish(TopOrder::Swap { engine, file: text.trim().to_owned() });
+            }
+            KeyPress::Backspace => drop(text.pop()),
+            KeyPress::Char(letter) if text.len() < 4096 => text.push(letter),
+            _ => {}
+        }
+        self.mode = Cover::Typing(engine, text);
+        None
+    }
+
     fn wish(&mut self, order: TopOrder) -> Option<TopOrder> {
+        if order.is_quick() {
+            return Some(order);
+        }
         if let Some(doing) = &self.doing {
             self.said = Some((false, format!("not yet: {} is not at its end", doing.doing())));
             return None;

@@ -6,10 +6,10 @@ use quiet_types::{
     CpuId, Nanos,
     live::{
         Deed, LIVE_SCHEMA, LiveCpu, LiveEvent, LiveEventKind, LiveShield, LiveSound, Moment,
-        Occupant, OccupantKind, Quiet, QuietState, ThreadLook,
+        Occupant, OccupantKind, Quiet, QuietState, SoundWish, ThreadLook,
     },
     plan::ShieldStanding,
-    play::{Level, Load, PlayStatus},
+    play::{Knob, Knobs, Level, Load, PlayStatus, SoundReading},
 };
 use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
 use std::sync::Arc;
@@ -82,6 +82,7 @@ fn sound() -> LiveSound {
             ratio: None,
         },
         last_xruns: vec![],
+        readings: vec![],
         late: 1,
     }
 }
@@ -136,6 +137,10 @@ fn moment() -> Moment {
         unread: vec![],
         cost: 0.004,
     }
+}
+
+fn asked(wish: SoundWish) -> TopOrder {
+    TopOrder::Sound { engine: "play.sock".into(), wish }
 }
 
 fn screen() -> Screen {
@@ -250,10 +255,10 @@ fn what_changes_the_machine_is_asked_again_and_the_rest_is_not() {
     screen.done(Err("refused".into()));
     assert_eq!(screen.said, Some((false, "refused".into())));
     // It is silent: being heard again is no surprise.
-    let unmute = TopOrder::Mute { engine: "play.sock".into(), on: false };
+    let unmute = asked(SoundWish::Mute { on: false });
     assert_eq!(screen.key(KeyPress::Char('m')), Some(unmute));
     screen.done(Err(String::new()));
-    let bypass = TopOrder::Bypass { engine: "play.sock".into(), on: true };
+    let bypass = asked(SoundWish::Bypass { on: true });
     assert_eq!(screen.key(KeyPress::Char('b')), Some(bypass));
 }
 
@@ -264,7 +269,7 @@ fn without_a_shield_there_is_nothing_to_confirm_and_without_an_engine_nothing_to
     none.shield.as_mut().unwrap().state = ShieldStanding::None;
     none.sounds.clear();
     screen.take(Arc::new(none), vec![]);
-    for key in ['c', 'l', 'm', 'b'] {
+    for key in ['c', 'l', 'm', 'b', 's', 'w', '+', '-'] {
         assert_eq!(screen.key(KeyPress::Char(key)), None);
         assert_eq!((screen.mode.clone(), screen.doing.clone()), (Cover::Watching, None));
         assert!(!screen.said.take().unwrap().0, "{key}");
@@ -277,4 +282,101 @@ fn without_a_shield_there_is_nothing_to_confirm_and_without_an_engine_nothing_to
     assert!(!screen.quits);
     screen.key(KeyPress::Interrupt);
     assert!(screen.quits);
+}
+
+fn knobs() -> Knobs {
+    let knob = |name: &str, unit: &str, low, high, value| Knob {
+        name: name.into(),
+        unit: unit.into(),
+        low,
+        high,
+        value,
+        default: Some(0.0),
+    };
+    Knobs {
+        strip: "clean".into(),
+        params: vec![
+            knob("gate.threshold", "decibel", -90.0, 0.0, -62.0),
+            knob("tone.bypass", "switch", 0.0, 1.0, 1.0),
+            knob("out.gain", "decibel", -60.0, 20.0, -3.0),
+        ],
+    }
+}
+
+#[test]
+fn the_strip_is_turned_by_keys_and_keeps_its_ranges() {
+    let mut screen = screen();
+    let wanted = TopOrder::Knobs { engine: "play.sock".into() };
+    assert_eq!(screen.key(KeyPress::Char('s')), Some(wanted));
+    screen.knobs("play.sock".into(), Ok(knobs()));
+    let (text, _) = drawn(&screen, PLAIN, (80, 24));
+    assert!(text.contains("out.gain") && text.contains("-3 dB"), "{text}");
+    let set = |param: &str, value| Some(asked(SoundWish::Set { param: param.into(), value }));
+    assert_eq!(screen.key(KeyPress::Left), set("gate.threshold", -62.5));
+    // One after the other, without waiting.
+    assert_eq!(screen.key(KeyPress::Left), set("gate.threshold", -63.0));
+    screen.key(KeyPress::Down);
+    assert_eq!(screen.key(KeyPress::Right), set("tone.bypass", 0.0));
+    assert_eq!(screen.key(KeyPress::Down), None);
+    screen.key(KeyPress::Down);
+    assert_eq!(screen.key(KeyPress::Char('d')), set("out.gain", 0.0));
+    for _ in 0..100 {
+        screen.key(KeyPress::Char('>'));
+    }
+    assert_eq!(screen.key(KeyPress::Right), set("out.gain", 20.0));
+    assert_eq!(screen.key(KeyPress::Escape), None);
+    assert_eq!(screen.mode, Cover::Watching);
+    assert!(!screen.quits);
+    let louder = TopOrder::Gain { engine: "play.sock".into(), steps: 1 };
+    screen.done(Err(String::new()));
+    assert_eq!(screen.key(KeyPress::Char('+')), Some(louder));
+}
+
+#[test]
+fn a_file_is_typed_and_swapped_in() {
+    let mut screen = screen();
+    screen.key(KeyPress::Char('w'));
+    for letter in "/a/lead q.naam".chars() {
+        assert_eq!(screen.key(KeyPress::Char(letter)), None);
+    }
+    assert!(drawn(&screen, PLAIN, (80, 24)).0.contains("/a/lead q.naam_"));
+    screen.key(KeyPress::Backspace);
+    screen.key(KeyPress::Backspace);
+    screen.key(KeyPress::Char('m'));
+    let swap = TopOrder::Swap { engine: "play.sock".into(), file: "/a/lead q.nam".into() };
+    assert_eq!(screen.key(KeyPress::Enter), Some(swap));
+    screen.done(Err("no".into()));
+    screen.key(KeyPress::Char('w'));
+    assert_eq!(screen.key(KeyPress::Escape), None);
+    assert_eq!((screen.mode.clone(), screen.quits), (Cover::Watching, false));
+}
+
+#[test]
+fn late_moments_a_histogram_and_a_tuner_are_shown() {
+    let mut screen = screen();
+    let mut now = moment();
+    now.sounds[0].status.load.histogram = vec![0; 101];
+    now.sounds[0].status.load.histogram[10] = 1_000_000;
+    now.sounds[0].status.load.histogram[100] = 1;
+    let read = |name: &str, value| SoundReading {
+        name: format!("tuner.{name}"),
+        unit: String::new(),
+        value: Some(value),
+    };
+    now.sounds[0].readings = vec![read("pitch", 82.0), read("note", 40.0), read("deviation", -8.0)];
+    let late = |n: u32| LiveEvent {
+        at: format!("2026-11-24T12:34:{n:02}.000Z"),
+        kind: LiveEventKind::Late,
+        said: format!("{n} periods of clean came late; meanwhile burst ran 2 ms"),
+    };
+    screen.take(Arc::new(now), (0..20).map(late).collect());
+    let (text, _) = drawn(&screen, PLAIN, (160, 40));
+    assert!(text.contains("Late moments") && text.contains("19 periods"), "{text}");
+    assert!(text.contains("E2") && text.contains("-8 cents"), "{text}");
+    let line = text.lines().find(|line| line.contains("load 0%")).unwrap();
+    assert!(line.contains('#') && line.trim_end().ends_with("late :"), "{line}");
+    screen.key(KeyPress::Char('t'));
+    let (text, _) = drawn(&screen, PLAIN, (80, 24));
+    assert!(text.contains("12:34:19  19 periods") && text.contains("12:34:10"), "{text}");
+    assert!(!text.contains("12:34:09"), "more than ten: {text}");
 }

@@ -3,7 +3,7 @@
 use crate::{
     CpuId, CpuSet, Nanos,
     plan::{Drift, Resident, ShieldStanding},
-    play::{PlayStatus, XrunAt},
+    play::{PlayStatus, SoundReading, XrunAt},
     shield::Mechanism,
 };
 use schemars::JsonSchema;
@@ -202,8 +202,70 @@ pub struct LiveSound {
     pub status: PlayStatus,
     /// The newest xruns.
     pub last_xruns: Vec<XrunAt>,
+    /// What stages of the strip tell while it sounds: a tuner's pitch, a compressor's reduction.
+    #[serde(default)]
+    pub readings: Vec<SoundReading>,
     /// Periods that went wrong since the moment before.
     pub late: u64,
+}
+
+/// What a face asks of a playing engine: nothing that names a file, and not its end. As JSON most of them are the control socket's own
+/// requests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub enum SoundWish {
+    /// The parameters of the strip and their values.
+    Params {},
+    /// Change a parameter.
+    Set {
+        /// The parameter.
+        param: String,
+        /// Its new value.
+        value: f32,
+    },
+    /// Let the input through in place of the strip, or not.
+    Bypass {
+        /// Or back.
+        on: bool,
+    },
+    /// Silence, or not.
+    Mute {
+        /// Or back.
+        on: bool,
+    },
+    /// The names of the presets.
+    Presets {},
+    /// Keep strip and parameters under a name.
+    Save {
+        /// Letters, digits, `-`, `_` and spaces.
+        preset: String,
+    },
+    /// Call a preset.
+    Load {
+        /// Its name.
+        preset: String,
+    },
+    /// The names of the strips in the folder of the one that sounds.
+    Strips {},
+    /// Put another strip of that folder in the place of the one that sounds.
+    Strip {
+        /// Its name, without `.toml`.
+        name: String,
+    },
+}
+
+impl SoundWish {
+    /// In a word or two.
+    pub fn word(&self) -> &'static str {
+        match self {
+            SoundWish::Params {} => "parameters",
+            SoundWish::Set { .. } => "set",
+            SoundWish::Bypass { .. } => "bypass",
+            SoundWish::Mute { .. } => "mute",
+            SoundWish::Presets {} | SoundWish::Save { .. } | SoundWish::Load { .. } => "presets",
+            SoundWish::Strips {} | SoundWish::Strip { .. } => "strips",
+        }
+    }
 }
 
 /// Something that happened.

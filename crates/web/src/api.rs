@@ -9,16 +9,17 @@ use axum::{
 };
 use futures_util::stream::unfold;
 use quiet_live::Hands;
-use quiet_store::{Filter, Kept};
+use quiet_store::{Filter, Kept, KeptKind};
 use quiet_types::{
     Machine, Plan, Run,
     compared::Compared,
     history::{History, SCHEMA},
-    live::{Deed, LiveEvent, LiveSound, Moment},
+    live::{Deed, LiveEvent, LiveSound, Moment, SoundWish},
     plan::Status,
+    play::Knobs,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::{
     convert::Infallible,
     sync::{
@@ -190,77 +191,61 @@ pub(crate) async fn sounds(State(app): AppState) -> Answer<Vec<LiveSound>> {
     Ok(Json(moment(&app).await?.sounds.clone()))
 }
 
-/// What an engine may be asked for from a page: nothing that names a file, and not its end.
+/// What a playing engine is asked for: nothing that names a file, and not its end.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
-#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum SoundBody {
-    /// The parameters of the strip and their values.
-    Params {
-        /// Its control socket's name, as the stream has it.
-        engine: String,
-    },
-    /// Change a parameter.
-    Set {
-        /// Its control socket's name.
-        engine: String,
-        /// The parameter.
-        param: String,
-        /// Its new value.
-        value: f32,
-    },
-    /// Let the input through, or not.
-    Bypass {
-        /// Its control socket's name.
-        engine: String,
-        /// Or back.
-        on: bool,
-    },
-    /// Silence, or not.
-    Mute {
-        /// Its control socket's name.
-        engine: String,
-        /// Or back.
-        on: bool,
-    },
-    /// The names of the presets.
-    Presets {
-        /// Its control socket's name.
-        engine: String,
-    },
-    /// Call a preset.
-    Load {
-        /// Its control socket's name.
-        engine: String,
-        /// Its name.
-        preset: String,
-    },
+pub(crate) struct SoundBody {
+    /// Its control socket's name, as the stream has it.
+    engine: String,
+    #[serde(flatten)]
+    wish: SoundWish,
 }
 
-impl SoundBody {
-    fn request(self) -> (String, Value) {
-        match self {
-            SoundBody::Params { engine } => (engine, json!({"do": "params"})),
-            SoundBody::Set { engine, param, value } => {
-                (engine, json!({"do": "set", "param": param, "value": value}))
-            }
-            SoundBody::Bypass { engine, on } => (engine, json!({"do": "bypass", "on": on})),
-            SoundBody::Mute { engine, on } => (engine, json!({"do": "mute", "on": on})),
-            SoundBody::Presets { engine } => (engine, json!({"do": "presets"})),
-            SoundBody::Load { engine, preset } => (engine, json!({"do": "load", "preset": preset})),
-        }
-    }
+/// Does something with the folder of control sockets.
+pub(crate) async fn engine<T: Send + 'static>(
+    app: &Arc<App>,
+    act: impl FnOnce(&std::path::Path, &App) -> Result<T, String> + Send + 'static,
+) -> Result<T, Problem> {
+    let act = move |app: &App| {
+        let dir = app.doors.engines.as_ref();
+        act(dir.ok_or("there is no private directory for control sockets")?, app)
+    };
+    app.blocking(act).await?.map_err(bad(StatusCode::CONFLICT))
 }
 
 pub(crate) async fn sound(State(app): AppState, bytes: Bytes) -> Answer<Value> {
-    let (engine, request) = body::<SoundBody>(&bytes)?.request();
-    let answer = app
-        .blocking(move |app| {
-            let dir = app.doors.engines.as_ref();
-            let dir = dir.ok_or("there is no private directory for control sockets")?;
-            quiet_live::ask(dir, &engine, &request).map_err(|e| e.to_string())
-        })
-        .await?;
-    answer.map(Json).map_err(bad(StatusCode::CONFLICT))
+    let SoundBody { engine: name, wish } = body(&bytes)?;
+    let act = move |dir: &std::path::Path, _: &App| {
+        quiet_live::wish(dir, &name, &wish).map_err(|e| e.to_string())
+    };
+    engine(&app, act).await.map(Json)
+}
+
+pub(crate) async fn knobs(State(app): AppState, Path(name): Path<String>) -> Answer<Knobs> {
+    let act = move |dir: &std::path::Path, _: &App| {
+        quiet_live::knobs(dir, &name).map_err(|e| e.to_string())
+    };
+    engine(&app, act).await.map(Json)
+}
+
+/// Onto which engine a file is dropped, and the file's name.
+#[derive(Debug, Deserialize)]
+pub(crate) struct DropQuery {
+    engine: String,
+    name: String,
+}
+
+/// An amp or an impulse response, as it is, for an engine that plays.
+pub(crate) async fn drop_file(
+    State(app): AppState,
+    Query(to): Query<DropQuery>,
+    bytes: Bytes,
+) -> Answer<Deed> {
+    let act = move |dir: &std::path::Path, app: &App| {
+        let folder = app.doors.sounds.as_ref();
+        let folder = folder.ok_or("this user has no folder for dropped files")?;
+        quiet_live::drop_sound((dir, &to.engine), folder, (&to.name, &bytes))
+    };
+    engine(&app, act).await.map(Json)
 }
 
 /// Which runs.
@@ -278,12 +263,20 @@ pub(crate) fn history(app: &App, query: &RunsQuery) -> Result<History, Problem> 
     let filter = Filter::parse(&query.filter).map_err(asked)?;
     let index = app.doors.store.index().map_err(asked)?;
     let most = query.last.unwrap_or(20).min(MOST_RUNS);
-    Ok(History {
+    let mut history = History {
         schema: SCHEMA.to_owned(),
         total: index.count(&filter).map_err(asked)?,
         runs: index.lines(&filter, most).map_err(asked)?,
         ..History::default()
-    })
+    };
+    if query.filter.is_empty() {
+        let mut entries = app.doors.store.list().map_err(asked)?;
+        entries.retain(|entry| entry.kind == KeptKind::Proof);
+        let more = entries.len().saturating_sub(most);
+        let proofs = entries.iter().skip(more);
+        history.proofs = proofs.filter_map(|entry| quiet_store::proven(&entry.path).ok()).collect();
+    }
+    Ok(history)
 }
 
 pub(crate) async fn runs(State(app): AppState, Query(query): Query<RunsQuery>) -> Answer<History> {

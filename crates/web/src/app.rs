@@ -3,13 +3,13 @@
 use crate::{
     api, assets,
     guard::{Access, COOKIE, CSRF, DoorRules, Turned, check},
-    pages,
+    pages, runs_page, sound_page,
     state::{AT_WORK, App, Doors, Problem, STREAMS},
 };
 use axum::{
     Router,
     body::{Body, Bytes, to_bytes},
-    extract::{Request, State},
+    extract::{DefaultBodyLimit, Request, State},
     http::{HeaderValue, Method, StatusCode, header},
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
@@ -23,12 +23,16 @@ use std::{
     },
     time::Duration,
 };
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 /// Largest body of a request.
 const BODY: usize = 64 << 10;
 /// A body is there within this.
 const BODY_TIME: Duration = Duration::from_secs(5);
+/// A dropped file is there within this.
+const DROP_TIME: Duration = Duration::from_secs(60);
+/// Where files are dropped.
+const DROP: &str = "/api/v1/drop";
 /// A wrong token is answered after this.
 const SLOWLY: Duration = Duration::from_millis(500);
 
@@ -42,6 +46,7 @@ pub fn app(doors: Doors, rules: DoorRules) -> Router {
         moments,
         streams: Arc::new(Semaphore::new(STREAMS)),
         work: Arc::new(Semaphore::new(AT_WORK)),
+        dropping: Semaphore::new(1),
         deed: tokio::sync::Mutex::new(()),
         guesses: Mutex::new((None, 0)),
         following,
@@ -53,11 +58,14 @@ pub fn app(doors: Doors, rules: DoorRules) -> Router {
         .route("/", get(pages::live))
         .route("/machine", get(pages::machine))
         .route("/shield", get(pages::shield))
-        .route("/runs", get(pages::runs))
-        .route("/runs/{id}", get(pages::run))
-        .route("/compare", get(pages::compare))
+        .route("/sound", get(sound_page::sound))
+        .route("/runs", get(runs_page::runs))
+        .route("/runs/{id}", get(runs_page::kept))
+        .route("/runs/{id}/report", get(runs_page::report))
+        .route("/compare", get(runs_page::compare))
         .route("/page.css", asset("text/css; charset=utf-8", assets::STYLE))
         .route("/live.js", asset("text/javascript; charset=utf-8", assets::SCRIPT))
+        .route("/sound.js", asset("text/javascript; charset=utf-8", assets::SOUND))
         .route("/icon.svg", asset("image/svg+xml", assets::ICON))
         .route("/api/v1/openapi.json", get(api::described))
         .route("/api/v1/live", get(api::live))
@@ -72,12 +80,16 @@ pub fn app(doors: Doors, rules: DoorRules) -> Router {
         .route("/api/v1/lend", post(api::lend))
         .route("/api/v1/take-back", post(api::take_back))
         .route("/api/v1/sound", get(api::sounds).post(api::sound))
+        .route("/api/v1/sound/{id}", get(api::knobs))
+        .route(DROP, post(api::drop_file))
         .route("/api/v1/runs", get(api::runs))
         .route("/api/v1/runs/{id}", get(api::run))
         .route("/api/v1/compare", get(api::compare))
         .fallback(|| async {
             Problem(StatusCode::NOT_FOUND, "there is nothing at this address; begin at /".into())
         })
+        // A body is bounded before it comes here.
+        .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(app.clone(), before))
         .with_state(app)
 }
@@ -117,8 +129,8 @@ async fn before(State(app): State<Arc<App>>, request: Request, next: Next) -> Re
     {
         Err(no) => turn_away(&app, no).await,
         Ok(_) if token.is_some() && request.method() == Method::GET => let_in(&app, &request),
-        Ok(access) => match whole(request, access).await {
-            Ok(request) => next.run(request).await,
+        Ok(access) => match whole(&app, request, access).await {
+            Ok((request, _turn)) => next.run(request).await,
             Err(problem) => close(problem.into_response()),
         },
     };
@@ -137,7 +149,7 @@ async fn before(State(app): State<Arc<App>>, request: Request, next: Next) -> Re
 }
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
-    connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+    connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 async fn turn_away(app: &App, no: Turned) -> Response {
     if no.guessed {
@@ -161,22 +173,39 @@ fn let_in(app: &App, request: &Request) -> Response {
     let path = request.uri().path();
     // Two slashes would name another server.
     let path = if path.starts_with("//") { "/" } else { path };
-    let cookie = format!("{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict", app.rules.keys.session);
+    let secure = if app.rules.tls.is_some() { "; Secure" } else { "" };
+    let session = &app.rules.keys.session;
+    let cookie = format!("{COOKIE}={session}; Path=/; HttpOnly; SameSite=Strict{secure}");
     let headers = [(header::SET_COOKIE, cookie), (header::LOCATION, path.to_owned())];
     (StatusCode::SEE_OTHER, headers).into_response()
 }
 
-/// The request with its whole body, which is small and soon there.
-async fn whole(request: Request, access: Access) -> Result<Request, Problem> {
-    let too_large = || Problem(StatusCode::PAYLOAD_TOO_LARGE, format!("{BODY} bytes are the most"));
+/// The request with its whole body, which is small and soon there, or a dropped file and the only one at a time.
+async fn whole(
+    app: &App,
+    request: Request,
+    access: Access,
+) -> Result<(Request, Option<SemaphorePermit<'_>>), Problem> {
+    let is_file = request.uri().path() == DROP && request.method() == Method::POST;
+    let (most, time) =
+        if is_file { (quiet_live::MOST_DROPPED, DROP_TIME) } else { (BODY, BODY_TIME) };
+    let too_large = || Problem(StatusCode::PAYLOAD_TOO_LARGE, format!("{most} bytes are the most"));
     let (mut parts, body) = request.into_parts();
     parts.extensions.insert(access);
     parts.headers.remove(CSRF);
     let told = parts.headers.get(header::CONTENT_LENGTH).and_then(|n| n.to_str().ok());
-    if told.and_then(|n| n.parse::<u64>().ok()).is_some_and(|n| n > BODY as u64) {
+    if told.and_then(|n| n.parse::<u64>().ok()).is_some_and(|n| n > most as u64) {
         return Err(too_large());
     }
-    let body: Bytes = match tokio::time::timeout(BODY_TIME, to_bytes(body, BODY)).await {
+    let busy = || {
+        let why = "another file is being dropped: try again in a moment";
+        Problem(StatusCode::SERVICE_UNAVAILABLE, why.into())
+    };
+    let turn = match is_file {
+        true => Some(app.dropping.try_acquire().map_err(|_| busy())?),
+        false => None,
+    };
+    let body: Bytes = match tokio::time::timeout(time, to_bytes(body, most)).await {
         Ok(Ok(body)) => body,
         Ok(Err(_)) => return Err(too_large()),
         Err(_) => {
@@ -184,5 +213,5 @@ async fn whole(request: Request, access: Access) -> Result<Request, Problem> {
             return Err(Problem(StatusCode::REQUEST_TIMEOUT, why.into()));
         }
     };
-    Ok(Request::from_parts(parts, Body::from(body)))
+    Ok((Request::from_parts(parts, Body::from(body)), turn))
 }

@@ -1,5 +1,6 @@
 //! Who may: decided from the head of a request. Pure.
 
+use crate::tls::TlsIdentity;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use std::net::SocketAddr;
 
@@ -34,6 +35,8 @@ pub struct DoorRules {
     pub closed: bool,
     /// The secrets.
     pub keys: Keys,
+    /// Encrypted, and with what certificate.
+    pub tls: Option<TlsIdentity>,
 }
 
 impl DoorRules {
@@ -45,10 +48,11 @@ impl DoorRules {
             hosts.extend(["localhost", "127.0.0.1", "[::1]"].map(|name| format!("{name}:{port}")));
         }
         hosts.extend(names.iter().map(|name| format!("{}:{port}", name.to_ascii_lowercase())));
-        if port == 80 {
-            hosts.extend(hosts.clone().iter().map(|h| h.trim_end_matches(":80").to_owned()));
+        // A browser leaves out the port that its scheme has by itself.
+        for usual in [":80", ":443"].into_iter().filter(|usual| usual[1..] == port.to_string()) {
+            hosts.extend(hosts.clone().iter().map(|h| h.trim_end_matches(usual).to_owned()));
         }
-        DoorRules { hosts, closed: !at.ip().is_loopback(), keys }
+        DoorRules { hosts, closed: !at.ip().is_loopback(), keys, tls: None }
     }
 }
 
@@ -134,13 +138,15 @@ pub fn check(
         let why = "to change something give the token: open the address that `quietcores serve` printed, or send `Authorization: Bearer TOKEN`";
         return Err(turned(StatusCode::UNAUTHORIZED, why));
     }
-    let json = text(header::CONTENT_TYPE.as_str())
-        .is_some_and(|kind| kind.split(';').next().is_some_and(|k| k.trim() == "application/json"));
-    if !json {
+    // Neither of them is sent to another server without being asked first (CORS).
+    let kinds = ["application/json", "application/octet-stream"];
+    let kind = text(header::CONTENT_TYPE.as_str()).and_then(|kind| kind.split(';').next());
+    if !kind.is_some_and(|kind| kinds.contains(&kind.trim())) {
         let why = "send JSON: `Content-Type: application/json`";
         return Err(turned(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
-    let own = |origin: &str| origin.strip_prefix("http://").is_some_and(|from| from == host);
+    let scheme = if rules.tls.is_some() { "https://" } else { "http://" };
+    let own = |origin: &str| origin.strip_prefix(scheme).is_some_and(|from| from == host);
     let origin = headers.get(header::ORIGIN).map(|o| o.to_str().unwrap_or("?").to_owned());
     let why =
         "this came from another page; what changes the machine is taken from this server's own";

@@ -10,11 +10,15 @@ mod assets;
 mod guard;
 mod openapi;
 mod pages;
+mod runs_page;
 mod server;
+mod sound_page;
 mod state;
+mod tls;
 
 pub use app::app;
 pub use guard::{Access, DoorRules, Keys, Turned, check};
 pub use openapi::openapi;
 pub use server::{HttpLimits, run, serve};
 pub use state::{Doors, MachineReader};
+pub use tls::{MadeCertificate, TlsIdentity};

@@ -7,6 +7,7 @@ use quiet_types::{
     history::History,
     live::{Deed, LiveEvent, LiveSound, Moment},
     plan::Status,
+    play::Knobs,
 };
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -87,6 +88,11 @@ fn looks(paths: &mut Map<String, Value>, schemas: &mut SchemaGenerator) {
         json!({ "type": "object" }),
         id,
     );
+    let name = json!([{
+        "name": "id", "in": "path", "required": true,
+        "description": "The engine's control socket, as the stream has it", "schema": { "type": "string" }
+    }]);
+    look("sound/{id}", "The parameters of the strip that sounds", of::<Knobs>(schemas), name);
     let stream = json!({
         "summary": "The stream: each event's data is a moment", "security": [{}, { "token": [] }],
         "responses": { "200": {
@@ -117,4 +123,17 @@ fn acts(paths: &mut Map<String, Value>, schemas: &mut SchemaGenerator) {
     act("lend", "Lend its CPUs to everybody", of::<LendBody>(schemas), done.clone());
     act("take-back", "Take them back", none.clone(), done);
     act("sound", "Ask a playing engine", of::<SoundBody>(schemas), none);
+    let dropped = json!({
+        "summary": "Give a playing engine an amp (.nam, .json, .aidax) or an impulse response (.wav) in place of its own; 32 MiB at most",
+        "security": [{ "token": [] }],
+        "parameters": [
+            query("engine", "The engine's control socket, as the stream has it"),
+            query("name", "The file's name, which tells what it is")
+        ],
+        "requestBody": { "content": { "application/octet-stream": {
+            "schema": { "type": "string", "format": "binary" }
+        } } },
+        "responses": answer(of::<Deed>(schemas))
+    });
+    paths.insert("/api/v1/drop".into(), json!({ "post": dropped }));
 }

@@ -7,17 +7,15 @@ use crate::{
 };
 use axum::{
     Extension,
-    extract::{Path, Query, State},
-    http::{HeaderValue, StatusCode, header},
+    extract::State,
+    http::StatusCode,
     response::{Html, IntoResponse, Response},
 };
 use maud::{DOCTYPE, Markup, html};
-use quiet_store::Kept;
 use quiet_types::{
     Plan,
     live::{LiveCpu, LiveEvent, LiveSound, Moment, Occupant, QuietState},
     plan::{ShieldStanding, Status},
-    words,
 };
 use std::sync::Arc;
 
@@ -38,13 +36,7 @@ impl IntoResponse for Trouble {
         let page = html! {
             (DOCTYPE)
             html lang="en" {
-                head {
-                    meta charset="utf-8";
-                    meta name="viewport" content="width=device-width, initial-scale=1";
-                    title { "quietcores" }
-                    link rel="icon" href="/icon.svg" type="image/svg+xml";
-                    link rel="stylesheet" href="/page.css";
-                }
+                (head("quietcores", None))
                 body { main { h1 { "That did not work" } p { (why) } p { a href="/" { "Back" } } } }
             }
         };
@@ -52,26 +44,47 @@ impl IntoResponse for Trouble {
     }
 }
 
-type Page = Result<Html<String>, Trouble>;
+/// The head of every page; `csrf` for those that are alive.
+fn head(title: &str, csrf: Option<&str>) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            title { (title) }
+            link rel="icon" href="/icon.svg" type="image/svg+xml";
+            link rel="stylesheet" href="/page.css";
+            @if let Some(csrf) = csrf {
+                meta name="csrf" content=(csrf);
+                script src="/live.js" defer {}
+                script src="/sound.js" defer {}
+            }
+        }
+    }
+}
 
-const PAGES: [(&str, &str); 4] =
-    [("/", "Live"), ("/machine", "Machine"), ("/shield", "Shield"), ("/runs", "Runs")];
+pub(crate) type Page = Result<Html<String>, Trouble>;
 
-fn page(app: &App, access: Access, here: &str, title: &str, body: Markup) -> Html<String> {
+const PAGES: [(&str, &str); 5] = [
+    ("/", "Live"),
+    ("/sound", "Sound"),
+    ("/shield", "Shield"),
+    ("/machine", "Machine"),
+    ("/runs", "Runs"),
+];
+
+pub(crate) fn page(
+    app: &App,
+    access: Access,
+    here: &str,
+    title: &str,
+    body: Markup,
+) -> Html<String> {
     let csrf = if access == Access::Act { app.rules.keys.csrf.as_str() } else { "" };
     let whole = html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta name="csrf" content=(csrf);
-                title { (title) " - quietcores" }
-                link rel="icon" href="/icon.svg" type="image/svg+xml";
-                link rel="stylesheet" href="/page.css";
-                script src="/live.js" defer {}
-            }
+            (head(&format!("{title} - quietcores"), Some(csrf)))
             body {
                 a.skip href="#main" { "To the content" }
                 header {
@@ -125,6 +138,9 @@ fn sentence(moment: &Moment) -> Markup {
     }
 }
 
+/// Seconds to a confirmation.
+const CONFIRM: u64 = 30;
+
 /// Buttons for what may be done now; the script shows those that fit.
 fn deeds(app: &App, access: Access, moment: &Moment) -> Markup {
     let up = moment.shield.as_ref().is_some_and(|s| s.state == ShieldStanding::Up);
@@ -138,8 +154,8 @@ fn deeds(app: &App, access: Access, moment: &Moment) -> Markup {
     html! {
         @if access == Access::Act {
             section #deeds.row aria-label="What can be done" {
-                button #apply data-post="apply" data-body=r#"{"confirm":30}"# hidden[up]
-                    data-ask=(format!("Put a shield up ({what})? It is put back after 30 s unless you confirm it.")) {
+                button #apply data-post="apply" data-body=(format!(r#"{{"confirm":{CONFIRM}}}"#)) hidden[up]
+                    data-ask=(format!("Put a shield up ({what})? It is put back after {CONFIRM} s unless you confirm it.")) {
                     "Apply (" (what) ")"
                 }
                 button #confirm.main data-post="confirm" hidden[waits.is_none()] {
@@ -150,6 +166,10 @@ fn deeds(app: &App, access: Access, moment: &Moment) -> Markup {
                 button #lend data-post="lend" data-body=r#"{"seconds":600}"# hidden[!up || lent]
                     data-ask="Lend the shield's CPUs to everybody for 10 minutes?" { "Lend for 10 min" }
                 button #take-back data-post="take-back" hidden[!lent] { "Take back" }
+            }
+            p #waits.countdown hidden[waits.is_none()] {
+                progress #ends max=(CONFIRM) value=(waits.unwrap_or_default()) aria-label="Seconds left to confirm" {}
+                " It is put back unless you confirm it."
             }
             p #said role="status" {}
         }
@@ -185,39 +205,106 @@ fn events(events: &[LiveEvent]) -> Markup {
         section {
             h2 { "What happened" }
             ol #events.events {
-                @for event in events.iter().rev().take(50) {
-                    li data-bad[event.kind.is_bad()] {
-                        time datetime=(event.at) { (event.at.get(11..19).unwrap_or_default()) } " " (event.said)
-                    }
-                }
+                @for event in events.iter().rev().take(50) { (line(event)) }
                 @if events.is_empty() { li.none { "Nothing yet." } }
             }
         }
     }
 }
 
-fn sound(sound: &LiveSound, access: Access) -> Markup {
+/// How an engine goes, in a line.
+pub(crate) fn told(sound: &LiveSound) -> String {
     let status = &sound.status;
+    format!(
+        "CPU {}, {} Hz, period {}, DSP load {:.0} %, worst {}, late {}, xruns {}",
+        status.cpus,
+        status.rate,
+        status.period,
+        status.load.mean,
+        status.load.worst,
+        status.missed,
+        status.xruns
+    )
+}
+
+pub(crate) fn meters(sound: &LiveSound) -> Markup {
+    let one = |side: &str, at: usize, level: f32| {
+        html! { label { (side) " " (at + 1) " " meter min="-60" max="0" high="-3" value=(level) {} } }
+    };
+    html! {
+        div.meters {
+            @for (at, level) in sound.status.levels.iter().enumerate().take(2) {
+                (one("in", at, level.input)) (one("out", at, level.output))
+            }
+        }
+    }
+}
+
+/// Columns of a histogram of load.
+const COLUMNS: usize = 51;
+
+/// Blocks by the share of a period that they took.
+pub(crate) fn loads(sound: &LiveSound) -> Markup {
+    let load = &sound.status.load;
+    let bars = quiet_live::load_bars(&load.histogram, COLUMNS);
+    let said = format!(
+        "Blocks by the share of a period that they took, on a logarithmic scale: half within {} %, 99 of 100 within {} %",
+        load.p50, load.p99
+    );
+    html! {
+        figure.loads {
+            svg viewBox="0 0 102 30" preserveAspectRatio="none" role="img" aria-label=(said) {
+                @for (at, tall) in bars.iter().enumerate() {
+                    rect x=(2 * at) width="1.8" y=(format!("{:.2}", 30.0 - 30.0 * tall))
+                        height=(format!("{:.2}", 30.0 * tall)) class=[(at + 1 == COLUMNS).then_some("late")] {}
+                }
+            }
+            figcaption { span { "0 %" } span { "50 %" } span { "a period, and later" } }
+        }
+    }
+}
+
+fn sound(sound: &LiveSound, access: Access) -> Markup {
     html! {
         li.sound data-engine=(sound.name) {
             h3 { (sound.strip) }
-            p.told {
-                "CPU " (status.cpus) ", " (status.rate) " Hz, period " (status.period) ", DSP load "
-                (format!("{:.0} %", status.load.mean)) ", worst " (status.load.worst) ", late "
-                (status.missed) ", xruns " (status.xruns)
+            p.told { (told(sound)) }
+            (meters(sound))
+            (loads(sound))
+            @if access == Access::Act { (switches(sound)) }
+        }
+    }
+}
+
+pub(crate) fn switches(sound: &LiveSound) -> Markup {
+    html! {
+        div.row {
+            button.bypass aria-pressed=(sound.bypass) { "Bypass" }
+            button.mute aria-pressed=(sound.mute) { "Mute" }
+        }
+    }
+}
+
+/// The last late moments, with who was there.
+pub(crate) fn late(events: &[LiveEvent]) -> Markup {
+    let late = quiet_live::late_moments(events);
+    html! {
+        section {
+            h2 { "Late moments" }
+            p.note { "The last ten, with who else was on the engine's CPU meanwhile where that is known; "
+                code { "quietcores explain" } " sees everybody." }
+            ol #late.events {
+                @for event in &late { (line(event)) }
+                @if late.is_empty() { li.none { "None yet." } }
             }
-            div.meters {
-                @for (at, level) in status.levels.iter().enumerate().take(2) {
-                    label { "in " (at + 1) " " meter min="-60" max="0" high="-3" value=(level.input) {} }
-                    label { "out " (at + 1) " " meter min="-60" max="0" high="-3" value=(level.output) {} }
-                }
-            }
-            @if access == Access::Act {
-                div.row {
-                    button.bypass aria-pressed=(sound.bypass) { "Bypass" }
-                    button.mute aria-pressed=(sound.mute) { "Mute" }
-                }
-            }
+        }
+    }
+}
+
+fn line(event: &LiveEvent) -> Markup {
+    html! {
+        li data-bad[event.kind.is_bad()] {
+            time datetime=(event.at) { (event.at.get(11..19).unwrap_or_default()) } " " (event.said)
         }
     }
 }
@@ -234,6 +321,7 @@ pub(crate) async fn live(State(app): AppState, Extension(access): Extension<Acce
                 @for one in &moment.sounds { (sound(one, access)) }
             }
             p #silent.none hidden[!moment.sounds.is_empty()] { "No engine of this user plays." }
+            p { a href="/sound" { "Turn its knobs" } }
         }
         section {
             h2 { "Who is on each CPU" }
@@ -325,74 +413,4 @@ fn steps(plan: &Plan) -> Markup {
         }
         @for finding in &plan.findings { p.bad { (finding.title) } }
     }
-}
-
-pub(crate) async fn runs(State(app): AppState, Extension(access): Extension<Access>) -> Page {
-    let query = api::RunsQuery { filter: String::new(), last: Some(100) };
-    let history = app.blocking(move |app| api::history(app, &query)).await??;
-    let body = html! {
-        h1 { "Runs" }
-        @if history.runs.is_empty() {
-            p.none { "Nothing is kept yet: " code { "quietcores measure wakeup" } " measures." }
-        } @else {
-            form action="/compare" method="get" {
-                p.note { "Choose a run A and a run B to compare, or open one." }
-                div.wide tabindex="0" role="region" aria-label="Runs" {
-                    table {
-                        thead { tr { th { "A" } th { "B" } th { "Run" } th { "Probe" } th { "CPU" } th { "Stress" } th { "Kernel" } } }
-                        tbody {
-                            @for run in history.runs.iter().rev() {
-                                tr {
-                                    td { input type="radio" name="a" value=(run.id) aria-label=(format!("{} as A", run.id)); }
-                                    td { input type="radio" name="b" value=(run.id) aria-label=(format!("{} as B", run.id)); }
-                                    td { a href={ "/runs/" (run.id) } { (run.started.as_deref().unwrap_or(&run.id)) } }
-                                    td { (run.probe) }
-                                    td { (run.cpus) }
-                                    td { (run.stress.as_deref().unwrap_or("not known")) }
-                                    td { (run.kernel) }
-                                }
-                            }
-                        }
-                    }
-                }
-                div.row { button.main type="submit" { "Compare" } }
-            }
-            p.note { (words::count(history.total)) " runs are kept." }
-        }
-    };
-    Ok(page(&app, access, "/runs", "Runs", body))
-}
-
-/// A report is a page of its own with a style and script of its own: shown apart, where it reaches nothing of this server's.
-pub(crate) async fn run(State(app): AppState, Path(id): Path<String>) -> Result<Response, Trouble> {
-    let page = app
-        .blocking(move |app| {
-            Ok::<String, Problem>(match api::kept(app, &id)? {
-                Kept::Run(run) => quiet_report::runs_page(&[*run]),
-                Kept::Proof(proof) => quiet_report::proof_page(&proof),
-                Kept::Buffers(it) => quiet_report::buffers_page(&it),
-                Kept::RoundTrip(it) => quiet_report::trip_page(&it),
-                Kept::Tune(it) => quiet_report::tune_page(&it),
-            })
-        })
-        .await??;
-    let mut answer = Html(page).into_response();
-    let apart = "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; \
-                 script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-    answer.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(apart));
-    Ok(answer)
-}
-
-pub(crate) async fn compare(
-    State(app): AppState,
-    Extension(access): Extension<Access>,
-    Query(query): Query<api::CompareQuery>,
-) -> Page {
-    let compared = app.blocking(move |app| api::compared(app, &query)).await??;
-    let body = html! {
-        h1 { "B compared with A" }
-        pre tabindex="0" aria-label="The comparison, as text" { (quiet_report::compared_text(&compared, 100)) }
-        p { a href="/runs" { "Other runs" } }
-    };
-    Ok(page(&app, access, "/runs", "Comparison", body))
 }

@@ -1,5 +1,6 @@
 //! Connections: few, bounded, and not for long.
 
+use crate::tls::TlsIdentity;
 use axum::{Router, body::Body, extract::Request};
 use hyper::{
     body::Incoming,
@@ -20,7 +21,11 @@ use std::{
     },
     time::Duration,
 };
-use tokio::{net::TcpListener, task::AbortHandle};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+    task::AbortHandle,
+};
 
 /// What clients may use.
 #[derive(Clone, Copy, Debug)]
@@ -61,10 +66,10 @@ impl Drop for Count {
     }
 }
 
-/// Serves `app` at `listener` until `stop` comes.
+/// Serves `app` at `listener` until `stop` comes, encrypted where it has a certificate.
 pub async fn serve(
     listener: TcpListener,
-    app: Router,
+    (app, tls): (Router, Option<TlsIdentity>),
     limits: HttpLimits,
     stop: impl Future<Output = ()>,
 ) {
@@ -87,20 +92,20 @@ pub async fn serve(
         }
         let asks = Arc::new(AtomicUsize::new(0));
         let of = (app.clone(), asks.clone(), table.clone());
+        let acceptor = tls.as_ref().map(TlsIdentity::acceptor);
         let task = tokio::spawn(async move {
             let (app, asks, table) = of;
             // Nagle's waits would hold moments back.
             let _ = stream.set_nodelay(true);
-            let service = service_fn(move |request: hyper::Request<Incoming>| {
-                answer(app.clone(), asks.clone(), request)
-            });
-            let _ = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(limits.head)
-                .max_buf_size(BUFFER)
-                .half_close(false)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
+            match acceptor {
+                None => talk(stream, app, asks, limits).await,
+                Some(acceptor) => {
+                    let shaken = tokio::time::timeout(limits.head, acceptor.accept(stream)).await;
+                    if let Ok(Ok(stream)) = shaken {
+                        talk(stream, app, asks, limits).await;
+                    }
+                }
+            }
             lock(&table).remove(&number);
         });
         let held = Held { task: task.abort_handle(), asks };
@@ -113,6 +118,25 @@ pub async fn serve(
     for (_, held) in std::mem::take(&mut *lock(&table)) {
         held.task.abort();
     }
+}
+
+/// One connection, to its end.
+async fn talk<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    app: Router,
+    asks: Arc<AtomicUsize>,
+    limits: HttpLimits,
+) {
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        answer(app.clone(), asks.clone(), request)
+    });
+    let _ = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .max_buf_size(BUFFER)
+        .half_close(false)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
 }
 
 fn lock(table: &Table) -> std::sync::MutexGuard<'_, BTreeMap<u64, Held>> {
@@ -171,7 +195,8 @@ pub fn run(
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
-        serve(listener, crate::app(doors, rules), limits, raised).await;
+        let tls = rules.tls.clone();
+        serve(listener, (crate::app(doors, rules), tls), limits, raised).await;
         std::io::Result::Ok(())
     })?;
     // A deed that is under way ends on its own.

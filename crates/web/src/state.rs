@@ -27,6 +27,8 @@ pub struct Doors {
     pub hands: Arc<dyn Hands>,
     /// Control sockets of this user's engines.
     pub engines: Option<PathBuf>,
+    /// Where sounds are kept that are dropped onto a page.
+    pub sounds: Option<PathBuf>,
     /// The history.
     pub store: Store,
     /// The machine.
@@ -56,6 +58,8 @@ pub(crate) struct App {
     pub moments: watch::Receiver<Arc<str>>,
     pub streams: Arc<Semaphore>,
     pub work: Arc<Semaphore>,
+    /// One file at a time.
+    pub dropping: Semaphore,
     /// One deed at a time.
     pub deed: tokio::sync::Mutex<()>,
     pub guesses: Mutex<(Option<Instant>, usize)>,

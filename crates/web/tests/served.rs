@@ -5,16 +5,18 @@ use quiet_linux::Root;
 use quiet_live::{Hands, LiveOptions, Stream};
 use quiet_store::Store;
 use quiet_types::{
-    Plan,
+    Machine, Plan, Run,
     live::Deed,
     plan::{STATUS_SCHEMA, Status},
 };
 use quiet_web::{DoorRules, Doors, HttpLimits, Keys, openapi};
 use std::{
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    os::unix::net::UnixListener,
+    path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     thread::JoinHandle,
@@ -77,22 +79,37 @@ impl Drop for Served {
 }
 
 fn serve_with(limits: HttpLimits, closed: bool) -> Served {
+    serve_beside(limits, closed, None)
+}
+
+/// With a directory of control sockets.
+fn serve_beside(limits: HttpLimits, closed: bool, engines: Option<PathBuf>) -> Served {
     let status: Status = serde_json::from_str(&format!(
         r#"{{"schema":"{STATUS_SCHEMA}","state":"none","shield":null,"since":null,"drift":[],"residents":[],"holder":null,"refused":[]}}"#
     ))
     .unwrap();
     let reader = Box::new(move || Ok(status.clone()));
-    let stream = Stream::start(Root::system().unwrap(), LiveOptions::at(10.0), reader).unwrap();
+    let options = LiveOptions { engines: engines.clone(), ..LiveOptions::at(10.0) };
+    let stream = Stream::start(Root::system().unwrap(), options, reader).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
     let hands = Arc::new(Counting::default());
+    let engines_are_there = engines.is_some();
     let store = tempfile::tempdir().unwrap();
+    for (id, label) in [("20261124T100000Z-a", "<img src=y>"), ("20261124T110000Z-b", "\"><s>")] {
+        let run = Run { id: id.into(), label: label.into(), ..quiet_judge::example::run() };
+        Store::at(store.path()).save_run(&run).unwrap();
+    }
     let doors = Doors {
         watch: stream.watch(),
         hands: hands.clone(),
-        engines: None,
+        sounds: engines.as_ref().map(|dir| dir.join("sounds")),
+        engines,
         store: Store::at(store.path()),
-        machine: Box::new(|| Err("not <s>here</s>".into())),
+        machine: match engines_are_there {
+            false => Box::new(|| Err("not <s>here</s>".into())),
+            true => Box::new(|| Ok(machine_with_a_sly_card())),
+        },
         host: "<host>".into(),
     };
     let keys = Keys { token: TOKEN.into(), session: SESSION.into(), csrf: CSRF.into() };
@@ -104,6 +121,18 @@ fn serve_with(limits: HttpLimits, closed: bool) -> Served {
         quiet_web::run(listener, (doors, rules), limits, &ended).unwrap();
     });
     Served { at, hands, stop, worker: Some(worker), _store: store, _stream: stream }
+}
+
+/// A machine from the fixtures, with a card whose maker wishes no good.
+fn machine_with_a_sly_card() -> Machine {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/machines/ryzen1700");
+    let mut machine = quiet_linux::snapshot(
+        &Root::at(&root).unwrap(),
+        quiet_linux::Options { command_lines: quiet_linux::CommandLines::None },
+    )
+    .unwrap();
+    machine.sound_cards[0].name = "<img src=card>".into();
+    machine
 }
 
 fn serve() -> Served {
@@ -274,6 +303,8 @@ fn beyond_loopback_nothing_is_answered_without_the_token() {
     for path in [
         "/",
         "/live.js",
+        "/sound",
+        "/api/v1/sound/play.sock",
         "/page.css",
         "/api/v1/live",
         "/api/v1/stream",
@@ -286,7 +317,7 @@ fn beyond_loopback_nothing_is_answered_without_the_token() {
             "/api/v1/stream" => continue,
             path => served.ask(&format!("GET {path}"), &[&cookie], ""),
         };
-        assert!([200, 404].contains(&status), "{path}: {status}");
+        assert!([200, 404, 409].contains(&status), "{path}: {status}");
     }
 }
 
@@ -432,15 +463,156 @@ fn names_that_are_markup_are_text_on_every_page() {
 }
 
 #[test]
+fn what_is_kept_is_listed_compared_and_shown_apart() {
+    let served = serve();
+    let (_, page) = served.get("/runs");
+    assert!(
+        page.contains("&lt;img src=y&gt;") && !page.contains("<img") && !page.contains("<s>"),
+        "{page}"
+    );
+    let (status, page) = served.get("/compare?a=20261124T100000Z-a&b=20261124T110000Z-b");
+    assert!(status == 200 && page.contains("B compared with A"), "{page}");
+    let (status, page) = served.get("/runs/20261124T100000Z-a");
+    let frame = "src=\"/runs/20261124T100000Z-a/report\" sandbox=\"allow-scripts\"";
+    assert!(status == 200 && page.contains(frame), "{page}");
+    let (status, report) = served.get("/runs/20261124T100000Z-a/report");
+    let (head, report) = report.split_once("\r\n\r\n").unwrap();
+    assert_eq!(status, 200);
+    // It runs its own scripts, reaches nothing, and stands in this server's pages alone.
+    let head = head.to_lowercase();
+    for word in ["sandbox allow-scripts;", "default-src 'none'", "frame-ancestors 'self'"] {
+        assert!(head.contains(word), "{head}");
+    }
+    assert!(head.contains("x-frame-options: sameorigin") && !report.contains("<img src=y"));
+    assert_eq!(served.get("/runs/none/report").0, 404);
+}
+
+/// Plays the part of an engine whose strip was named by somebody who wishes no good; keeps what it was asked.
+fn engine_of_markup(dir: &Path) -> Arc<Mutex<Vec<serde_json::Value>>> {
+    let listener = UnixListener::bind(dir.join("play.sock")).unwrap();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let heard = asked.clone();
+    let name = "<img src=x onerror=alert(1)>\u{1b}[2J";
+    let knob = format!("{name}.\"><script>alert(2)</script>");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (name, knob, heard) = (name.to_owned(), knob.clone(), heard.clone());
+            std::thread::spawn(move || {
+                let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                let mut stream = stream;
+                while let Some(Ok(line)) = lines.next() {
+                    let request: serde_json::Value = serde_json::from_str(&line).unwrap();
+                    let answer = match request["do"].as_str().unwrap() {
+                        "stats" => serde_json::json!({
+                            "strip": name, "rate": 48000, "period": 64, "buffer": 128, "mode": "sleep", "cpus": "1",
+                            "real_time": true, "shielded": true, "blocks": 9, "xruns": 0, "missed": 0,
+                            "dropped_events": 0, "broken": 0, "gone": 0, "between": 1, "waiting": 0, "ratio": null,
+                            "load": {"mean": 1.0, "p50": 1, "p99": 2, "worst": 5, "worst_at": 1, "histogram": [0, 9]},
+                            "levels": [{"input": -3.0, "output": -6.0}],
+                            "readings": [{"name": format!("{name}.deviation"), "unit": "cent", "value": 1.0},
+                                {"name": format!("{name}.pitch"), "unit": "hertz", "value": 82.0},
+                                {"name": format!("{name}.note"), "unit": "plain", "value": 40.0}]
+                        }),
+                        "params" => serde_json::json!({"strip": name, "params": [
+                            {"name": knob, "unit": name, "low": 0.0, "high": 1.0, "value": 0.5, "default": 0.5}
+                        ]}),
+                        "presets" => serde_json::json!({"presets": [name]}),
+                        "strips" => serde_json::json!({"folder": "/nowhere", "strips": [name]}),
+                        "swap" if line.contains("refuse-me") => {
+                            serde_json::json!({"error": "<b>no</b> amp"})
+                        }
+                        "swap" => serde_json::json!({"strip": name, "share": 0.1}),
+                        _ => serde_json::json!({"ok": true}),
+                    };
+                    heard.lock().unwrap().push(request);
+                    if writeln!(stream, "{answer}").is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    asked
+}
+
+#[test]
+fn names_of_strips_knobs_presets_and_files_are_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = engine_of_markup(dir.path());
+    let served = serve_beside(HttpLimits::default(), false, Some(dir.path().to_owned()));
+    let cookie = format!("Cookie: quietcores={SESSION}");
+    for path in ["/", "/sound"] {
+        let (status, page) = served.ask(&format!("GET {path}"), &[&cookie], "");
+        assert_eq!(status, 200, "{page}");
+        assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"), "{path}: {page}");
+        for word in ["<img", "<script>alert", "\u{1b}"] {
+            assert!(!page.contains(word), "{path} has {word}: {page}");
+        }
+    }
+    let (_, page) = served.ask("GET /sound", &[&cookie], "");
+    assert!(
+        page.contains("E2") && page.contains("type=\"range\"") && page.contains("<rect"),
+        "{page}"
+    );
+    let (status, page) = served.ask("GET /machine", &[&cookie], "");
+    assert!(
+        status == 200 && page.contains("&lt;img src=card&gt;") && !page.contains("<img"),
+        "{page}"
+    );
+    // Without the token one sees, and turns nothing.
+    let (_, page) = served.get("/sound");
+    assert!(page.contains("disabled") && !page.contains("type=\"file\""), "{page}");
+    let bearer = format!("Authorization: Bearer {TOKEN}");
+    let octets = "Content-Type: application/octet-stream";
+    let drop = |name: &str, headers: &[&str], body: &str| {
+        served.ask(&format!("POST /api/v1/drop?engine=play.sock&name={name}"), headers, body)
+    };
+    let swaps = || {
+        let asked = asked.lock().unwrap();
+        asked.iter().filter(|one| one["do"] == "swap").cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(drop("a.nam", &[octets], "{}").0, 401);
+    assert_eq!(drop("a.nam", &[octets, &cookie], "{}").0, 403);
+    assert_eq!(drop("a.exe", &[octets, &bearer], "{}").0, 409);
+    assert_eq!(drop("..%2f..%2fa.toml", &[octets, &bearer], "{}").0, 409);
+    assert!(swaps().is_empty());
+    let (status, text) = drop("..%2f..%2f%3cimg%3e.nam", &[octets, &bearer], "{\"x\":1}");
+    assert_eq!(status, 200, "{text}");
+    let swapped = swaps();
+    let path = Path::new(swapped[0]["amp"].as_str().unwrap());
+    assert_eq!(path.parent(), Some(dir.path().join("sounds").as_path()));
+    assert_eq!(std::fs::read(path).unwrap(), b"{\"x\":1}");
+    // What the engine does not take is not kept.
+    let (status, text) = drop("refuse-me.nam", &[octets, &bearer], "{}");
+    assert!(status == 409 && text.contains("amp"), "{text}");
+    assert_eq!(std::fs::read_dir(dir.path().join("sounds")).unwrap().count(), 1);
+    // Larger than is taken: not a byte of it is waited for.
+    let head = format!(
+        "POST /api/v1/drop?engine=play.sock&name=a.wav HTTP/1.1\r\nHost: {}\r\n{octets}\r\n{bearer}\r\nContent-Length: 1073741824\r\n\r\n",
+        served.at
+    );
+    assert_eq!(served.raw(&head).0, 413);
+    // A strip that the engine does not name is none, whatever it is called.
+    let ask = |body: &str| served.ask("POST /api/v1/sound", &[JSON, &bearer], body);
+    assert_eq!(ask(r#"{"engine":"play.sock","do":"strip","name":"../../etc/passwd"}"#).0, 409);
+    assert_eq!(ask(r#"{"engine":"play.sock","do":"quit"}"#).0, 400);
+    assert_eq!(ask(r#"{"engine":"play.sock","do":"swap","amp":"/etc/passwd"}"#).0, 400);
+    assert_eq!(ask(r#"{"engine":"play.sock","do":"bypass","on":true,"more":1}"#).0, 400);
+    assert_eq!(ask(r#"{"engine":"../serve.keys","do":"params"}"#).0, 409);
+    assert_eq!(ask(r#"{"engine":"play.sock","do":"bypass","on":true}"#).0, 200);
+    assert_eq!(served.get("/api/v1/sound/play.sock").0, 200);
+}
+
+#[test]
 fn pages_need_nothing_that_their_policy_forbids_and_are_small() {
     let served = serve();
     let cookie = format!("Cookie: quietcores={SESSION}");
     let mut sum = 0;
-    for path in ["/", "/live.js", "/page.css", "/icon.svg"] {
+    for path in ["/", "/live.js", "/sound.js", "/page.css", "/icon.svg"] {
         sum += served.ask(&format!("GET {path}"), &[&cookie], "").1.len();
     }
     assert!(sum < 150_000, "{sum} bytes at first load");
-    for path in ["/", "/shield", "/runs", "/nowhere"] {
+    for path in ["/", "/sound", "/shield", "/runs", "/nowhere"] {
         let (_, page) = served.ask(&format!("GET {path}"), &[&cookie], "");
         for word in
             [" style=", "<style", " onclick", "javascript:", "<script>", "http://", "https://"]
@@ -490,8 +662,7 @@ fn more_than_enough_followers_are_turned_away_and_the_page_still_answers() {
 #[test]
 fn the_committed_description_is_that_of_the_interface() {
     let now = serde_json::to_string_pretty(&openapi()).unwrap() + "\n";
-    let path =
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/openapi.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/openapi.json");
     if std::env::var_os("QUIETCORES_BLESS").is_some_and(|v| v == "1") {
         std::fs::write(&path, &now).unwrap();
     }

@@ -2,7 +2,7 @@
 
 use super::plan::Wished;
 use crate::progress::Progress;
-use crate::{asked, face};
+use crate::{asked, face, probing};
 use anyhow::{Context, anyhow, bail};
 use quiet_experiment::{Observer, machine, put_back_overdue};
 use quiet_linux::{Root, System};
@@ -32,8 +32,8 @@ were refused or a link is not there or elsewhere; 2 nothing is changed.")]
 pub struct Args {
     #[command(flatten)]
     wish: Wished,
-    /// Put the machine back by itself after so many seconds, unless `quietcores confirm` is run
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=LONGEST_WAIT))]
+    /// Put the machine back by itself after so long (30, 30s, 5min), unless `quietcores confirm` is run
+    #[arg(long, value_name = "SECONDS", value_parser = wait)]
     confirm: Option<u64>,
     /// Do not ask
     #[arg(long, short)]
@@ -44,6 +44,15 @@ pub struct Args {
     /// Directory of the journal
     #[arg(long, value_name = "DIR", default_value = DEFAULT_STATE)]
     state: PathBuf,
+}
+
+/// A time to a confirmation.
+fn wait(text: &str) -> Result<u64, String> {
+    let seconds = probing::seconds(text)?;
+    match (1..=LONGEST_WAIT).contains(&seconds) {
+        true => Ok(seconds),
+        false => Err(format!("{seconds} s is not in 1..={LONGEST_WAIT} s")),
+    }
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {

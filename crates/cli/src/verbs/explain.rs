@@ -26,9 +26,9 @@ Examples:
   quietcores explain --cpus 2-3 --probe wakeup --policy fifo --for 1min --json
   quietcores explain --cpu 1 --cost --policy fifo --interval 200us --for 15min      what watching itself costs")]
 pub struct Args {
-    /// CPUs to explain, one measuring thread each
+    /// CPUs to explain, one measuring thread each [default: the last one]
     #[arg(long, alias = "cpu", value_name = "LIST")]
-    cpus: CpuSet,
+    cpus: Option<CpuSet>,
     /// How long to watch
     #[arg(long = "for", value_name = "LENGTH", default_value = "10s")]
     length: Nanos,
@@ -93,12 +93,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         bucket: Nanos::from_micros(1),
         buckets: 1000,
         idle: Idle::Shallow,
-        cpus: args.cpus,
+        cpus: probing::cpus(args.cpus)?,
     });
     (request.entry, request.lent) = asked::door(&request.spec.cpus, &args.state)?;
     request.spec.priority =
         args.priority.unwrap_or_else(|| asked::usual_priority(usual, request.lent.is_some()));
-    request.stress = args.stress;
+    request.stress = probing::stresses(&args.stress);
     request.stress_cpus = args.stress_cpus.unwrap_or_default();
     request.strictness = Strictness::GoOn;
     request.explain = !args.counters;

@@ -41,6 +41,7 @@ pub mod strip;
 pub mod taster;
 pub mod top;
 pub mod tune;
+pub mod typed;
 pub mod unpersist;
 pub mod walled;
 pub mod watch;

@@ -53,7 +53,7 @@ pub struct Wished {
     /// Chain file (TOML): the audio path, link by link; or a ready-made chain, as ready:mpd
     pub chain: Option<PathBuf>,
     /// CPUs to shield, as 2-3,8; in place of those of the chain
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, alias = "cpu", value_name = "LIST")]
     pub cpus: Option<CpuSet>,
     /// For a loop that never sleeps (as mode = "never-sleep" of a chain): take the kernel's guards
     /// against starvation away as well

@@ -1,8 +1,8 @@
 //! `play`
 
-use super::walled;
+use super::{typed, walled};
 use crate::progress::Progress;
-use crate::{asked, face};
+use crate::{asked, face, user};
 use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -42,9 +42,8 @@ Examples:
   quietcores play clean.toml --host jack
   quietcores play --host null --rate 96000 --period 16 --cpu 1 --mode never-sleep --for 60s
 
-While it plays, orders may be typed: stats, params, set NAME VALUE, bypass on|off, mute on|off,
-swap strip|amp|ir FILE, presets, save NAME, load NAME, quit. The same go to the control socket as
-lines of JSON; see docs/play.md.")]
+While it plays, orders may be typed: `help` shows them. The same go to the control socket as lines of JSON, see
+docs/play.md; `quietcores top` and `quietcores serve` turn its knobs.")]
 pub struct Args {
     /// The strip's description; without it, a wire
     pub strip: Option<PathBuf>,
@@ -73,7 +72,7 @@ pub struct Args {
     /// to be swapped in [default: this folder, where no strip is named]
     #[arg(long, value_name = "DIR")]
     pub allow: Vec<PathBuf>,
-    /// Where presets are kept
+    /// Where presets are kept [default: ~/.local/state/quietcores/presets]
     #[arg(long, value_name = "DIR")]
     pub presets: Option<PathBuf>,
     /// List the sound cards and what they can do
@@ -122,7 +121,7 @@ pub struct On {
     #[arg(long)]
     pub channels: Option<usize>,
     /// CPU of the engine's thread [default: the first shielded one]
-    #[arg(long, value_name = "N")]
+    #[arg(long, alias = "cpus", value_name = "N")]
     pub cpu: Option<u32>,
     /// How it waits for the card [default: never-sleep inside a shield, else sleep]
     #[arg(long, value_enum)]
@@ -286,10 +285,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         less.give_up().map_err(|why| anyhow!("{why}; play with --user root, or without root"))?;
         ward.give_up();
     }
+    let (sounds, presets) = own_folders(&args);
     let reach = walled::Reach {
         allow: &args.allow,
         strip: args.strip.as_deref(),
-        presets: args.presets.as_deref(),
+        presets: presets.as_deref(),
+        sounds: sounds.as_deref(),
         control: args.control.as_deref(),
     };
     let within = walled::close(&reach, &setup, &walls);
@@ -325,10 +326,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut session = Session::new(
         engine,
         shelf,
-        (loaded.name, loaded.params),
+        (loaded.name, loaded.params, loaded.readings),
         admission,
         (setting, clock),
-        args.presets.clone(),
+        presets,
     );
     let mut midi = Midi::open(&args, &session)?;
     let began = Instant::now();
@@ -353,6 +354,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         findings: placed.findings,
     };
     told(&played, args.json, exact)
+}
+
+/// Where this user's dropped sounds and presets are; without a control socket nobody asks for either.
+fn own_folders(args: &Args) -> (Option<PathBuf>, Option<PathBuf>) {
+    let is_asked = args.control.as_ref().is_none_or(|path| path.as_os_str() != "none");
+    let own = || user::state_dir().filter(|_| is_asked).map(|dir| dir.join("presets"));
+    (user::sounds_dir().filter(|_| is_asked), args.presets.clone().or_else(own))
 }
 
 /// A shield for the CPU that is played on, or for it and the next one.
@@ -543,7 +551,7 @@ fn less(args: &Args, setup: &Setup) -> anyhow::Result<Option<Less>> {
     #[cfg(not(feature = "audio"))]
     let _ = setup;
     let root = Root::system()?;
-    let asked = || crate::user::asking().map(|user| user.owner.uid);
+    let asked = || user::asking().map(|user| user.owner.uid);
     let owner = || {
         use std::os::unix::fs::MetadataExt;
         std::fs::metadata(args.strip.as_ref()?).ok().map(|about| about.uid())
@@ -660,7 +668,7 @@ fn follow(
     stop: &std::sync::atomic::AtomicBool,
     began: Instant,
 ) {
-    let typed = typed();
+    let lines = lines_typed();
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
     bar.set_style(
         ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
@@ -681,11 +689,8 @@ fn follow(
         for said in session.news().into_iter().chain(midi.turn(session)) {
             bar.suspend(|| face::say(&said));
         }
-        while let Ok(line) = typed.try_recv() {
-            let said = match session.words(&line) {
-                Ok(value) => quiet_said(&value),
-                Err(error) => error,
-            };
+        while let Ok(line) = lines.try_recv() {
+            let said = typed::carry_out(session, &line);
             bar.suspend(|| face::say(&said));
         }
         if session.engine().moved() {
@@ -704,12 +709,8 @@ fn follow(
     bar.finish_and_clear();
 }
 
-fn quiet_said(value: &serde_json::Value) -> String {
-    if value.is_null() { "done".to_owned() } else { value.to_string() }
-}
-
 /// Lines that are typed, where standard input is a terminal; else nobody types.
-fn typed() -> mpsc::Receiver<String> {
+fn lines_typed() -> mpsc::Receiver<String> {
     let (say, hear) = mpsc::sync_channel(16);
     if io::stdin().is_terminal() {
         std::thread::spawn(move || {

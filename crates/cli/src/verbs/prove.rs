@@ -1,7 +1,7 @@
 //! `prove`: shared against shielded in turn, on the same CPUs, under the same stress.
 
 use super::plan::Wished;
-use crate::{asked, face, keep, progress::Progress};
+use crate::{asked, face, keep, probing, progress::Progress};
 use anyhow::bail;
 use clap::builder::ArgPredicate;
 use quiet_experiment::{Proving, ShieldLender, Slicing};
@@ -180,7 +180,7 @@ fn proved(args: Args, stop: &AtomicBool) -> anyhow::Result<Proof> {
         interval: args.interval,
         priority: args.priority.unwrap_or_else(|| asked::usual_priority(90, lent)),
         threshold: args.threshold,
-        stress: args.stress,
+        stress: probing::stresses(&args.stress),
         explain: args.explain,
         state: args.state,
     };

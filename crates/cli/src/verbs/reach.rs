@@ -1,6 +1,6 @@
 //! `reach`
 
-use crate::face;
+use crate::{face, probing};
 use clap::ValueEnum;
 use quiet_probe::Special;
 use quiet_report::{Column, Table};
@@ -20,9 +20,9 @@ Examples:
   quietcores reach --cpus 3 --only membarrier,flush --each 10s
   quietcores reach --cpus 3 --also module,profile,hotplug")]
 pub struct Args {
-    /// CPUs to watch
+    /// CPUs to watch [default: the last one]
     #[arg(long, alias = "cpu", value_name = "LIST")]
-    cpus: CpuSet,
+    cpus: Option<CpuSet>,
     /// How long to do each act, up to 1min
     #[arg(long, value_name = "LENGTH", default_value = "500ms")]
     each: Nanos,
@@ -60,11 +60,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.each == Nanos::ZERO || args.each > Nanos::from_secs(60) {
         anyhow::bail!("each act lasts from 1ns to 1min; give --each a length such as 500ms");
     }
+    let cpus = probing::cpus(args.cpus)?;
     let stop = face::interrupt()?;
     let also: Vec<Special> = args.also.iter().map(|also| also.special()).collect();
     let bar = face::bar(0);
     let each = Duration::from_nanos(args.each.0);
-    let done = quiet_probe::reach(&args.cpus, each, &args.only, &also, &stop, &mut |now| {
+    let done = quiet_probe::reach(&cpus, each, &args.only, &also, &stop, &mut |now| {
         bar.set_length((each * now.acts as u32).as_millis() as u64);
         bar.set_position((each * now.done as u32 + now.elapsed.min(each)).as_millis() as u64);
         bar.set_message(format!("{}, act {} of {}", now.act, now.done + 1, now.acts));

@@ -4,9 +4,10 @@ use super::plan::Wished;
 use crate::{
     face,
     hands::{MachineHands, status_reader},
-    keep,
+    keep, user,
 };
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
+use qrcode::render::unicode::Dense1x2;
 use quiet_linux::{
     CommandLines, Options, Root,
     files::{self, Replace},
@@ -15,10 +16,12 @@ use quiet_linux::{
 use quiet_live::{LiveOptions, Stream};
 use quiet_shield::DEFAULT_STATE;
 use quiet_types::live::Serving;
-use quiet_web::{DoorRules, Doors, HttpLimits, Keys};
+use quiet_web::{DoorRules, Doors, HttpLimits, Keys, MadeCertificate, TlsIdentity};
 use std::{
+    fs::DirBuilder,
     io::Read,
     net::{SocketAddr, TcpListener},
+    os::{fd::AsFd, unix::fs::DirBuilderExt},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -30,12 +33,12 @@ use std::{
 Examples:
   quietcores serve                               prints an address with a token; open it in a browser
   quietcores serve room                          Apply on the page applies this approved chain
-  quietcores serve --listen 192.168.1.5:7070 --name studio.local
-                                                 from a phone too; everything needs the token then
+  quietcores serve --listen 192.168.1.5:7070 --name studio.local --tls --qr
+                                                 from a phone too, encrypted; everything needs the token then
   curl http://127.0.0.1:7070/api/v1/live         the same as JSON; docs/schema/openapi.json describes all
 On loopback everybody on this machine may look, and whoever has the token may act. It acts with the rights of
-whoever runs it: run it as a user, and what needs rights is asked of quietcored. It is not encrypted: beyond
-loopback use a network that you trust, or `ssh -L 7070:localhost:7070 BOX` and no --listen.")]
+whoever runs it: run it as a user, and what needs rights is asked of quietcored. Without --tls it is not encrypted:
+beyond loopback use a network that you trust then, or `ssh -L 7070:localhost:7070 BOX` and no --listen.")]
 pub struct Args {
     #[command(flatten)]
     wish: Wished,
@@ -48,6 +51,24 @@ pub struct Args {
     /// Moments a second, 0.2 to 10
     #[arg(long, value_name = "HZ", default_value_t = 4.0)]
     rate: f64,
+    /// Encrypt, with a certificate that is made once and kept; its fingerprint is printed
+    #[arg(long)]
+    tls: bool,
+    /// Encrypt with a certificate of your own (PEM)
+    #[arg(long, value_name = "FILE", requires = "key")]
+    certificate: Option<PathBuf>,
+    /// Its key (PEM)
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
+    /// Draw the address with its token as a QR code, for a phone's camera
+    #[arg(long, conflicts_with = "json")]
+    qr: bool,
+    /// Standard input is a socket that listens already (StandardInput=socket of a systemd unit), in place of --listen
+    #[arg(long, conflicts_with = "listen")]
+    activated: bool,
+    /// Serve although this is root: on loopback alone, and whoever has the token acts as root
+    #[arg(long)]
+    as_root: bool,
     /// Print where it listens as JSON: its address, and the token apart
     #[arg(long)]
     json: bool,
@@ -62,26 +83,130 @@ pub struct Args {
     state: PathBuf,
 }
 
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let is_far = !args.listen.ip().is_loopback();
+/// Beyond loopback nothing is done as root, and on loopback only where it is asked for.
+fn allowed(args: &Args, at: SocketAddr) -> anyhow::Result<()> {
+    let is_far = !at.ip().is_loopback();
     if is_far && face::is_root() {
         bail!(
             "cannot serve other machines as root: what a page asks for would be done with all rights; \
              run it as a user, and let quietcored do what needs rights (sudo quietcores approve CHAIN)"
         );
     }
-    if is_far && args.listen.ip().is_unspecified() && args.name.is_empty() {
+    if face::is_root() && !args.as_root {
         bail!(
-            "cannot tell by which name {} is called: give the address itself, or --name NAME",
-            args.listen
+            "cannot serve as root: whoever has the token would act with all rights; run it as a user, and \
+             let quietcored do what needs rights (sudo quietcores approve CHAIN), or add --as-root"
         );
+    }
+    if is_far && at.ip().is_unspecified() && args.name.is_empty() {
+        bail!("cannot tell by which name {at} is called: give the address itself, or --name NAME");
+    }
+    Ok(())
+}
+
+/// Where it listens: a socket of its own, or the one that it was started with.
+fn listener(args: &Args) -> anyhow::Result<TcpListener> {
+    if args.activated {
+        let handed = || -> std::io::Result<TcpListener> {
+            let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
+            let listener = TcpListener::from(socket);
+            listener.local_addr()?;
+            Ok(listener)
+        };
+        return handed().context("standard input is no socket that listens");
+    }
+    TcpListener::bind(args.listen)
+        .with_context(|| format!("cannot listen at {}; give --listen another one", args.listen))
+}
+
+/// What it shows to whoever connects, where it is to be encrypted.
+fn identity(args: &Args, at: SocketAddr) -> anyhow::Result<Option<TlsIdentity>> {
+    let read = |path: &Path| {
+        files::read(path, 1 << 20).with_context(|| format!("cannot read {}", path.display()))
+    };
+    let made = |certificate: &[u8], key: &[u8]| {
+        TlsIdentity::new(certificate, key).map_err(|why| anyhow!(why)).map(Some)
+    };
+    if let (Some(certificate), Some(key)) = (&args.certificate, &args.key) {
+        return made(&read(certificate)?, &read(key)?);
+    }
+    if !args.tls {
+        return Ok(None);
+    }
+    let dir = user::state_dir()
+        .context("there is no folder to keep a certificate in: HOME is not set")?;
+    let dir = dir.join("tls");
+    let (certificate, key) = (dir.join("certificate.pem"), dir.join("key.pem"));
+    if certificate.exists() && key.exists() {
+        return made(&read(&certificate)?, &read(&key)?);
+    }
+    let mut names = args.name.clone();
+    names.extend([at.ip().to_string(), "localhost".to_owned(), "127.0.0.1".to_owned(), host()]);
+    names.retain(|name| name.is_ascii() && !name.is_empty());
+    let fresh = MadeCertificate::new(&names).map_err(|why| anyhow!(why))?;
+    let cannot = || format!("cannot keep a certificate in {}", dir.display());
+    DirBuilder::new().recursive(true).mode(0o700).create(&dir).with_context(cannot)?;
+    // The key first: a certificate without one is made anew.
+    let keep = |path: &Path, text: &str| files::write_whole(path, text.as_bytes(), Replace::Always);
+    keep(&key, &fresh.key).with_context(cannot)?;
+    keep(&certificate, &fresh.certificate).with_context(cannot)?;
+    made(fresh.certificate.as_bytes(), fresh.key.as_bytes())
+}
+
+/// The address as a QR code of the terminal's characters.
+fn qr(address: &str) -> anyhow::Result<String> {
+    let code = qrcode::QrCode::new(address).context("cannot draw this as a QR code")?;
+    // Dark on light, as a camera wants it, where a terminal's letters are light.
+    Ok(match face::unicode() {
+        true => code
+            .render::<Dense1x2>()
+            .dark_color(Dense1x2::Light)
+            .light_color(Dense1x2::Dark)
+            .build(),
+        false => {
+            code.render::<char>().light_color('#').dark_color(' ').module_dimensions(2, 1).build()
+        }
+    })
+}
+
+/// Says where it listens, and to whom.
+fn announce(args: &Args, at: SocketAddr, rules: &DoorRules) -> anyhow::Result<()> {
+    if face::is_root() {
+        face::say("quietcores: this runs as root: whoever has the token acts as root");
+    }
+    let scheme = match &rules.tls {
+        Some(tls) => {
+            face::say(&format!("the certificate's fingerprint (SHA-256): {}", tls.fingerprint()));
+            "https"
+        }
+        None => "http",
+    };
+    if rules.closed && rules.tls.is_none() {
+        face::say("quietcores: this is not encrypted: whoever hears the network has the token");
+    }
+    let shown = args.name.first().map_or_else(|| at.to_string(), |n| format!("{n}:{}", at.port()));
+    let token = &rules.keys.token;
+    if args.json {
+        return face::print_json(&Serving::new(&format!("{scheme}://{shown}/"), token));
+    }
+    let address = format!("{scheme}://{shown}/?token={token}");
+    face::print(&format!("{address}\n"))?;
+    if args.qr {
+        face::print(&format!("{}\n", qr(&address)?))?;
+    }
+    Ok(())
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if !args.activated {
+        allowed(&args, args.listen)?;
     }
     let stop = face::interrupt()?;
     let private = quiet_engine::control::private_dir();
     let keys = keys(private.as_deref().ok(), args.new_token)?;
-    let listener = TcpListener::bind(args.listen)
-        .with_context(|| format!("cannot listen at {}; give --listen another one", args.listen))?;
+    let listener = listener(&args)?;
     let at = listener.local_addr().context("cannot tell where it listens")?;
+    allowed(&args, at)?;
     let options = LiveOptions { engines: private.ok(), ..LiveOptions::at(args.rate) };
     let root = Root::system().context("cannot look at the machine")?;
     let stream = Stream::start(root, options.clone(), status_reader(&args.state))
@@ -95,22 +220,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         watch: stream.watch(),
         hands: Arc::new(MachineHands::new(&args.wish, &args.state)?),
         engines: options.engines,
+        sounds: user::sounds_dir(),
         store: keep::store(args.store.as_deref())?,
         machine: Box::new(machine),
         host: host(),
     };
-    let shown = args.name.first().map_or_else(|| at.to_string(), |n| format!("{n}:{}", at.port()));
-    if face::is_root() {
-        face::say("quietcores: this runs as root: whoever has the token acts as root");
-    }
-    if is_far {
-        face::say("quietcores: this is not encrypted: whoever hears the network has the token");
-    }
-    match args.json {
-        true => face::print_json(&Serving::new(&format!("http://{shown}/"), &keys.token))?,
-        false => face::print(&format!("http://{shown}/?token={}\n", keys.token))?,
-    }
-    let rules = DoorRules::new(at, &args.name, keys);
+    let tls = identity(&args, at)?;
+    let rules = DoorRules { tls, ..DoorRules::new(at, &args.name, keys) };
+    announce(&args, at, &rules)?;
     quiet_web::run(listener, (doors, rules), HttpLimits::default(), &stop)
         .context("cannot serve")?;
     Ok(ExitCode::SUCCESS)

@@ -26,7 +26,7 @@ pub struct Args {
     #[arg(long = "for", value_name = "LENGTH")]
     length: Option<Nanos>,
     /// CPUs that the stress may use [default: all]
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, alias = "cpu", value_name = "LIST")]
     cpus: Option<CpuSet>,
     /// List the suites
     #[arg(long)]

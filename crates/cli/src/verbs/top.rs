@@ -4,6 +4,7 @@ use super::plan::Wished;
 use crate::{
     face,
     hands::{MachineHands, status_reader},
+    user,
 };
 use anyhow::{Context, bail};
 use quiet_linux::Root;
@@ -43,6 +44,9 @@ pub struct Args {
     /// Nothing beyond ASCII; so too where the locale is not UTF-8
     #[arg(long)]
     ascii: bool,
+    /// Leave the mouse to the terminal
+    #[arg(long)]
+    no_mouse: bool,
     /// Directory of the journal
     #[arg(long, value_name = "DIR", default_value = DEFAULT_STATE)]
     state: PathBuf,
@@ -63,7 +67,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.json {
         let hands = Arc::new(MachineHands::new(&args.wish, &args.state)?);
         let look = TopLook { colour: face::colour(), unicode: !args.ascii && face::unicode() };
-        let setup = TopSetup { watch, hands, engines, look, stop };
+        let (sounds, mouse) = (user::sounds_dir(), !args.no_mouse);
+        let setup = TopSetup { watch, hands, engines, sounds, look, mouse, stop };
         quiet_tui::run(&setup).context("cannot use the terminal")?;
         return Ok(ExitCode::SUCCESS);
     }

@@ -20,6 +20,8 @@ pub struct Reach<'a> {
     pub strip: Option<&'a Path>,
     /// Where presets are.
     pub presets: Option<&'a Path>,
+    /// Where sounds lie that are dropped onto a page.
+    pub sounds: Option<&'a Path>,
     /// The control socket; `none` for none.
     pub control: Option<&'a Path>,
 }
@@ -114,11 +116,18 @@ fn folders(reach: &Reach<'_>) -> (Vec<PathBuf>, Vec<PathBuf>) {
         None if reach.allow.is_empty() => read.push(PathBuf::from(".")),
         None => {}
     }
+    if let Some(sounds) = reach.sounds {
+        // Not there before the first one is dropped.
+        if std::fs::create_dir_all(sounds).is_ok() {
+            read.push(sounds.to_owned());
+        }
+    }
     let mut write = Vec::new();
     if let Some(presets) = reach.presets {
         // Not there before the first one is saved.
-        let _ = std::fs::create_dir_all(presets);
-        write.push(presets.to_owned());
+        if std::fs::create_dir_all(presets).is_ok() || reach.sounds.is_none() {
+            write.push(presets.to_owned());
+        }
     }
     match reach.control {
         Some(path) if path.as_os_str() == "none" => {}

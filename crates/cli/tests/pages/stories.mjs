@@ -1,12 +1,13 @@
-// Stories of the pages in a real browser: node stories.mjs CHROMIUM ADDRESS [PICTURES]
+// Stories of the pages in a real browser: node stories.mjs CHROMIUM ADDRESS AMP [PICTURES]
 // Says what it did, a line each, and waits at `do WHAT` for a line on standard input: who started it does it then.
 import { chromium } from 'playwright-core';
 import axe from 'axe-core';
 import readline from 'node:readline';
 
-const [program, address, pictures] = process.argv.slice(2);
+import fs from 'node:fs';
+const [program, address, amp, pictures] = process.argv.slice(2);
 const lines = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
-const ask = async what => { console.log('do ' + what); await lines.next(); };
+const ask = async what => { console.log('do ' + what); return (await lines.next()).value; };
 const fail = why => { throw new Error(why); };
 const origin = new URL(address).origin;
 
@@ -17,6 +18,8 @@ const open = async (options, path = '/') => {
   const page = await context.newPage();
   page.on('console', message => {
     // The server is away for a while in one story; that the browser notes.
+    // So is a request that was refused and said so on the page.
+    if (/409/.test(message.text()) && /api\/v1\/(drop|sound)/.test(message.location().url)) return;
     if (message.type() === 'error' && !/ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE|ERR_INCOMPLETE|ERR_CONNECTION_RESET|ERR_SOCKET/.test(message.text())) errors.push(message.text());
   });
   page.on('pageerror', error => errors.push(String(error)));
@@ -28,7 +31,7 @@ const open = async (options, path = '/') => {
 const picture = (page, name) => pictures && page.screenshot({ path: `${pictures}/${name}.png`, animations: 'disabled' });
 const lawful = async (page, where) => {
   await page.evaluate(axe.source);
-  const found = await page.evaluate(() => axe.run(document, { resultTypes: ['violations'] }));
+  const found = await page.evaluate(() => axe.run(document, { resultTypes: ['violations'], iframes: false }));
   const bad = found.violations.filter(v => ['serious', 'critical'].includes(v.impact));
   if (bad.length) fail(`${where}: ` + bad.map(v => `${v.id}: ${v.nodes.map(n => n.html.slice(0, 120) + ' ' + n.failureSummary).join('; ')}`).join('\n'));
 };
@@ -37,12 +40,121 @@ const fits = async (page, where) => {
   if (over > 0) fail(`${where}: ${over} px stand out on the right`);
 };
 const sentence = page => page.locator('#sentence');
+const soon = async (what, test) => {
+  for (const until = Date.now() + 60000; !await test();) {
+    if (Date.now() > until) fail('not within a minute: ' + what);
+    await new Promise(done => setTimeout(done, 100));
+  }
+};
+
+// Sound: a knob by keys, back by a double click, by its number; an amp dropped while it plays, a broken one refused; presets; another strip.
+const turnTheKnobs = async () => {
+  const page = await open(desktop, '/sound');
+  const desk = page.locator('.desk[data-strip=story]');
+  await desk.waitFor();
+  const engine = await desk.getAttribute('data-engine');
+  const told = async () => (await page.request.get(`${origin}/api/v1/sound/${engine}`)).json();
+  const value = async name => (await told()).params.find(p => p.name === name).value;
+  const live = async () => (await (await page.request.get(`${origin}/api/v1/sound`)).json()).find(s => s.name === engine);
+  const knob = desk.locator('[data-param="out.gain"]');
+  await knob.locator('input[type=range]').focus();
+  await page.keyboard.press('ArrowRight');
+  await page.keyboard.press('ArrowRight');
+  await soon('the knob is turned', async () => await value('out.gain') > -3);
+  await knob.locator('input[type=range]').dblclick();
+  await soon('it is back', async () => await value('out.gain') === -3);
+  await knob.locator('input[type=number]').fill('-12.5');
+  await page.keyboard.press('Tab');
+  await soon('its number is taken', async () => await value('out.gain') === -12.5);
+  await desk.locator('.bypass').click();
+  await desk.locator('.bypass[aria-pressed=true]').waitFor();
+  await desk.locator('.bypass').click();
+  await desk.locator('.bypass[aria-pressed=false]').waitFor();
+  console.log('turned');
+
+  const said = page.locator('#said');
+  const before = (await live()).status.blocks;
+  await desk.locator('input[type=file]').setInputFiles(amp);
+  await said.filter({ hasText: 'sounds with it' }).waitFor({ timeout: 90000 });
+  await soon('it plays on', async () => (await live()).status.blocks > before);
+  if (await value('out.gain') !== -12.5) fail('the knob did not stay');
+  await desk.locator('input[type=file]').setInputFiles({ name: 'broken.nam', mimeType: 'application/json', buffer: Buffer.from('{"version":') });
+  await page.locator('#said[data-bad]').waitFor({ timeout: 90000 });
+  // By the hand of the mouse, too.
+  const text = fs.readFileSync(amp, 'utf8') + ' ';
+  const data = await page.evaluateHandle(text => {
+    const data = new DataTransfer();
+    data.items.add(new File([text], 'dropped.nam'));
+    return data;
+  }, text);
+  await page.locator('.desk[data-strip=story]').dispatchEvent('drop', { dataTransfer: data });
+  await said.filter({ hasText: 'dropped.nam' }).filter({ hasText: 'sounds with it' }).waitFor({ timeout: 90000 });
+  console.log('dropped');
+
+  const choose = (act, field) => desk.locator(`.row:has([data-act=${act}]) ${field}`);
+  await choose('save', 'input').fill('loud one');
+  await choose('save', 'button').click();
+  await said.filter({ hasText: 'kept as loud one' }).waitFor();
+  await choose('load', 'select').selectOption('loud one');
+  await choose('load', 'button').click();
+  await said.filter({ hasText: 'loud one is called' }).waitFor({ timeout: 90000 });
+  await lawful(page, 'the strip');
+  await picture(page, 'live-desktop-strip');
+  await choose('strip', 'select').selectOption('another');
+  await choose('strip', 'button').click();
+  await page.locator('.desk[data-strip=another]').waitFor({ timeout: 90000 });
+  await ask('stop the engine');
+  await page.locator('#desks .none').waitFor({ timeout: 60000 });
+  console.log('another strip, and none');
+  await page.context().close();
+};
+
+// Two presses compare; one opens a report within the page.
+const compareTwoRuns = async () => {
+  const page = await open(desktop, '/runs');
+  await page.locator('button.pick').nth(0).click();
+  await page.locator('#picked').filter({ hasText: 'Now choose B' }).waitFor();
+  await page.locator('button.pick').nth(1).click();
+  await page.locator('h1').filter({ hasText: 'B compared with A' }).waitFor();
+  await lawful(page, 'the comparison');
+  await page.goto(origin + '/runs');
+  await page.locator('table a').first().click();
+  await page.frameLocator('iframe.report').locator('h1').first().waitFor();
+  await lawful(page, 'a run');
+  await picture(page, 'live-desktop-run');
+  console.log('compared');
+  await page.context().close();
+};
+
+// Who came onto the shield stands there with name and length.
+const findWhoIsThere = async page => {
+  if (await ask('plant a burst')) { console.log('nobody can go onto this shield'); return; }
+  await page.locator('.events li').filter({ hasText: /planted-burst ran [\d.]+ [mun]?s/ }).first().waitFor({ timeout: 60000 });
+  await page.locator('#verdict[data-state=disturbed]').waitFor({ timeout: 60000 });
+  await picture(page, 'live-desktop-planted');
+  await ask('take the burst away');
+  console.log('found who was there');
+};
+
+// Applied and not confirmed: it is put back by itself.
+const letItLapse = async page => {
+  await page.locator('#apply').click();
+  await page.locator('#yes').click();
+  await page.locator('#waits:visible').waitFor({ timeout: 60000 });
+  const left = Number(await page.locator('#ends').getAttribute('value'));
+  if (!(left >= 0 && left <= 30)) fail('the countdown says ' + left);
+  await picture(page, 'live-desktop-countdown');
+  await page.locator('#apply:visible').waitFor({ timeout: 120000 });
+  await page.locator('.events li').filter({ hasText: 'the shield was put back' }).first().waitFor({ timeout: 60000 });
+  await ask('expect none');
+  console.log('lapsed');
+};
 const desktop = { viewport: { width: 1280, height: 900 }, colorScheme: 'light' };
 const phone = { viewport: { width: 390, height: 844 }, colorScheme: 'dark', isMobile: true, hasTouch: true, deviceScaleFactor: 2 };
 
 try {
   for (const [name, options] of [['desktop', desktop], ['phone', phone]]) {
-    for (const [path, word] of [['/', 'Live'], ['/machine', 'Machine'], ['/shield', 'Shield'], ['/runs', 'Runs']]) {
+    for (const [path, word] of [['/', 'Live'], ['/sound', 'Sound'], ['/machine', 'Machine'], ['/shield', 'Shield'], ['/runs', 'Runs']]) {
       const page = await open(options, path);
       await page.locator('h1').first().waitFor();
       if (path === '/') {
@@ -51,6 +163,7 @@ try {
         await page.waitForFunction(old => document.getElementById('look').textContent !== old, before);
         await page.locator('.cpu .who li').first().waitFor();
       }
+      if (path === '/sound') await page.locator('.desk[data-strip=story] .knob').first().waitFor();
       await fits(page, `${name} ${path}`);
       await lawful(page, `${name} ${path}`);
       await picture(page, `live-${name}-${word.toLowerCase()}`);
@@ -58,6 +171,9 @@ try {
     }
     console.log(`seen ${name}`);
   }
+
+  await turnTheKnobs();
+  await compareTwoRuns();
 
   // By keyboard alone: to the button, the question, no; then yes.
   const page = await open(desktop);
@@ -82,6 +198,7 @@ try {
   await page.locator('.events li').filter({ hasText: 'the shield stays' }).waitFor({ timeout: 60000 });
   await ask('expect up');
   console.log('applied and confirmed');
+  await findWhoIsThere(page);
 
   // The server goes, and comes again.
   await ask('stop the server');
@@ -95,6 +212,7 @@ try {
   await page.locator('#apply:visible').waitFor({ timeout: 60000 });
   await ask('expect none');
   console.log('reverted');
+  await letItLapse(page);
   if (errors.length) fail('the console has errors:\n' + errors.join('\n'));
   console.log('done');
 } catch (error) {

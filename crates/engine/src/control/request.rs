@@ -31,6 +31,8 @@ pub enum Request {
     },
     /// Put another strip, or the same with another amp or IR, in the place of the one that sounds.
     Swap(Swap),
+    /// The names of the strips in the folder of the one that sounds.
+    Strips,
     /// The names of the presets.
     Presets,
     /// Keep strip and parameters under a name.
@@ -85,16 +87,23 @@ pub(crate) fn parse(line: &[u8]) -> Asked {
     let request = serde_json::from_value(value).map_err(|e| {
         format!(
             "cannot understand this request: {e}; `do` is stats, params, set, bypass, mute, swap, \
-             presets, save, load or quit"
+             strips, presets, save, load or quit"
         )
     });
     let request = match (request, more) {
-        (Ok(Request::Stats | Request::Params | Request::Presets | Request::Quit), Some(key)) => {
-            Err(format!(
-                "this request takes nothing beside `do`, and has `{}`",
-                quiet_types::printable(&key, 40)
-            ))
-        }
+        (
+            Ok(
+                Request::Stats
+                | Request::Params
+                | Request::Strips
+                | Request::Presets
+                | Request::Quit,
+            ),
+            Some(key),
+        ) => Err(format!(
+            "this request takes nothing beside `do`, and has `{}`",
+            quiet_types::printable(&key, 40)
+        )),
         (request, _) => request,
     };
     Asked { id, request }
@@ -137,12 +146,13 @@ pub(crate) fn typed(line: &str) -> Result<Request, String> {
                 _ => Err("what to swap is strip, amp or ir".to_owned()),
             }
         }
+        "strips" => Ok(Request::Strips),
         "presets" => Ok(Request::Presets),
         "save" => Ok(Request::Save { preset: rest.to_owned() }),
         "load" => Ok(Request::Load { preset: rest.to_owned() }),
         "quit" | "exit" => Ok(Request::Quit),
         _ => Err(format!(
-            "`{}` is no order; type stats, params, set, bypass, mute, swap, presets, save, load or quit",
+            "`{}` is no order; type help to see them all",
             quiet_types::printable(verb, 40)
         )),
     }

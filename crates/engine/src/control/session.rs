@@ -3,14 +3,13 @@
 use super::request::{Request, Swap, parse, typed};
 use crate::{
     Engine, Fade, Loaded, LoopEvent, ReadyStrip, Result, Shelf, Ticks, WantedStrip, admit,
-    shelf::Param,
 };
-use quiet_dsp::ProcessSpec;
+use quiet_dsp::{ProcessSpec, strip::Readout};
 use quiet_linux::files::{self, Replace};
 use quiet_rt::Cure;
 use quiet_types::{
     Nanos,
-    play::{Admission, Hits, PlayStatus, XrunAt},
+    play::{Admission, Hits, Knob, PlayStatus, SoundReading, XrunAt},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -27,7 +26,8 @@ pub struct Session {
     setting: ProcessSpec,
     clock: Ticks,
     name: String,
-    params: Vec<Param>,
+    params: Vec<Knob>,
+    readings: Vec<Readout>,
     admission: Admission,
     bypass: bool,
     mute: bool,
@@ -52,6 +52,10 @@ const NEWS: usize = 16;
 
 /// How many xruns are kept with their times.
 const XRUNS: usize = 1000;
+/// Most readings that are told.
+const READINGS: usize = 64;
+/// Most strips and presets that are named.
+const NAMES: usize = 1000;
 
 /// A preset as a file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -73,7 +77,7 @@ impl Session {
     pub fn new(
         engine: Engine,
         shelf: Box<dyn Shelf>,
-        (name, params): (String, Vec<Param>),
+        (name, params, readings): (String, Vec<Knob>, Vec<Readout>),
         admission: Admission,
         (setting, clock): (ProcessSpec, Ticks),
         presets: Option<PathBuf>,
@@ -85,6 +89,7 @@ impl Session {
             clock,
             name,
             params,
+            readings,
             admission,
             bypass: false,
             mute: false,
@@ -220,6 +225,7 @@ impl Session {
                 Ok(json!({"mute": on}))
             }
             Request::Swap(swap) => self.swap(&wanted(swap)?),
+            Request::Strips => self.strips(),
             Request::Presets => Ok(json!({"presets": self.names()?})),
             Request::Save { preset } => self.save(preset),
             Request::Load { preset } => self.load(preset),
@@ -240,8 +246,33 @@ impl Session {
             object.insert("admitted".into(), json!(self.admission));
             let last: Vec<&XrunAt> = self.xruns.iter().rev().take(20).collect();
             object.insert("last_xruns".into(), json!(last));
+            object.insert("readings".into(), json!(self.readings()));
         }
         Ok(value)
+    }
+
+    /// What the stages tell now.
+    pub fn readings(&self) -> Vec<SoundReading> {
+        let read = |one: &Readout| {
+            let value = one.cell.get();
+            SoundReading {
+                name: one.name.clone(),
+                unit: format!("{:?}", one.unit).to_lowercase(),
+                value: value.is_finite().then_some(value),
+            }
+        };
+        self.readings.iter().take(READINGS).map(read).collect()
+    }
+
+    /// The strips in the folder of the one that sounds.
+    fn strips(&self) -> Answer {
+        let path = self.shelf.path().ok_or("it plays a wire: there are no strips beside it")?;
+        let folder = match path.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        };
+        let folder = std::path::absolute(folder).map_err(|e| e.to_string())?;
+        Ok(json!({"folder": folder, "strips": named(&folder, ".toml")?}))
     }
 
     /// The place of a parameter, and its value if it is allowed.
@@ -271,6 +302,11 @@ impl Session {
         Ok(json!({"param": name, "value": value}))
     }
 
+    /// The strip's parameters as they are.
+    pub fn params(&self) -> &[Knob] {
+        &self.params
+    }
+
     /// Whether the strip has a parameter of this name.
     pub fn has(&self, name: &str) -> bool {
         self.params.iter().any(|param| param.name == name)
@@ -287,12 +323,21 @@ impl Session {
     }
 
     fn swap(&mut self, wanted: &WantedStrip) -> Answer {
+        let is_another = matches!(wanted, WantedStrip::Strip(_));
+        let before = if is_another { Vec::new() } else { self.params.clone() };
         let loaded = self.shelf.load(wanted, self.setting).map_err(|e| e.to_string())?;
-        self.take(loaded)
+        let taken = self.take(loaded)?;
+        // The same strip with another file: its knobs stay where they were turned to.
+        for Knob { name, value, .. } in before {
+            if self.params.iter().any(|param| param.name == name && param.value != value) {
+                let _ = self.set(&name, value);
+            }
+        }
+        Ok(taken)
     }
 
     fn take(&mut self, loaded: Loaded) -> Answer {
-        let Loaded { strip, name, params, notes, latency } = loaded;
+        let Loaded { strip, name, params, readings, notes, latency } = loaded;
         let (strip, admission) = admit(strip, self.setting, self.clock);
         if !admission.fits() {
             return Err(format!(
@@ -304,6 +349,7 @@ impl Session {
         let fade = if admission.fits_with(&self.admission) { Fade::Cross } else { Fade::Through };
         self.send(strip, fade)?;
         (self.name, self.params, self.admission) = (name, params, admission);
+        self.readings = readings;
         Ok(json!({
             "strip": self.name,
             "worst": admission.worst,
@@ -319,22 +365,7 @@ impl Session {
     }
 
     fn names(&self) -> std::result::Result<Vec<String>, String> {
-        let dir = self.dir()?;
-        let entries = match fs::read_dir(dir) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(format!("cannot read {}: {e}", dir.display())),
-        };
-        let mut names: Vec<String> = entries
-            .flatten()
-            .filter_map(|entry| {
-                let name = entry.file_name().into_string().ok()?;
-                name.strip_suffix(".json").filter(|name| well_named(name)).map(str::to_owned)
-            })
-            .take(10_000)
-            .collect();
-        names.sort_unstable();
-        Ok(names)
+        named(self.dir()?, ".json")
     }
 
     fn dir(&self) -> std::result::Result<&Path, String> {
@@ -406,6 +437,26 @@ impl Session {
 
 fn busy() -> String {
     "too many orders wait; ask again a little later".to_owned()
+}
+
+/// The files of `dir` that end so and are well named, without their ends.
+fn named(dir: &Path, end: &str) -> std::result::Result<Vec<String>, String> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(format!("cannot read {}: {e}", dir.display())),
+    };
+    let mut names: Vec<String> = entries
+        .flatten()
+        .take(10_000)
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            name.strip_suffix(end).filter(|name| well_named(name)).map(str::to_owned)
+        })
+        .collect();
+    names.sort_unstable();
+    names.truncate(NAMES);
+    Ok(names)
 }
 
 /// A file's name and nothing else.

@@ -79,7 +79,7 @@ impl FarEnd {
 }
 
 /// The end of the thread that plays.
-pub struct Line {
+pub struct NearEnd {
     orders: Producer<Order>,
     made: Consumer<Made>,
     /// Buffers that are here.
@@ -111,14 +111,18 @@ pub struct LineSetting {
 }
 
 /// Both ends of a line to `strip`, whose parameters have these ranges.
-pub fn line(strip: ReadyStrip, ranges: Vec<(f32, f32)>, setting: &LineSetting) -> (Line, FarEnd) {
+pub fn line(
+    strip: ReadyStrip,
+    ranges: Vec<(f32, f32)>,
+    setting: &LineSetting,
+) -> (NearEnd, FarEnd) {
     let (orders, orders_out) = RingBuffer::new(ORDERS);
     let (made, made_out) = RingBuffer::new(BLOCKS);
     let fault = Arc::new(OnceLock::new());
     let width = setting.width;
     let far = FarEnd { strip, width, orders: orders_out, made, fault: fault.clone() };
     let room = || vec![0.0; width * setting.period].into_boxed_slice();
-    let near = Line {
+    let near = NearEnd {
         orders,
         made: made_out,
         free: (0..BLOCKS).map(|_| room()).collect(),
@@ -134,8 +138,8 @@ pub fn line(strip: ReadyStrip, ranges: Vec<(f32, f32)>, setting: &LineSetting) -
     (near, far)
 }
 
-impl Line {
-    /// Hands a block over, if a buffer is here and there is room. [`Line::collect`] comes before the next one.
+impl NearEnd {
+    /// Hands a block over, if a buffer is here and there is room. [`NearEnd::collect`] comes before the next one.
     pub fn hand_over(&mut self, block: &[f32], frames: usize) {
         // What came too late is for nobody, but its buffer is.
         while let Ok(made) = self.made.pop() {
@@ -223,7 +227,7 @@ impl Line {
 }
 
 /// A branch at the far end: what is handed over is fetched in the same block.
-impl Elsewhere for Line {
+impl Elsewhere for NearEnd {
     fn hand(&mut self, block: &[f32], frames: usize) {
         if let Some(free) = self.free.first()
             && block.len() > free.len()

@@ -1,9 +1,9 @@
 //! The page of a campaign: every probe under every stress, its settings over each other.
 
 use super::{
-    CLASSES, began, capital,
+    began, capital,
     charts::Series,
-    class,
+    class, classes,
     course::{Track, course},
     least, merged, page, parts, sections,
 };
@@ -84,7 +84,7 @@ fn section(it: &Campaigned, group: &RunsBySetting<'_>) -> Markup {
     let gap = first.is_gap();
     let series: Vec<Series> = measured
         .iter()
-        .zip(CLASSES.iter().cycle())
+        .zip(classes(measured.iter().map(|(name, _)| *name)))
         .map(|((name, runs), class)| {
             let each: Vec<Histogram> = runs.iter().map(|run| run.readings()).collect();
             Series {
@@ -152,7 +152,7 @@ fn order(measured: &[&(&str, Vec<&Run>)], gap: bool) -> Markup {
     let figure = if gap { "largest gap" } else { "p99" };
     let mut tracks: Vec<Track> = measured
         .iter()
-        .zip(CLASSES.iter().cycle())
+        .zip(classes(measured.iter().map(|(name, _)| *name)))
         .map(|((name, _), class)| Track { name: (*name).to_owned(), class, points: Vec::new() })
         .collect();
     let mut marks: Vec<(usize, String)> = Vec::new();

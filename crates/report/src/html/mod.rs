@@ -251,6 +251,25 @@ fn series(runs: &[&Run], names: &[String]) -> Vec<Series> {
 /// Colours and dashes of the page's style, in the order in which lines take them.
 const CLASSES: [&str; 6] = ["b", "a", "c", "d", "e", "f"];
 
+/// A class for each of these: what is shared and what is shielded look the same on every page, the others take the rest in order.
+fn classes<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<&'static str> {
+    let fixed = |name: &str| match name {
+        _ if name.contains("shared") => Some("a"),
+        _ if name.contains("shielded") => Some("b"),
+        _ => None,
+    };
+    let has_fixed = names.clone().any(|name| fixed(name).is_some());
+    let free = CLASSES.iter().filter(move |class| !has_fixed || !["a", "b"].contains(class));
+    let mut free = free.cycle();
+    let mut taken = Vec::new();
+    for name in names {
+        // Two of one kind: the second takes what is free.
+        let own = fixed(name).filter(|class| !taken.contains(class));
+        taken.push(own.or_else(|| free.next().copied()).unwrap_or("f"));
+    }
+    taken
+}
+
 /// A run's label, else its id; with its number in front where two would be named alike.
 fn names(runs: &[&Run]) -> Vec<String> {
     let name = |run: &&Run| {

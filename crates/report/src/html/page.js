@@ -10,6 +10,31 @@ for (const figure of document.querySelectorAll("figure")) {
   figure.addEventListener("pointermove", show);
   figure.addEventListener("pointerdown", show);
 }
+// The legend switches its lines off and on.
+for (const svg of document.querySelectorAll("svg")) {
+  const names = [...svg.querySelectorAll("text.legend")];
+  if (names.length < 2) continue;
+  for (const name of names) {
+    const sign = name.previousElementSibling;
+    const which = sign && [...sign.classList].find(word => word.length === 1);
+    if (!which) continue;
+    const all = [...svg.querySelectorAll("." + which)].filter(one => one !== sign);
+    const turn = () => {
+      const off = name.getAttribute("aria-pressed") === "true";
+      name.setAttribute("aria-pressed", !off);
+      name.style.opacity = off ? 0.45 : 1;
+      for (const one of all) one.style.display = off ? "none" : "";
+    };
+    name.setAttribute("role", "button");
+    name.setAttribute("tabindex", "0");
+    name.setAttribute("aria-pressed", "true");
+    name.style.cursor = "pointer";
+    name.addEventListener("click", turn);
+    name.addEventListener("keydown", event => {
+      if (event.key === "Enter" || event.key === " ") { event.preventDefault(); turn(); }
+    });
+  }
+}
 const data = document.getElementById("data"), link = document.getElementById("download");
 if (data && link) {
   link.href = URL.createObjectURL(new Blob([data.textContent], { type: "application/json" }));

@@ -48,9 +48,82 @@
     all.forEach(one => one.disabled = false);
   });
 
-  if (!by('verdict')) return;
+  // Two presses compare two runs: A, then B.
+  const picks = [...document.querySelectorAll('button.pick')];
+  if (picks.length) document.querySelectorAll('#compare .radio').forEach(one => one.hidden = true);
+  let first = null;
+  const started = row => row.querySelector('a').textContent;
+  picks.forEach(button => {
+    button.hidden = false;
+    button.onclick = () => {
+      const row = button.closest('tr');
+      if (first && first !== row) {
+        location.href = `/compare?a=${encodeURIComponent(first.dataset.run)}&b=${encodeURIComponent(row.dataset.run)}`;
+        return;
+      }
+      first = first ? null : row;
+      picks.forEach(one => {
+        one.setAttribute('aria-pressed', one === button && !!first);
+        put(one, first && one !== button ? 'with this' : 'Compare');
+      });
+      put(by('picked'), first ? `A is ${started(row)}. Now choose B.` : 'Choose a run A and a run B to compare, or open one.');
+    };
+  });
+
+  // Blocks by the share of a period, as columns; a column is as high as the logarithm of its count.
+  const COLUMNS = 51, SVG = 'http://www.w3.org/2000/svg';
+  const bars = (svg, histogram) => {
+    if (!svg) return;
+    while (svg.children.length < COLUMNS) {
+      const at = svg.children.length, bar = document.createElementNS(SVG, 'rect');
+      bar.setAttribute('x', 2 * at);
+      bar.setAttribute('width', 1.8);
+      if (at + 1 === COLUMNS) bar.setAttribute('class', 'late');
+      svg.append(bar);
+    }
+    const sums = new Array(COLUMNS).fill(0);
+    histogram.forEach((n, percent) => sums[percent >= 100 ? COLUMNS - 1 : Math.floor(percent * (COLUMNS - 1) / 100)] += n);
+    const most = 1 + Math.log10(Math.max(1, ...sums));
+    sums.forEach((n, at) => {
+      const tall = n ? 30 * (1 + Math.log10(n)) / most : 0;
+      svg.children[at].setAttribute('y', (30 - tall).toFixed(2));
+      svg.children[at].setAttribute('height', tall.toFixed(2));
+    });
+  };
+  const figure = () => {
+    const all = make('figure'), svg = document.createElementNS(SVG, 'svg'), words = make('figcaption');
+    all.className = 'loads';
+    [['viewBox', '0 0 102 30'], ['preserveAspectRatio', 'none'], ['role', 'img'],
+      ['aria-label', 'Blocks by the share of a period that they took, on a logarithmic scale']].forEach(([name, value]) => svg.setAttribute(name, value));
+    ['0 %', '50 %', 'a period, and later'].forEach(word => words.append(make('span', word)));
+    all.append(svg, words);
+    return all;
+  };
+  const told = one => {
+    const s = one.status;
+    return `CPU ${s.cpus}, ${s.rate} Hz, period ${s.period}, DSP load ${Math.round(s.load.mean)} %, worst ${span(s.load.worst)}, late ${s.missed}, xruns ${s.xruns}`;
+  };
+  // What is alive of an engine, wherever it stands.
+  const alive = (card, one) => {
+    const s = one.status;
+    put(card.querySelector('.told'), told(one));
+    card.querySelectorAll('.meters meter').forEach((meter, n) => {
+      const level = s.levels[n >> 1];
+      if (level) meter.value = n % 2 ? level.output : level.input;
+    });
+    bars(card.querySelector('.loads svg'), s.load.histogram);
+    [['.bypass', one.bypass], ['.mute', one.mute]].forEach(([name, on]) => {
+      const button = card.querySelector(name);
+      if (button) button.setAttribute('aria-pressed', on);
+    });
+  };
+  const hooks = [];
+  window.quietcores = { by, make, put, post, say, span, alive, csrf, hooks };
+
+  if (!by('verdict') && !by('desks')) return;
   const show = (id, on) => { const one = by(id); if (one) one.hidden = !on; };
   const verdict = moment => {
+    if (!by('verdict')) return;
     by('verdict').dataset.state = moment.quiet.state;
     put(by('state'), moment.quiet.state);
     // A countdown is no news to be read aloud again and again: it stands on the button.
@@ -66,6 +139,8 @@
     show('lend', up && !lent);
     show('take-back', lent);
     put(by('left'), shield.confirm == null ? '' : `(${shield.confirm} s left)`);
+    show('waits', shield.confirm != null);
+    if (by('ends') && shield.confirm != null) by('ends').value = shield.confirm;
   };
   // Puts a list right with as few changes as possible: no flicker, and focus and selection stay.
   const fill = (list, items, key, draw) => {
@@ -114,10 +189,9 @@
       });
     });
   };
-  const events = moment => {
-    const list = by('events');
+  const happened = (list, events, most) => {
     if (!list) return;
-    moment.events.forEach(event => {
+    events.forEach(event => {
       const none = list.querySelector('.none');
       if (none) none.remove();
       const line = make('li');
@@ -127,7 +201,11 @@
       line.append(time, ' ' + event.said);
       list.prepend(line);
     });
-    while (list.children.length > 200) list.lastElementChild.remove();
+    while (list.children.length > most) list.lastElementChild.remove();
+  };
+  const events = moment => {
+    happened(by('events'), moment.events, 200);
+    happened(by('late'), moment.events.filter(event => event.kind === 'late'), 10);
   };
   const engine = (path, name, button) => async () => {
     const on = button.getAttribute('aria-pressed') !== 'true';
@@ -141,8 +219,8 @@
   const sound = one => {
     const card = make('li', undefined, { engine: one.name });
     card.className = 'sound';
-    const told = make('p');
-    told.className = 'told';
+    const line = make('p');
+    line.className = 'told';
     const meters = make('div');
     meters.className = 'meters';
     one.status.levels.slice(0, 2).forEach((_, at) => ['in', 'out'].forEach(side => {
@@ -151,7 +229,7 @@
       label.append(meter);
       meters.append(label);
     }));
-    card.append(make('h3', one.strip), told, meters);
+    card.append(make('h3', one.strip), line, meters, figure());
     if (by('sounds').hasAttribute('data-act')) {
       const row = make('div');
       row.className = 'row';
@@ -171,19 +249,11 @@
     by('silent').hidden = moment.sounds.length > 0;
     fill(list, moment.sounds, s => `${s.name}/${s.strip}/${s.status.levels.length}`, sound);
     moment.sounds.forEach((one, at) => {
-      const card = list.children[at], s = one.status;
-      put(card.querySelector('.told'), `CPU ${s.cpus}, ${s.rate} Hz, period ${s.period}, DSP load ${Math.round(s.load.mean)} %, worst ${span(s.load.worst)}, late ${s.missed}, xruns ${s.xruns}`);
-      card.querySelectorAll('meter').forEach((meter, n) => {
-        const level = s.levels[n >> 1];
-        if (level) meter.value = n % 2 ? level.output : level.input;
-      });
-      [['.bypass', one.bypass], ['.mute', one.mute]].forEach(([name, on]) => {
-        const button = card.querySelector(name);
-        if (button) button.setAttribute('aria-pressed', on);
-      });
+      alive(list.children[at], one);
     });
   };
-  document.querySelectorAll('.sound').forEach(wire);
+  document.querySelectorAll('.sound, .desk').forEach(wire);
+  window.quietcores.wire = wire;
 
   // The stream; when the server is away, it is tried again, less and less often up to 5 s.
   let source = null, pause = 500, last = 0;
@@ -196,6 +266,7 @@
       pause = 500;
       last = Date.now();
       verdict(moment); cpus(moment); events(moment); sounds(moment);
+      hooks.forEach(hook => hook(moment));
       put(by('look'), `${moment.look.threads} threads, looked at every ${(moment.look.since / 1e9).toFixed(1)} s; ${(moment.cost * 100).toFixed(1)} % of one CPU for all of this.`);
     };
     source.onerror = () => {
