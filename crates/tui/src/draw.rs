@@ -98,7 +98,7 @@ pub(crate) fn spots(screen: &Screen, look: TopLook, whole: Rect) -> Vec<(Rect, S
     match &screen.mode {
         Cover::Watching => {}
         Cover::Asking(..) => {
-            let area = covered(screen, look, whole).map(|(_, _, area)| area).unwrap_or_default();
+            let area = covered(screen, look, whole).map(|it| it.area).unwrap_or_default();
             let last = Rect { y: area.bottom().saturating_sub(2), height: 1, ..area };
             let yes = Rect { width: 11.min(last.width), ..last };
             return vec![
@@ -204,12 +204,16 @@ fn keys_line(look: TopLook, width: u16) -> (Line<'static>, Vec<KeySpot>) {
     (Line::from(spans), spots)
 }
 
-/// What covers the screen: title and lines, how far down one has read, where it stands.
-fn covered(
-    screen: &Screen,
-    look: TopLook,
-    whole: Rect,
-) -> Option<(&'static str, (Vec<Line<'static>>, u16), Rect)> {
+/// What covers the screen.
+struct Covering {
+    title: &'static str,
+    lines: Vec<Line<'static>>,
+    /// How far down one has read.
+    down: u16,
+    area: Rect,
+}
+
+fn covered(screen: &Screen, look: TopLook, whole: Rect) -> Option<Covering> {
     let (title, lines, at) = match &screen.mode {
         Cover::Watching => return None,
         Cover::Help => ("Keys", panels::help(look), 0),
@@ -250,11 +254,11 @@ fn covered(
         height,
     };
     let down = at.min((wrapped as u16).saturating_sub(height.saturating_sub(2)));
-    Some((title, (lines, down), area))
+    Some(Covering { title, lines, down, area })
 }
 
 fn cover(frame: &mut Frame<'_>, screen: &Screen, look: TopLook, whole: Rect) {
-    let Some((title, (lines, down), area)) = covered(screen, look, whole) else { return };
+    let Some(Covering { title, lines, down, area }) = covered(screen, look, whole) else { return };
     frame.render_widget(Clear, area);
     let block = panels::frame_of(title, look);
     let text = Paragraph::new(lines).wrap(Wrap { trim: false }).scroll((down, 0)).block(block);
