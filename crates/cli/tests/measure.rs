@@ -370,7 +370,7 @@ fn stress_stays_on_its_cpus_and_is_written_into_the_run() {
     let arguments = [
         "wakeup",
         "--for",
-        "2s",
+        "10s",
         "--policy",
         "other",
         "--stress",
