@@ -4,6 +4,7 @@ use crate::{asked, face, verbs};
 use quiet_experiment::{ShieldWish, Silent, put_back_overdue};
 use quiet_linux::{Root, System};
 use quiet_live::{Hands, StatusReader};
+use quiet_plan::check::audit;
 use quiet_report::{
     loan::{lent_text, reclaimed_text},
     plan::{applied_text, reverted_text},
@@ -11,7 +12,8 @@ use quiet_report::{
 use quiet_service::acts::{Acts, Whose};
 use quiet_shield::LoanOptions;
 use quiet_types::{
-    Plan,
+    CpuSet, Plan,
+    check::Checked,
     live::Deed,
     loan::{LoanEnd, LoanTerms},
 };
@@ -87,6 +89,18 @@ impl Hands for MachineHands {
         quiet_experiment::plan(&self.wish, &machine).map_err(said)
     }
 
+    fn check(&self) -> Result<Checked, String> {
+        let root = Root::system().map_err(said)?;
+        let machine = quiet_experiment::machine(&root).map_err(said)?;
+        let known =
+            machine.cpus.iter().map(|cpu| cpu.id).collect::<CpuSet>().union(&machine.online);
+        let chain = self.wish.chain.as_ref().filter(|_| self.named.is_none());
+        let chain = chain.map(|path| quiet_experiment::read_chain(path, &known)).transpose();
+        let mut checked = audit(&machine, chain.map_err(said)?.as_ref());
+        checked.looked.clear();
+        Ok(checked)
+    }
+
     fn apply(&self, confirm: Option<u64>) -> Result<Deed, String> {
         let applied = if self.by_service() {
             verbs::apply::put_up_by_service(self.approved()?, confirm).map_err(said)?
@@ -139,8 +153,9 @@ impl Hands for MachineHands {
             only_root()?;
             put_back_overdue(&self.state, &Silent).map_err(said)?;
             let terms = LoanTerms { seconds, until_sound: false, unit: None, process: None };
-            let program = std::env::current_exe().map_err(said)?;
-            let options = LoanOptions { guard: Some(&program), uid: None };
+            // This very program, also where a package has put another one in its place meanwhile.
+            let program = Path::new("/proc/self/exe");
+            let options = LoanOptions { guard: Some(program), uid: None };
             quiet_shield::lend(&System, &self.state, &terms, options).map_err(said)?
         };
         let is_whole = lent.changes.iter().all(|change| change.refused.is_none());

@@ -10,6 +10,7 @@ mod progress;
 mod talk;
 mod user;
 mod verbs;
+mod work;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -75,6 +76,8 @@ fn main() -> ExitCode {
     let Some(verb) = cli.verb else {
         return ended(verbs::greet::run());
     };
+    // `top` and `serve` show how a probe goes that another command runs.
+    quiet_probe::tell_in(|| quiet_engine::control::private_dir().ok());
     ended(match verb {
         Verb::Setup(args) => verbs::setup::run(args),
         Verb::Demo(args) => verbs::demo::run(args),

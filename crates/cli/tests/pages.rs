@@ -3,7 +3,11 @@
 
 mod machine;
 
-use machine::{Machine, PROGRAM, text};
+use machine::{
+    Machine, PROGRAM,
+    planted::{Disk, Planted},
+    text,
+};
 use quiet_testing::{Why, program, skip};
 use std::{
     fs,
@@ -90,19 +94,6 @@ fn measure(machine: &Machine) {
     }
 }
 
-/// Somebody who goes onto the shield and works there for a few ms again and again; `None` where nobody can.
-fn plant(machine: &Machine) -> Option<Ended> {
-    let name = machine.dir().join("planted-burst");
-    let _ = std::os::unix::fs::symlink("/bin/sh", &name);
-    let work = "while :; do i=0; while [ $i -lt 4000 ]; do i=$((i+1)); done; sleep 0.2; done";
-    let cpu = machine.cpu.to_string();
-    let mut command = Command::new("taskset");
-    command.args(["-c", &cpu, "chrt", "-f", "10"]).arg(&name).args(["-c", work]);
-    let mut planted = Ended(command.stderr(Stdio::null()).spawn().unwrap());
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    planted.0.try_wait().unwrap().is_none().then_some(planted)
-}
-
 #[test]
 fn stories_on_a_desktop_and_a_phone() {
     let Some(browser) = program("chromium") else {
@@ -122,7 +113,7 @@ fn stories_on_a_desktop_and_a_phone() {
     let Some(machine) = Machine::take() else { return };
     measure(&machine);
     let mut engine = Some(play(&machine));
-    let mut planted = None;
+    let (mut planted, mut disk) = (None, None);
     let (child, address) = serve(&machine, "127.0.0.1:0");
     let mut server = Some(Ended(child));
     let listen = address.trim_start_matches("http://").split('/').next().unwrap().to_owned();
@@ -142,14 +133,22 @@ fn stories_on_a_desktop_and_a_phone() {
             Some("expect up") => assert!(is_up(), "no shield is up: {told:?}"),
             Some("stop the server") => drop(server.take()),
             Some("stop the engine") => drop(engine.take()),
-            Some("plant a burst") => planted = plant(&machine),
+            Some("place a burst") => planted = Some(Planted::place(&machine).unwrap()),
+            Some("let it go") => planted.iter_mut().for_each(Planted::go),
             Some("take the burst away") => drop(planted.take()),
+            Some("write to the disk") => {
+                disk = disk.take().or_else(|| Disk::towards(&machine));
+                if let Some(disk) = &disk {
+                    disk.write();
+                }
+            }
+            Some("leave the disk alone") => drop(disk.take()),
             Some("start the server") => server = Some(Ended(serve(&machine, &listen).0)),
             _ => {}
         }
         if line.starts_with("do ") {
-            let refused = line == "do plant a burst" && planted.is_none();
-            writeln!(tell, "{}", if refused { "nobody can" } else { "" }).unwrap();
+            // Which disk; nothing where none can come there.
+            writeln!(tell, "{}", disk.as_ref().map_or("", |disk| disk.name.as_str())).unwrap();
         }
         told.push(line);
     }

@@ -10,6 +10,7 @@ use alsa::{
     Direction,
     seq::{Addr, ClientIter, EvCtrl, EventType, PortCap, PortIter, PortSubscribe, PortType, Seq},
 };
+use quiet_types::live::SoundWish;
 use std::{collections::BTreeMap, str::FromStr};
 
 /// What one controller does: `7=out.gain`, or `16/7=out.gain` on channel 16 alone. The parameter
@@ -176,7 +177,7 @@ impl Midi {
         self.hear();
         let done = orders(&self.turns, &self.heard).into_iter().map(|order| match order {
             Order::Turn(param, share) => session.turn(&param, share),
-            Order::Bypass(on) => session.ask(&Request::Bypass { on }),
+            Order::Bypass(on) => session.ask(&Request::Wish(SoundWish::Bypass { on })),
             Order::Program(place) => session.program(place),
         });
         let failed = done.filter_map(|answer| answer.err().map(|e| format!("MIDI: {e}"))).collect();

@@ -1,5 +1,7 @@
 //! A histogram as columns. Pure.
 
+use quiet_types::{Nanos, live::PROBE_BARS};
+
 /// Heights, 0 to 1, of a load histogram in so many columns from 0 to 100 % of a period; the last one holds all that took longer.
 /// A height is that of the count's logarithm: one block among millions is seen.
 pub fn load_bars(histogram: &[u64], columns: usize) -> Vec<f64> {
@@ -9,12 +11,25 @@ pub fn load_bars(histogram: &[u64], columns: usize) -> Vec<f64> {
         let at = if percent >= 100 { last } else { percent * within / 100 };
         sums[at] = sums[at].saturating_add(*n);
     }
-    let most = sums.iter().copied().max().unwrap_or(0);
+    heights(&sums)
+}
+
+/// Heights, 0 to 1, by the logarithm of each count.
+fn heights(counts: &[u64]) -> Vec<f64> {
+    let most = counts.iter().copied().max().unwrap_or(0);
     let tall = |n: &u64| match n {
         0 => 0.0,
         n => (1.0 + (*n as f64).log10()) / (1.0 + (most as f64).log10()),
     };
-    sums.iter().map(tall).collect()
+    counts.iter().map(tall).collect()
+}
+
+/// Heights of a probe's columns between the first and the last that hold something, with the lengths at which they begin and end.
+pub fn probe_bars(bars: &[u64]) -> Option<(Vec<f64>, Nanos, Nanos)> {
+    let bars = &bars[..bars.len().min(PROBE_BARS)];
+    let (first, last) = (bars.iter().position(|n| *n > 0)?, bars.iter().rposition(|n| *n > 0)?);
+    let begins = |at: usize| Nanos(10f64.powf(1.0 + at as f64 / 10.0).round() as u64);
+    Some((heights(&bars[first..=last]), begins(first), begins(last + 1)))
 }
 
 #[cfg(test)]
@@ -33,5 +48,19 @@ mod tests {
         assert!(bars[5] > 0.1 && bars[10] == bars[5]);
         assert!(load_bars(&[], 11).iter().all(|bar| *bar == 0.0));
         assert_eq!(load_bars(&[7], 0).len(), 2);
+    }
+
+    #[test]
+    fn a_probes_columns_begin_where_its_readings_do() {
+        let mut bars = vec![0u64; PROBE_BARS];
+        assert_eq!(probe_bars(&bars), None);
+        (bars[20], bars[22]) = (1000, 1);
+        let (tall, from, to) = probe_bars(&bars).unwrap();
+        assert_eq!((from, to), (Nanos(1_000), Nanos(1_995)));
+        assert_eq!((tall.len(), tall[0], tall[1]), (3, 1.0, 0.0));
+        assert!(tall[2] > 0.2 && tall[2] < 0.3, "{tall:?}");
+        // More than there should be is not looked at.
+        bars.extend([7; 1000]);
+        assert_eq!(probe_bars(&bars).unwrap().0.len(), 3);
     }
 }

@@ -3,7 +3,9 @@
 use crate::verdict::visit;
 use quiet_types::{
     CpuId, CpuSet, Nanos,
-    live::{LiveCpu, LiveEvent, LiveEventKind, LiveShield, LiveSound, MOST_NAMED, Occupant},
+    live::{
+        LiveCpu, LiveEvent, LiveEventKind, LiveProbe, LiveShield, LiveSound, MOST_NAMED, Occupant,
+    },
     plan::ShieldStanding,
     words,
 };
@@ -68,22 +70,44 @@ pub(crate) fn of_sounds(sounds: &[LiveSound], cpus: &[LiveCpu]) -> Vec<(LiveEven
     let late = sounds.iter().filter(|sound| sound.late > 0);
     late.map(|sound| {
         let periods = if sound.late == 1 { "period" } else { "periods" };
-        let said = format!("{} {periods} of {} came late", sound.late, sound.strip);
         let at = sound.status.cpus.parse::<CpuSet>().unwrap_or_default();
-        let beside: Vec<String> = cpus
-            .iter()
-            .filter(|cpu| at.contains(cpu.id))
-            .flat_map(|cpu| cpu.occupants.iter().filter(|one| one.foreign).take(3))
-            .map(visit)
-            .take(3)
-            .collect();
-        let said = match beside.is_empty() {
-            true => said,
-            false => format!("{said}; meanwhile {}", beside.join(", ")),
-        };
-        (LiveEventKind::Late, said)
+        let said = format!("{} {periods} of {} came late", sound.late, sound.strip);
+        (LiveEventKind::Late, meanwhile(said, &at, cpus))
     })
     .collect()
+}
+
+/// The same of what probes missed.
+pub(crate) fn of_probes(probes: &[LiveProbe], cpus: &[LiveCpu]) -> Vec<(LiveEventKind, String)> {
+    let late = probes.iter().filter(|probe| probe.late > 0);
+    late.map(|probe| {
+        let (one, several) =
+            if probe.probe == "gap" { ("gap", "gaps") } else { ("period", "periods") };
+        let what = if probe.late == 1 { one } else { several };
+        let beyond = match probe.probe.as_str() {
+            "gap" => format!("beyond {}", probe.threshold),
+            _ => "missed".to_owned(),
+        };
+        let said =
+            format!("probe {} on CPU {}: {} {what} {beyond}", probe.probe, probe.cpus, probe.late);
+        (LiveEventKind::Late, meanwhile(said, &probe.cpus, cpus))
+    })
+    .collect()
+}
+
+/// With who else was there, where that is known.
+fn meanwhile(said: String, at: &CpuSet, cpus: &[LiveCpu]) -> String {
+    let beside: Vec<String> = cpus
+        .iter()
+        .filter(|cpu| at.contains(cpu.id))
+        .flat_map(|cpu| cpu.occupants.iter().filter(|one| one.foreign).take(3))
+        .map(visit)
+        .take(3)
+        .collect();
+    match beside.is_empty() {
+        true => said,
+        false => format!("{said}; meanwhile {}", beside.join(", ")),
+    }
 }
 
 /// How many late moments faces keep in sight.

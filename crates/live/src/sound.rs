@@ -104,7 +104,7 @@ impl Engines {
     /// How they go.
     pub fn look(&mut self) -> Vec<LiveSound> {
         let Some(dir) = self.dir.clone() else { return Vec::new() };
-        let names = sockets(&dir);
+        let names = numbered_sockets(&dir, "play", MOST);
         self.lines.retain(|name, _| names.contains(name));
         self.resting.retain(|name, until| names.contains(name) && Instant::now() < *until);
         let mut found = Vec::new();
@@ -174,6 +174,7 @@ impl Engines {
             strip: clean(&stats.strip, 64),
             bypass: stats.bypass,
             mute: stats.mute,
+            told: sound_told(&status),
             status,
             last_xruns: stats.last_xruns.into_iter().take(MOST_NAMED).collect(),
             readings: stats.readings.into_iter().take(MOST_READINGS).map(readable).collect(),
@@ -186,8 +187,22 @@ fn readable(one: SoundReading) -> SoundReading {
     SoundReading { name: clean(&one.name, 64), unit: clean(&one.unit, 16), ..one }
 }
 
-/// Names of control sockets, which `play` calls `play.sock` or `play-PID.sock`.
-fn sockets(dir: &Path) -> Vec<String> {
+/// How an engine goes, in a line.
+pub fn sound_told(status: &PlayStatus) -> String {
+    format!(
+        "CPU {}, {} Hz/{}, DSP load {:.0} %, worst {}, late {}, xruns {}",
+        status.cpus,
+        status.rate,
+        status.period,
+        status.load.mean,
+        status.load.worst,
+        status.missed,
+        status.xruns
+    )
+}
+
+/// Names of sockets that are called `KIND.sock` or `KIND-PID.sock`.
+pub(crate) fn numbered_sockets(dir: &Path, kind: &str, most: usize) -> Vec<String> {
     use std::os::unix::fs::FileTypeExt;
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     let is_socket = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_socket());
@@ -196,15 +211,20 @@ fn sockets(dir: &Path) -> Vec<String> {
         .take(1000)
         .filter(is_socket)
         .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| is_control(name))
+        .filter(|name| is_numbered(name, kind))
         .collect();
     names.sort_unstable();
-    names.truncate(MOST);
+    names.truncate(most);
     names
 }
 
+/// Those of engines, which `play` makes.
 fn is_control(name: &str) -> bool {
-    let Some(rest) = name.strip_prefix("play").and_then(|rest| rest.strip_suffix(".sock")) else {
+    is_numbered(name, "play")
+}
+
+fn is_numbered(name: &str, kind: &str) -> bool {
+    let Some(rest) = name.strip_prefix(kind).and_then(|rest| rest.strip_suffix(".sock")) else {
         return false;
     };
     rest.is_empty()
@@ -235,25 +255,14 @@ pub fn ask(dir: &Path, name: &str, request: &Value) -> Result<Value, ControlErro
     }
 }
 
-/// The same for what faces ask for; [`SoundWish::Strip`] is looked up among the strips that the engine names.
+/// The same for what faces ask for.
 ///
 /// # Errors
 /// As for [`ask`].
 pub fn wish(dir: &Path, name: &str, wish: &SoundWish) -> Result<Value, ControlError> {
-    let broken = |e: serde_json::Error| ControlError::Silent(io::Error::other(e));
-    let SoundWish::Strip { name: strip } = wish else {
-        return ask(dir, name, &serde_json::to_value(wish).map_err(broken)?);
-    };
-    let known = ask(dir, name, &serde_json::to_value(SoundWish::Strips {}).map_err(broken)?)?;
-    let mut names = known["strips"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let (Some(folder), Some(meant)) = (known["folder"].as_str(), names.find(|one| one == strip))
-    else {
-        let sentence =
-            format!("there is no strip `{}` beside the one that sounds", clean(strip, 64));
-        return Err(ControlError::Said(sentence));
-    };
-    let path = Path::new(folder).join(format!("{meant}.toml"));
-    ask(dir, name, &json!({"do": "swap", "strip": path}))
+    let request = serde_json::to_value(wish);
+    let request = request.map_err(|e| ControlError::Silent(io::Error::other(e)))?;
+    ask(dir, name, &request)
 }
 
 /// The same as a deed, in words.

@@ -5,12 +5,14 @@ use crate::{
     events::{self, Visitors, changes},
     gather::{CpuReading, Gatherer, ThreadReading},
     pace::Pace,
+    probes::Probes,
     sound::Engines,
     verdict::verdict,
 };
 use quiet_linux::{Root, seat};
 use quiet_types::{
     CpuId, CpuSet, Plan,
+    check::Checked,
     live::{
         Deed, LIVE_SCHEMA, LiveEvent, LiveShield, LiveSound, MOST_EVENTS, MOST_NAMED, Moment,
         ThreadLook,
@@ -38,6 +40,11 @@ pub trait Hands: Send + Sync {
     /// # Errors
     /// A sentence.
     fn plan(&self) -> Result<Plan, String>;
+    /// What stands in the way of low latency.
+    ///
+    /// # Errors
+    /// A sentence.
+    fn check(&self) -> Result<Checked, String>;
     /// Puts the shield up; with `confirm` it is put back after so many seconds unless it is confirmed.
     ///
     /// # Errors
@@ -320,6 +327,7 @@ struct Reader {
     gatherer: Gatherer,
     options: LiveOptions,
     engines: Engines,
+    probes: Probes,
     look: Pace,
     slow: Pace,
     began: (Instant, Duration),
@@ -342,6 +350,7 @@ impl Reader {
         Reader {
             gatherer: Gatherer::new(root),
             engines: Engines::at(options.engines.clone()),
+            probes: Probes::at(options.engines.clone()),
             look: Pace::every(options.threads),
             slow: Pace::every(SLOW),
             began: (Instant::now(), process_time()),
@@ -414,7 +423,7 @@ impl Reader {
             self.threads.ran.clear();
         }
         let looked = self.look(now, &reading, &shielded);
-        let sounds = self.engines.look();
+        let (sounds, probes) = (self.engines.look(), self.probes.look());
         let cpus = count(&Counted {
             before: self.before.as_ref(),
             now: &reading,
@@ -436,6 +445,7 @@ impl Reader {
             found.extend(events::of_engines(&self.sounds, &sounds));
         }
         found.extend(events::of_sounds(&sounds, &cpus));
+        found.extend(events::of_probes(&probes, &cpus));
         found.extend(self.visitors.met(reading.at, &cpus, looked));
         let moment = Moment {
             schema: LIVE_SCHEMA.into(),
@@ -448,6 +458,7 @@ impl Reader {
             cpus,
             look: self.looked,
             sounds: sounds.clone(),
+            probes,
             temperature: self.temperature,
             unread: {
                 unread.truncate(MOST_NAMED);

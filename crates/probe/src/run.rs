@@ -4,6 +4,7 @@ use crate::{
     Error, ErrorKind, Result, RunRequest, RunningStress,
     host::{host, kind, stamp},
     judge, request, so_far, state,
+    teller::Teller,
     watch::{CpuWatch, Seen},
     worker::{Order, RawRun},
 };
@@ -250,11 +251,15 @@ pub(crate) fn measure(
     let mut worker = Worker::start(file).map_err(cannot)?;
 
     let began = Instant::now();
+    let teller = Teller::open();
     let mut saved = began;
     let mut told_to_stop: Option<Instant> = None;
     while !worker.output.is_finished() {
         thread::sleep(LOOK);
         progress(&tell(shared.words(), request, threads, began));
+        if let Some(teller) = &teller {
+            teller.answer(shared.words(), request);
+        }
         if let Some(saving) = saving.as_mut().filter(|them| saved.elapsed() >= them.every) {
             saving.now(shared.words(), request);
             saved = Instant::now();

@@ -28,6 +28,8 @@ use std::{
 
 /// Looks before a torn one is taken.
 const LOOKS: usize = 1000;
+/// The same for a glance.
+const GLANCES: usize = 2;
 
 /// The words of one thread's buckets.
 #[derive(Clone, Copy)]
@@ -72,13 +74,22 @@ pub(crate) fn hertz(words: &[AtomicU64]) -> &AtomicU64 {
 
 /// All threads so far; `None` before the loops began.
 pub(crate) fn threads(words: &[AtomicU64], spec: &Spec) -> Option<Vec<MeasuringThread>> {
+    looked_at(words, spec, LOOKS)
+}
+
+/// The same by two looks at most, for who looks often: each costs the measuring thread the lines that it writes to.
+pub(crate) fn glance(words: &[AtomicU64], spec: &Spec) -> Option<Vec<MeasuringThread>> {
+    looked_at(words, spec, GLANCES)
+}
+
+fn looked_at(words: &[AtomicU64], spec: &Spec, looks: usize) -> Option<Vec<MeasuringThread>> {
     if start(words).load(Acquire) == 0 {
         return None;
     }
     let cpus = spec.cpus.iter().enumerate();
     Some(
         cpus.map(|(index, cpu)| {
-            let seen = Seen::of(words, spec, index);
+            let seen = Seen::of(words, spec, index, looks);
             let id = shared::id(words, index).load(Relaxed) as u32;
             let (readings, corrected) = seen.histograms(words, spec);
             let (obtained, missed) =
@@ -121,7 +132,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(words: &[AtomicU64], spec: &Spec, index: usize) -> Seen {
+    fn of(words: &[AtomicU64], spec: &Spec, index: usize, most: usize) -> Seen {
         let (live, area) = (shared::live(words, index), area(words, spec, index));
         let values = |from: &[AtomicU64]| from.iter().map(|word| word.load(Relaxed)).collect();
         let mut looks = 0;
@@ -140,7 +151,7 @@ impl Seen {
             looks += 1;
             let counted = |all: &[u64], over: usize| all.iter().sum::<u64>() + seen.facts[over];
             let whole = (counted(&seen.log, 2), counted(&seen.missed, 7)) == before;
-            if (whole && said() == before) || looks == LOOKS {
+            if (whole && said() == before) || looks == most {
                 return seen;
             }
         }

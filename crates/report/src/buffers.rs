@@ -151,7 +151,14 @@ pub fn buffers_page(buffers: &Buffers) -> String {
         p.why {
             "✓ none seen, and how many an hour are possible all the same (95 %); ✗ xruns seen, and how \
              long the longest time between two writes was; of the time lost, what waking late and \
-             what running slow had."
+             what running slow had. The deeper the colour, the more xruns a minute:"
+        }
+        p.heat {
+            @for (class, word) in
+                [("h0", "none"), ("h1", "below 1"), ("h2", "below 10"), ("h3", "below 100"), ("h4", "more")]
+            {
+                span.(class) { (word) } " "
+            }
         }
         div.box tabindex="0" {
             table {
@@ -185,11 +192,24 @@ pub fn buffers_page(buffers: &Buffers) -> String {
     html::page(&title, &buffers.head.host.program, &body, &json)
 }
 
+/// How hot a cell is: xruns a minute by decades.
+fn heat(xruns: u64, seconds: f64) -> &'static str {
+    let a_minute = xruns as f64 * 60.0 / seconds.max(1e-3);
+    match a_minute {
+        none if none == 0.0 => "h0",
+        few if few < 1.0 => "h1",
+        some if some < 10.0 => "h2",
+        many if many < 100.0 => "h3",
+        _ => "h4",
+    }
+}
+
 /// A mark that needs no colour, and what stands behind it.
 fn cell(cell: Option<&Combination>) -> Markup {
     let tried = cell.filter(|cell| !cell.trials.is_empty());
+    let heat = tried.map(|cell| heat(cell.sum(|t| t.xruns), cell.seconds()));
     html! {
-        td {
+        td.(heat.unwrap_or_default()) {
             @match (cell, tried) {
                 (_, Some(cell)) => {
                     @let xruns = cell.sum(|t| t.xruns);
@@ -245,6 +265,16 @@ mod tests {
     }
 
     #[test]
+    fn heat_rises_by_decades_of_xruns_a_minute() {
+        let at = |xruns| heat(xruns, 60.0);
+        assert_eq!(
+            [at(0), at(1), at(9), at(10), at(99), at(100)],
+            ["h0", "h2", "h2", "h3", "h3", "h4"]
+        );
+        assert_eq!((heat(1, 600.0), heat(5, 0.0)), ("h1", "h4"));
+    }
+
+    #[test]
     fn text_and_page_show_every_cell_and_no_escape_of_a_device() {
         let mut refused = combination((8, 16), "never-sleep", "none", vec![]);
         refused.refused = "there is no CPU for it".into();
@@ -259,6 +289,10 @@ mod tests {
         assert!(text.contains("no xrun in 10 s, so at most 1 078 an hour"), "{text}");
         assert!(!text.contains('\x1b'), "{text}");
         let page = buffers_page(&all);
+        assert!(
+            page.contains(r#"<td class="h3">"#) && page.contains(r#"<td class="h0">"#),
+            "{page}"
+        );
         assert!(page.contains("✗ 7") && page.contains("✓ none"), "{page}");
         assert!(page.contains("late 75") && page.contains("slow 25"), "{page}");
         assert!(page.contains("null &lt;b&gt;") && !page.contains('\x1b'), "{page}");

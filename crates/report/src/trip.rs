@@ -77,7 +77,17 @@ pub fn trip_page(trip: &RoundTrip) -> String {
         @for (at, cycle) in trip.cycles.iter().enumerate().filter(|(_, c)| !c.wrong.is_empty()) {
             p.why { "cycle " (at + 1) ": " (printable(&cycle.wrong, 600)) }
         }
-        @if trip.spread.is_some() { h2 { "Where the time goes" } (table(&parts(&trip.budget))) }
+        @if trip.spread.is_some() {
+            h2 { "Where the time goes" }
+            @if let Some(fall) = html::waterfall(&trip.budget) {
+                figure {
+                    (maud::PreEscaped(fall))
+                    p.read.screen {}
+                    figcaption { "What adds up stands end to end: the strip, the ring, the rest. Pale bars are within another one." }
+                }
+            }
+            (table(&parts(&trip.budget)))
+        }
         (html::findings(&trip.findings))
         (html::host(&trip.head.host))
         (html::data(&trip.head.id))

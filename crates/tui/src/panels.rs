@@ -3,7 +3,7 @@
 use crate::{look::TopLook, screen::Screen};
 use quiet_types::{
     Plan,
-    live::{LiveCpu, LiveSound, Moment, Occupant, OccupantKind},
+    live::{LiveCpu, LiveProbe, LiveSound, Moment, Occupant, OccupantKind},
     play::{Knob, Knobs, Pitch, unit_sign},
 };
 use ratatui::{
@@ -191,24 +191,32 @@ pub(crate) fn late(screen: &Screen, look: TopLook) -> Vec<Line<'static>> {
 
 /// Blocks by the share of a period that they took, each column as high as the logarithm of its count.
 fn loads(sound: &LiveSound, look: TopLook, width: usize) -> Option<Line<'static>> {
-    const ROUND: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    const PLAIN: [char; 8] = ['.', ':', '-', '=', '+', '*', '%', '#'];
     let bars = quiet_live::load_bars(&sound.status.load.histogram, width.clamp(12, 102));
     let (late, within) = bars.split_last()?;
     if bars.iter().all(|bar| *bar == 0.0) {
         return None;
     }
-    let heights = if look.unicode { ROUND } else { PLAIN };
-    let sign = |bar: &f64| match *bar {
-        0.0 => ' ',
-        bar => heights[((bar * 8.0) as usize).min(7)],
-    };
     Some(Line::from(vec![
         Span::raw("  load 0% "),
-        Span::raw(within.iter().map(sign).collect::<String>()),
+        Span::raw(within.iter().map(|bar| column(*bar, look)).collect::<String>()),
         Span::raw(" late "),
-        Span::styled(sign(late).to_string(), look.bad()),
+        Span::styled(column(*late, look).to_string(), look.bad()),
     ]))
+}
+
+/// A probe's readings by length, both logarithmic.
+fn readings(probe: &LiveProbe, look: TopLook) -> Option<Line<'static>> {
+    let (bars, from, to) = quiet_live::probe_bars(&probe.bars)?;
+    let bars: String = bars.into_iter().map(|bar| column(bar, look)).collect();
+    Some(Line::from(format!("  {from} [{bars}] {to}")))
+}
+
+/// A column of a histogram, one cell high.
+fn column(bar: f64, look: TopLook) -> char {
+    const ROUND: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    const PLAIN: [char; 8] = ['.', ':', '-', '=', '+', '*', '%', '#'];
+    let heights = if look.unicode { ROUND } else { PLAIN };
+    if bar == 0.0 { ' ' } else { heights[((bar * 8.0) as usize).min(7)] }
 }
 
 /// A tuner's needle: the note, and how far from it.
@@ -271,7 +279,7 @@ pub(crate) fn sound(moment: &Moment, look: TopLook, width: u16) -> Vec<Line<'sta
     for sound in &moment.sounds {
         lines.push(Line::from(vec![
             Span::styled(look.text(&sound.strip), look.title()),
-            Span::raw(look.text(&told(sound))),
+            Span::raw(look.text(&format!("  {}{}", state(sound), sound.told))),
         ]));
         let cells = (usize::from(width) / 3).clamp(10, 40);
         for (channel, level) in sound.status.levels.iter().enumerate().take(2) {
@@ -290,26 +298,26 @@ pub(crate) fn sound(moment: &Moment, look: TopLook, width: u16) -> Vec<Line<'sta
         lines.extend(loads(sound, look, usize::from(width).saturating_sub(20)));
         lines.extend(Pitch::of(&sound.readings).iter().map(|pitch| tuned(pitch, look)));
     }
+    for probe in &moment.probes {
+        lines.push(Line::from(vec![
+            Span::styled(
+                look.text(&format!("probe {} {}", probe.probe, probe.label)),
+                look.title(),
+            ),
+            Span::raw(look.text(&format!("  {}", probe.told))),
+        ]));
+        lines.extend(readings(probe, look));
+    }
     lines
 }
 
-fn told(sound: &LiveSound) -> String {
-    let status = &sound.status;
-    let state = match (sound.mute, sound.bypass) {
-        (true, _) => "  MUTED",
-        (_, true) => "  BYPASSED",
+/// What the strip is replaced by, where it is.
+fn state(sound: &LiveSound) -> &'static str {
+    match (sound.mute, sound.bypass) {
+        (true, _) => "MUTED  ",
+        (_, true) => "BYPASSED  ",
         _ => "",
-    };
-    format!(
-        "  CPU {}  {} Hz/{}  DSP load {:.0} %, worst {}  late {}  xruns {}{state}",
-        status.cpus,
-        status.rate,
-        status.period,
-        status.load.mean,
-        status.load.worst,
-        status.missed,
-        status.xruns
-    )
+    }
 }
 
 /// The steps, old and new.

@@ -47,7 +47,7 @@ fn cpu(id: u32, shielded: bool, occupants: Vec<Occupant>) -> LiveCpu {
 }
 
 fn sound() -> LiveSound {
-    LiveSound {
+    let sound = LiveSound {
         name: "play.sock".into(),
         strip: "clean".into(),
         bypass: false,
@@ -83,8 +83,10 @@ fn sound() -> LiveSound {
         },
         last_xruns: vec![],
         readings: vec![],
+        told: String::new(),
         late: 1,
-    }
+    };
+    LiveSound { told: quiet_live::sound_told(&sound.status), ..sound }
 }
 
 fn moment() -> Moment {
@@ -132,6 +134,7 @@ fn moment() -> Moment {
             cut: false,
         },
         sounds: vec![sound()],
+        probes: vec![],
         temperature: Some(48_500),
         events: vec![],
         unread: vec![],
@@ -170,7 +173,7 @@ quietcores top 123 threads, seen every 0.5 s  0.4 % of a CPU  48 C  12:34:56 UTC
 DISTURBED CPU 3 is not quiet: burst-? ran 2.00 ms on CPU 3.
 
 CPUs  0  50% + 1  50%   2  50% +[3   2%]
-clean  CPU 3  48000 Hz/64  DSP load 12 %, worst 300 us  late 1  xruns 2  MUTED
+clean  MUTED  CPU 3, 48000 Hz/64, DSP load 12 %, worst 300 us, late 1, xruns 2
   1 in  ############.   -6.0 dB   out ............. -120.0 dB
 Who was there (the longest first; threads since the last look at them)
 CPU 3   shield ........ !burst-? 2.00 ms  LOC x3

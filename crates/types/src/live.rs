@@ -38,6 +38,9 @@ pub struct Moment {
     pub look: ThreadLook,
     /// Engines that play here, as this user.
     pub sounds: Vec<LiveSound>,
+    /// Probes of this user that measure, wherever they were started.
+    #[serde(default)]
+    pub probes: Vec<LiveProbe>,
     /// The warmest place, thousandths of a degree Celsius; `None` where none may be read without disturbing a shielded CPU.
     pub temperature: Option<i64>,
     /// What happened since the moment before, oldest first.
@@ -200,6 +203,9 @@ pub struct LiveSound {
     pub mute: bool,
     /// How it goes.
     pub status: PlayStatus,
+    /// The same in a line.
+    #[serde(default)]
+    pub told: String,
     /// The newest xruns.
     pub last_xruns: Vec<XrunAt>,
     /// What stages of the strip tell while it sounds: a tuner's pitch, a compressor's reduction.
@@ -209,8 +215,50 @@ pub struct LiveSound {
     pub late: u64,
 }
 
-/// What a face asks of a playing engine: nothing that names a file, and not its end. As JSON most of them are the control socket's own
-/// requests.
+/// Columns of a [`LiveProbe`]'s histogram.
+pub const PROBE_BARS: usize = 80;
+
+/// A probe that measures: what it has counted so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LiveProbe {
+    /// The socket at which it is told: `probe-PID.sock`.
+    pub name: String,
+    /// `wakeup` or `gap`.
+    pub probe: String,
+    /// As it was named, or nothing.
+    pub label: String,
+    /// The measured CPUs.
+    pub cpus: CpuSet,
+    /// So long it has measured.
+    pub elapsed: Nanos,
+    /// Of so much.
+    pub length: Nanos,
+    /// Readings taken.
+    pub obtained: u64,
+    /// Periods that passed while the thread did not run; of a gap probe none are expected.
+    pub missed: u64,
+    /// Readings above the threshold.
+    pub beyond: u64,
+    /// The threshold.
+    pub threshold: Nanos,
+    /// Half of the readings are no longer; missed periods are within.
+    pub p50: Option<Nanos>,
+    /// 99 of 100 are no longer.
+    pub p99: Option<Nanos>,
+    /// The longest.
+    pub max: Option<Nanos>,
+    /// Readings by length, ten columns a decade: the first one begins at 10 ns and holds what is shorter as well, the last one all from
+    /// 0.8 s on.
+    #[schemars(length(max = 80))]
+    pub bars: Vec<u64>,
+    /// Periods missed, or gaps beyond the threshold, since the moment before.
+    pub late: u64,
+    /// The same in a line.
+    pub told: String,
+}
+
+/// What a face asks of a playing engine over its control socket: nothing that names a file, and not its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum SoundWish {
@@ -264,6 +312,191 @@ impl SoundWish {
             SoundWish::Mute { .. } => "mute",
             SoundWish::Presets {} | SoundWish::Save { .. } | SoundWish::Load { .. } => "presets",
             SoundWish::Strips {} | SoundWish::Strip { .. } => "strips",
+        }
+    }
+}
+
+/// Long work that a face may start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "work", rename_all = "snake_case", deny_unknown_fields)]
+pub enum JobWish {
+    /// Measure with one probe, and keep the run.
+    Measure {
+        /// Which.
+        probe: JobProbe,
+        /// The measured CPUs.
+        cpus: CpuSet,
+        /// For so many seconds.
+        #[schemars(range(min = 1, max = 86400))]
+        seconds: u64,
+        /// Suites and stressors that run meanwhile, by name.
+        #[serde(default)]
+        #[schemars(length(max = 16))]
+        stress: Vec<String>,
+    },
+    /// Measure in turns with a shield and without, and keep the proof.
+    Prove {
+        /// The CPUs to shield; left out: what the server would apply.
+        #[serde(default)]
+        cpus: Option<CpuSet>,
+        /// Pairs of measurements.
+        #[serde(default = "eight")]
+        #[schemars(range(min = 1, max = 200))]
+        pairs: u32,
+    },
+    /// Tell of every step of a shield whether it helps, and keep the tune.
+    Tune {
+        /// The CPUs to shield; left out: what the server would apply.
+        #[serde(default)]
+        cpus: Option<CpuSet>,
+        /// In so many seconds.
+        #[schemars(range(min = 60, max = 86400))]
+        seconds: u64,
+    },
+}
+
+fn eight() -> u32 {
+    8
+}
+
+/// Probes of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JobProbe {
+    /// How late a thread wakes.
+    Wakeup,
+    /// What is taken from one that never sleeps.
+    Gap,
+}
+
+impl JobProbe {
+    /// Its name.
+    pub fn word(self) -> &'static str {
+        match self {
+            JobProbe::Wakeup => "wakeup",
+            JobProbe::Gap => "gap",
+        }
+    }
+}
+
+impl JobWish {
+    /// Whether it makes sense.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn check(&self) -> Result<(), String> {
+        let is_name = |name: &String| {
+            (1..=40).contains(&name.len())
+                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+                && !name.starts_with('-')
+        };
+        match self {
+            JobWish::Measure { cpus, .. } if cpus.is_empty() => {
+                Err("`cpus` names no CPU".to_owned())
+            }
+            JobWish::Measure { seconds, .. } if !(1..=86_400).contains(seconds) => {
+                Err("`seconds` is 1 to 86400".to_owned())
+            }
+            JobWish::Measure { stress, .. } if stress.len() > 16 || !stress.iter().all(is_name) => {
+                Err("`stress` has up to 16 names of suites and stressors".to_owned())
+            }
+            JobWish::Prove { pairs, .. } if !(1..=200).contains(pairs) => {
+                Err("`pairs` is 1 to 200".to_owned())
+            }
+            JobWish::Tune { seconds, .. } if !(60..=86_400).contains(seconds) => {
+                Err("`seconds` is 60 to 86400".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// In words.
+    pub fn what(&self) -> String {
+        let at = |cpus: &Option<CpuSet>| cpus.as_ref().map(|cpus| format!(", CPU {cpus}"));
+        match self {
+            JobWish::Measure { probe, cpus, seconds, .. } => {
+                format!("measure {}, CPU {cpus}, {seconds} s", probe.word())
+            }
+            JobWish::Prove { cpus, pairs } => {
+                format!("prove{}, {pairs} pairs", at(cpus).unwrap_or_default())
+            }
+            JobWish::Tune { cpus, seconds } => {
+                format!("tune{}, {seconds} s", at(cpus).unwrap_or_default())
+            }
+        }
+    }
+
+    /// How long it is to take, where that is asked for.
+    pub fn seconds(&self) -> Option<u64> {
+        match self {
+            JobWish::Measure { seconds, .. } | JobWish::Tune { seconds, .. } => Some(*seconds),
+            JobWish::Prove { .. } => None,
+        }
+    }
+}
+
+impl Default for JobWish {
+    fn default() -> JobWish {
+        JobWish::Prove { cpus: None, pairs: eight() }
+    }
+}
+
+/// Long work that a face has started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LiveJob {
+    /// Its number.
+    pub id: u64,
+    /// What was asked.
+    pub wish: JobWish,
+    /// The same in words.
+    pub what: String,
+    /// How it stands.
+    pub state: JobState,
+    /// When it began, UTC, RFC 3339.
+    pub started: String,
+    /// Seconds since then; of one that is over, until its end.
+    pub elapsed: u64,
+    /// Seconds that it is to measure, where that was asked for; what goes around it takes longer.
+    pub length: Option<u64>,
+    /// What it said on its way, the newest last, 50 lines at most.
+    pub said: Vec<String>,
+    /// The id of what was kept: see `runs/{id}`.
+    pub result: Option<String>,
+    /// Rises with every change.
+    pub version: u64,
+}
+
+/// How a job stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// It runs.
+    #[default]
+    Running,
+    /// It was told to end, and has not yet.
+    Ending,
+    /// It is done.
+    Done,
+    /// It ended early because it was told to.
+    Ended,
+    /// It failed; what it said last is why.
+    Failed,
+}
+
+impl JobState {
+    /// Whether it is not over.
+    pub fn is_running(self) -> bool {
+        matches!(self, JobState::Running | JobState::Ending)
+    }
+
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            JobState::Running => "running",
+            JobState::Ending => "ending",
+            JobState::Done => "done",
+            JobState::Ended => "ended",
+            JobState::Failed => "failed",
         }
     }
 }

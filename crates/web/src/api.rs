@@ -8,15 +8,18 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures_util::stream::unfold;
+use quiet_judge::Ask;
 use quiet_live::Hands;
 use quiet_store::{Filter, Kept, KeptKind};
 use quiet_types::{
-    Machine, Plan, Run,
+    Frames, Machine, Plan, Run, SampleRate,
+    check::Checked,
     compared::Compared,
     history::{History, SCHEMA},
     live::{Deed, LiveEvent, LiveSound, Moment, SoundWish},
     plan::Status,
     play::Knobs,
+    prediction::Prediction,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -41,14 +44,14 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-type Answer<T> = Result<Json<T>, Problem>;
-type AppState = State<Arc<App>>;
+pub(crate) type Answer<T> = Result<Json<T>, Problem>;
+pub(crate) type AppState = State<Arc<App>>;
 
 /// What a moment may be old, and how long one is waited for.
 const AGE: Duration = Duration::from_secs(1);
 const WAIT: Duration = Duration::from_secs(30);
 
-fn bad(status: StatusCode) -> impl Fn(String) -> Problem {
+pub(crate) fn bad(status: StatusCode) -> impl Fn(String) -> Problem {
     move |why| Problem(status, why)
 }
 
@@ -140,7 +143,7 @@ pub(crate) struct LendBody {
     seconds: u64,
 }
 
-fn body<T: for<'a> Deserialize<'a>>(bytes: &Bytes) -> Result<T, Problem> {
+pub(crate) fn body<T: for<'a> Deserialize<'a>>(bytes: &Bytes) -> Result<T, Problem> {
     let text: &[u8] = if bytes.is_empty() { b"{}" } else { bytes };
     serde_json::from_slice(text).map_err(|e| asked(format!("cannot understand the body: {e}")))
 }
@@ -316,6 +319,55 @@ pub(crate) async fn run(State(app): AppState, Path(id): Path<String>) -> Answer<
     value.map(Json).map_err(asked)
 }
 
+pub(crate) async fn check(State(app): AppState) -> Answer<Checked> {
+    let checked = app.blocking(|app| app.doors.hands.check()).await?;
+    checked.map(Json).map_err(bad(StatusCode::CONFLICT))
+}
+
+/// From which runs, for which buffers.
+#[derive(Debug, Deserialize)]
+pub(crate) struct PredictQuery {
+    #[serde(default)]
+    runs: String,
+    #[serde(default)]
+    frames: String,
+    rate: Option<u32>,
+    load: Option<f64>,
+}
+
+/// Most buffers of a prediction.
+const MOST_BUFFERS: usize = 32;
+
+fn predicted(app: &App, query: &PredictQuery) -> Result<Prediction, Problem> {
+    let runs = side(app, &query.runs)?;
+    if runs.is_empty() {
+        return Err(asked("name runs: runs=ID,ID"));
+    }
+    let mut ask = Ask::default();
+    if !query.frames.is_empty() {
+        let frames =
+            query.frames.split(',').take(MOST_BUFFERS).map(|text| text.trim().parse::<u32>());
+        let frames = frames.collect::<Result<Vec<u32>, _>>().map_err(asked)?;
+        ask.frames = frames.into_iter().map(Frames).collect();
+    }
+    ask.rate = query.rate.map_or(ask.rate, SampleRate);
+    ask.load = query.load.unwrap_or(ask.load);
+    if ask.rate.0 == 0 || ask.frames.iter().any(|frames| frames.0 == 0) {
+        return Err(asked("a buffer has frames, and a rate"));
+    }
+    if !(0.0..=0.99).contains(&ask.load) {
+        return Err(asked("`load` is 0 to 0.99: else nothing is left to work delays off"));
+    }
+    Ok(quiet_judge::predict(&runs, &ask))
+}
+
+pub(crate) async fn predict(
+    State(app): AppState,
+    Query(query): Query<PredictQuery>,
+) -> Answer<Prediction> {
+    app.blocking(move |app| predicted(app, &query)).await?.map(Json)
+}
+
 /// Two sides.
 #[derive(Debug, Deserialize)]
 pub(crate) struct CompareQuery {
@@ -325,17 +377,19 @@ pub(crate) struct CompareQuery {
     pub b: String,
 }
 
+/// The runs of a list of ids.
+fn side(app: &App, names: &str) -> Result<Vec<Run>, Problem> {
+    let names = names.split(',').map(str::trim).filter(|name| !name.is_empty()).take(64);
+    names
+        .map(|name| match kept(app, name)? {
+            Kept::Run(run) => Ok(*run),
+            other => Err(asked(format!("{} is {}, and no run", other.id(), other.what()))),
+        })
+        .collect()
+}
+
 pub(crate) fn compared(app: &App, query: &CompareQuery) -> Result<Compared, Problem> {
-    let side = |names: &str| -> Result<Vec<Run>, Problem> {
-        let names = names.split(',').map(str::trim).filter(|name| !name.is_empty()).take(64);
-        names
-            .map(|name| match kept(app, name)? {
-                Kept::Run(run) => Ok(*run),
-                other => Err(asked(format!("{} is {}, and no run", other.id(), other.what()))),
-            })
-            .collect()
-    };
-    let (a, b) = (side(&query.a)?, side(&query.b)?);
+    let (a, b) = (side(app, &query.a)?, side(app, &query.b)?);
     if a.is_empty() || b.is_empty() {
         return Err(asked("name runs on both sides: a=ID,ID&b=ID,ID"));
     }

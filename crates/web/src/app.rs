@@ -3,8 +3,9 @@
 use crate::{
     api, assets,
     guard::{Access, COOKIE, CSRF, DoorRules, Turned, check},
-    pages, runs_page, sound_page,
+    jobs_api, pages, runs_page, sound_page,
     state::{AT_WORK, App, Doors, Problem, STREAMS},
+    tune_page,
 };
 use axum::{
     Router,
@@ -62,10 +63,12 @@ pub fn app(doors: Doors, rules: DoorRules) -> Router {
         .route("/runs", get(runs_page::runs))
         .route("/runs/{id}", get(runs_page::kept))
         .route("/runs/{id}/report", get(runs_page::report))
+        .route("/tune", get(tune_page::tunes))
         .route("/compare", get(runs_page::compare))
         .route("/page.css", asset("text/css; charset=utf-8", assets::STYLE))
         .route("/live.js", asset("text/javascript; charset=utf-8", assets::SCRIPT))
         .route("/sound.js", asset("text/javascript; charset=utf-8", assets::SOUND))
+        .route("/jobs.js", asset("text/javascript; charset=utf-8", assets::JOBS))
         .route("/icon.svg", asset("image/svg+xml", assets::ICON))
         .route("/api/v1/openapi.json", get(api::described))
         .route("/api/v1/live", get(api::live))
@@ -79,6 +82,12 @@ pub fn app(doors: Doors, rules: DoorRules) -> Router {
         .route("/api/v1/revert", post(api::revert))
         .route("/api/v1/lend", post(api::lend))
         .route("/api/v1/take-back", post(api::take_back))
+        .route("/api/v1/check", get(api::check))
+        .route("/api/v1/predict", get(api::predict))
+        .route("/api/v1/jobs", get(jobs_api::list).post(jobs_api::start))
+        .route("/api/v1/jobs/{id}", get(jobs_api::one))
+        .route("/api/v1/jobs/{id}/events", get(jobs_api::events))
+        .route("/api/v1/jobs/{id}/cancel", post(jobs_api::cancel))
         .route("/api/v1/sound", get(api::sounds).post(api::sound))
         .route("/api/v1/sound/{id}", get(api::knobs))
         .route(DROP, post(api::drop_file))

@@ -3,11 +3,13 @@
 use crate::api::{ApplyBody, LendBody, SoundBody};
 use quiet_types::{
     Machine, Plan,
+    check::Checked,
     compared::Compared,
     history::History,
-    live::{Deed, LiveEvent, LiveSound, Moment},
+    live::{Deed, JobWish, LiveEvent, LiveJob, LiveSound, Moment},
     plan::Status,
     play::Knobs,
+    prediction::Prediction,
 };
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -93,6 +95,25 @@ fn looks(paths: &mut Map<String, Value>, schemas: &mut SchemaGenerator) {
         "description": "The engine's control socket, as the stream has it", "schema": { "type": "string" }
     }]);
     look("sound/{id}", "The parameters of the strip that sounds", of::<Knobs>(schemas), name);
+    look(
+        "check",
+        "What stands in the way of low latency, as `check --json` has it",
+        of::<Checked>(schemas),
+        json!([]),
+    );
+    let predict = json!([
+        query("runs", "Ids, joined by commas"),
+        query("frames", "Buffers in frames, joined by commas"),
+        query("rate", "Frames a second"),
+        query("load", "Part of each period that the work takes, 0 to 0.99")
+    ]);
+    look(
+        "predict",
+        "How late it can get, and which buffer stands it, as `predict --json` has it",
+        of::<Prediction>(schemas),
+        predict,
+    );
+    jobs(paths, schemas);
     let stream = json!({
         "summary": "The stream: each event's data is a moment", "security": [{}, { "token": [] }],
         "responses": { "200": {
@@ -101,6 +122,46 @@ fn looks(paths: &mut Map<String, Value>, schemas: &mut SchemaGenerator) {
         } }
     });
     paths.insert("/api/v1/stream".into(), json!({ "get": stream }));
+}
+
+/// Long work: begun by POST, told of by GET, ended by cancel.
+fn jobs(paths: &mut Map<String, Value>, schemas: &mut SchemaGenerator) {
+    let (job, wish) = (of::<LiveJob>(schemas), of::<JobWish>(schemas));
+    let number =
+        json!([{ "name": "id", "in": "path", "required": true, "schema": { "type": "integer" } }]);
+    let looks = json!([{}, { "token": [] }]);
+    let acts = json!([{ "token": [] }]);
+    paths.insert(
+        "/api/v1/jobs".into(),
+        json!({
+            "get": {
+                "summary": "Jobs, oldest first", "security": looks,
+                "responses": answer(json!({ "type": "array", "items": job }))
+            },
+            "post": {
+                "summary": "Begin long work; one job at a time", "security": acts,
+                "requestBody": { "content": { "application/json": { "schema": wish } } },
+                "responses": answer(job.clone())
+            }
+        }),
+    );
+    paths.insert("/api/v1/jobs/{id}".into(), json!({ "get": {
+        "summary": "A job", "security": looks, "parameters": number, "responses": answer(job.clone())
+    } }));
+    paths.insert(
+        "/api/v1/jobs/{id}/cancel".into(),
+        json!({ "post": {
+        "summary": "End a job: it keeps what it has and puts the machine back", "security": acts,
+        "parameters": number, "responses": answer(job.clone())
+    } }),
+    );
+    paths.insert("/api/v1/jobs/{id}/events".into(), json!({ "get": {
+        "summary": "A job's progress: each event's data is the job; with its end the stream ends",
+        "security": looks, "parameters": number,
+        "responses": { "200": {
+            "description": "Server-sent events", "content": { "text/event-stream": { "schema": job } }
+        } }
+    } }));
 }
 
 fn acts(paths: &mut Map<String, Value>, schemas: &mut SchemaGenerator) {

@@ -14,7 +14,7 @@ use axum::{
 use maud::{DOCTYPE, Markup, html};
 use quiet_types::{
     Plan,
-    live::{LiveCpu, LiveEvent, LiveSound, Moment, Occupant, QuietState},
+    live::{LiveCpu, LiveEvent, LiveProbe, LiveSound, Moment, Occupant, PROBE_BARS, QuietState},
     plan::{ShieldStanding, Status},
 };
 use std::sync::Arc;
@@ -58,6 +58,7 @@ fn head(title: &str, csrf: Option<&str>) -> Markup {
                 meta name="csrf" content=(csrf);
                 script src="/live.js" defer {}
                 script src="/sound.js" defer {}
+                script src="/jobs.js" defer {}
             }
         }
     }
@@ -65,12 +66,13 @@ fn head(title: &str, csrf: Option<&str>) -> Markup {
 
 pub(crate) type Page = Result<Html<String>, Trouble>;
 
-const PAGES: [(&str, &str); 5] = [
+const PAGES: [(&str, &str); 6] = [
     ("/", "Live"),
     ("/sound", "Sound"),
     ("/shield", "Shield"),
     ("/machine", "Machine"),
     ("/runs", "Runs"),
+    ("/tune", "Tune"),
 ];
 
 pub(crate) fn page(
@@ -212,21 +214,6 @@ fn events(events: &[LiveEvent]) -> Markup {
     }
 }
 
-/// How an engine goes, in a line.
-pub(crate) fn told(sound: &LiveSound) -> String {
-    let status = &sound.status;
-    format!(
-        "CPU {}, {} Hz, period {}, DSP load {:.0} %, worst {}, late {}, xruns {}",
-        status.cpus,
-        status.rate,
-        status.period,
-        status.load.mean,
-        status.load.worst,
-        status.missed,
-        status.xruns
-    )
-}
-
 pub(crate) fn meters(sound: &LiveSound) -> Markup {
     let one = |side: &str, at: usize, level: f32| {
         html! { label { (side) " " (at + 1) " " meter min="-60" max="0" high="-3" value=(level) {} } }
@@ -264,11 +251,36 @@ pub(crate) fn loads(sound: &LiveSound) -> Markup {
     }
 }
 
+/// Columns of a probe's readings on a page.
+const PROBE_WIDTH: usize = 2 * PROBE_BARS;
+
+/// A probe that measures, with its readings by length.
+fn probe(probe: &LiveProbe) -> Markup {
+    let (bars, from, to) = quiet_live::probe_bars(&probe.bars).unwrap_or_default();
+    let wide = PROBE_WIDTH as f64 / bars.len().max(1) as f64;
+    html! {
+        li.sound {
+            h3 { "probe " (probe.probe) " " (probe.label) }
+            p.told { (probe.told) }
+            figure.loads {
+                svg viewBox=(format!("0 0 {PROBE_WIDTH} 30")) preserveAspectRatio="none" role="img"
+                    aria-label="Readings by their length, logarithmic on both axes" {
+                    @for (at, tall) in bars.iter().enumerate() {
+                        rect x=(format!("{:.2}", wide * at as f64)) width=(format!("{:.2}", wide * 0.9))
+                            y=(format!("{:.2}", 30.0 - 30.0 * tall)) height=(format!("{:.2}", 30.0 * tall)) {}
+                    }
+                }
+                figcaption { span { (from) } span { (to) } }
+            }
+        }
+    }
+}
+
 fn sound(sound: &LiveSound, access: Access) -> Markup {
     html! {
         li.sound data-engine=(sound.name) {
             h3 { (sound.strip) }
-            p.told { (told(sound)) }
+            p.told { (sound.told) }
             (meters(sound))
             (loads(sound))
             @if access == Access::Act { (switches(sound)) }
@@ -322,6 +334,10 @@ pub(crate) async fn live(State(app): AppState, Extension(access): Extension<Acce
             }
             p #silent.none hidden[!moment.sounds.is_empty()] { "No engine of this user plays." }
             p { a href="/sound" { "Turn its knobs" } }
+        }
+        section #measuring hidden[moment.probes.is_empty()] {
+            h2 { "Measuring" }
+            ul #probes.sounds { @for one in &moment.probes { (probe(one)) } }
         }
         section {
             h2 { "Who is on each CPU" }

@@ -3,7 +3,7 @@
 use crate::{
     api,
     guard::Access,
-    pages::{Page, late, loads, meters, page, switches, told},
+    pages::{Page, late, loads, meters, page, switches},
     state::App,
 };
 use axum::{Extension, extract::State};
@@ -66,7 +66,7 @@ fn drawn(at: usize, desk: &Desk, access: Access) -> Markup {
     html! {
         section.desk data-engine=(sound.name) data-strip=(sound.strip) aria-label=(sound.strip) {
             h2 { (sound.strip) }
-            p.told { (told(sound)) }
+            p.told { (sound.told) }
             div.panel {
                 (meters(sound))
                 (loads(sound))

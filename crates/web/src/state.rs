@@ -6,7 +6,7 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use quiet_live::{Hands, Onlooker};
+use quiet_live::{Hands, Jobs, Onlooker};
 use quiet_store::Store;
 use quiet_types::Machine;
 use std::{
@@ -31,6 +31,8 @@ pub struct Doors {
     pub sounds: Option<PathBuf>,
     /// The history.
     pub store: Store,
+    /// Long work.
+    pub jobs: Jobs,
     /// The machine.
     pub machine: MachineReader,
     /// Its name.

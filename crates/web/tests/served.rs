@@ -41,6 +41,9 @@ impl Hands for Counting {
     fn plan(&self) -> Result<Plan, String> {
         Err("no plan for <u>this</u>".into())
     }
+    fn check(&self) -> Result<quiet_types::check::Checked, String> {
+        Err("no <u>audit</u>".into())
+    }
     fn apply(&self, confirm: Option<u64>) -> Result<Deed, String> {
         self.done(&format!("apply {confirm:?}"))
     }
@@ -106,6 +109,12 @@ fn serve_beside(limits: HttpLimits, closed: bool, engines: Option<PathBuf>) -> S
         sounds: engines.as_ref().map(|dir| dir.join("sounds")),
         engines,
         store: Store::at(store.path()),
+        jobs: quiet_live::Jobs::new(Box::new(|_| {
+            let mut command = std::process::Command::new("sh");
+            let script = "echo '<b>pair</b> 1' >&2; trap 'echo kept >&2; exit 0' INT; while :; do sleep 0.05; done";
+            command.args(["-c", script]);
+            command
+        })),
         machine: match engines_are_there {
             false => Box::new(|| Err("not <s>here</s>".into())),
             true => Box::new(|| Ok(machine_with_a_sly_card())),
@@ -517,6 +526,7 @@ fn engine_of_markup(dir: &Path) -> Arc<Mutex<Vec<serde_json::Value>>> {
                             {"name": knob, "unit": name, "low": 0.0, "high": 1.0, "value": 0.5, "default": 0.5}
                         ]}),
                         "presets" => serde_json::json!({"presets": [name]}),
+                        "strip" => serde_json::json!({"error": "there is no such strip"}),
                         "strips" => serde_json::json!({"folder": "/nowhere", "strips": [name]}),
                         "swap" if line.contains("refuse-me") => {
                             serde_json::json!({"error": "<b>no</b> amp"})
@@ -608,11 +618,11 @@ fn pages_need_nothing_that_their_policy_forbids_and_are_small() {
     let served = serve();
     let cookie = format!("Cookie: quietcores={SESSION}");
     let mut sum = 0;
-    for path in ["/", "/live.js", "/sound.js", "/page.css", "/icon.svg"] {
+    for path in ["/", "/live.js", "/sound.js", "/jobs.js", "/page.css", "/icon.svg"] {
         sum += served.ask(&format!("GET {path}"), &[&cookie], "").1.len();
     }
     assert!(sum < 150_000, "{sum} bytes at first load");
-    for path in ["/", "/sound", "/shield", "/runs", "/nowhere"] {
+    for path in ["/", "/sound", "/shield", "/runs", "/tune", "/nowhere"] {
         let (_, page) = served.ask(&format!("GET {path}"), &[&cookie], "");
         for word in
             [" style=", "<style", " onclick", "javascript:", "<script>", "http://", "https://"]
@@ -621,6 +631,67 @@ fn pages_need_nothing_that_their_policy_forbids_and_are_small() {
             let shown = body.replace("http://www.w3.org", "");
             assert!(!shown.contains(word), "{path} has {word}");
         }
+    }
+}
+
+#[test]
+fn long_work_is_a_job_that_is_followed_and_ended() {
+    let served = serve();
+    let bearer = format!("Authorization: Bearer {TOKEN}");
+    let ask = |what: &str, body: &str| served.ask(what, &[JSON, &bearer], body);
+    let measure = r#"{"work":"measure","probe":"wakeup","cpus":"0","seconds":5}"#;
+    // Nobody without the token, and nothing that makes no sense.
+    assert_eq!(served.ask("POST /api/v1/jobs", &[JSON], measure).0, 401);
+    for wrong in [
+        r#"{"work":"measure","probe":"wakeup","cpus":"","seconds":5}"#,
+        r#"{"work":"measure","probe":"wakeup","cpus":"0","seconds":0}"#,
+        r#"{"work":"measure","probe":"wakeup","cpus":"0","seconds":5,"stress":["--root"]}"#,
+        r#"{"work":"measure","probe":"wakeup","cpus":"0","seconds":5,"output":"/etc/passwd"}"#,
+        r#"{"work":"tune","seconds":1}"#,
+        r#"{"work":"sh"}"#,
+    ] {
+        let (status, said) = ask("POST /api/v1/jobs", wrong);
+        assert!([400, 409].contains(&status), "{wrong}: {said}");
+    }
+    assert_eq!(served.get("/api/v1/jobs/1").0, 404);
+    let (status, said) = ask("POST /api/v1/jobs", measure);
+    assert!(status == 200 && said.contains("measure wakeup, CPU 0, 5 s"), "{said}");
+    assert_eq!(ask("POST /api/v1/jobs", measure).0, 409);
+    // Its events begin with how it stands and end with it.
+    let mut events = served.open();
+    let request = format!(
+        "GET /api/v1/jobs/1/events HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+        served.at
+    );
+    events.write_all(request.as_bytes()).unwrap();
+    let is_told = || served.get("/api/v1/jobs/1").1.contains("pair");
+    while !is_told() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let cookie = format!("Cookie: quietcores={SESSION}");
+    let page = served.ask("GET /tune", &[&cookie], "").1;
+    assert!(page.contains("&lt;b&gt;pair&lt;/b&gt; 1") && !page.contains("<b>pair"), "{page}");
+    assert_eq!(ask("POST /api/v1/jobs/1/cancel", "{}").0, 200);
+    let mut told = String::new();
+    events.read_to_string(&mut told).unwrap();
+    assert!(told.contains(r#""state":"running""#) && told.contains(r#""state":"ended""#), "{told}");
+    assert_eq!(ask("POST /api/v1/jobs/1/cancel", "{}").0, 409);
+    assert_eq!(ask("POST /api/v1/jobs/9/cancel", "{}").0, 409);
+}
+
+#[test]
+fn what_needs_no_right_is_asked_like_any_verb() {
+    let served = serve();
+    let (status, said) = served.get("/api/v1/check");
+    assert!(status == 409 && said.contains("no <u>audit</u>"), "{said}");
+    let (status, said) =
+        served.get("/api/v1/predict?runs=20261124T100000Z-a&frames=64,128&load=0.3");
+    assert!(status == 200 && said.contains("\"frames\":128"), "{said}");
+    for wrong in
+        ["", "?runs=nobody", "?runs=20261124T100000Z-a&frames=0", "?runs=20261124T100000Z-a&load=1"]
+    {
+        let status = served.get(&format!("/api/v1/predict{wrong}")).0;
+        assert!([400, 404].contains(&status), "{wrong}: {status}");
     }
 }
 

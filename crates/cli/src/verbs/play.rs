@@ -26,7 +26,7 @@ use quiet_types::{
 };
 use std::{
     io::{self, BufRead, IsTerminal},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::{Arc, mpsc},
     time::{Duration, Instant},
@@ -490,8 +490,8 @@ fn announce_seat(sizes: Sizes, placed: &Placed, less: Option<&Less>, bound: io::
 
 /// Who tries strips before they are swapped in: started while this process may start another one.
 fn taster(less: Option<&Less>) -> Option<Taster> {
-    let program = std::env::current_exe().ok()?;
-    let started = Taster::start(&program, less);
+    // This very program, also where a package has put another one in its place meanwhile.
+    let started = Taster::start(Path::new("/proc/self/exe"), less);
     started.map_err(|error| face::say(&format!("{error}; a strip is swapped in untried"))).ok()
 }
 

@@ -13,14 +13,14 @@ use quiet_linux::{
     files::{self, Replace},
     glance,
 };
-use quiet_live::{LiveOptions, Stream};
+use quiet_live::{Jobs, LiveOptions, Stream};
 use quiet_shield::DEFAULT_STATE;
 use quiet_types::live::Serving;
-use quiet_web::{DoorRules, Doors, HttpLimits, Keys, MadeCertificate, TlsIdentity};
+use quiet_web::{DoorRules, Doors, HttpLimits, Keys, LocalName, MadeCertificate, TlsIdentity};
 use std::{
     fs::DirBuilder,
     io::Read,
-    net::{SocketAddr, TcpListener},
+    net::{IpAddr, SocketAddr, TcpListener},
     os::{fd::AsFd, unix::fs::DirBuilderExt},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -48,6 +48,9 @@ pub struct Args {
     /// A name by which it may be called as well; every other one is refused (DNS rebinding)
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
+    /// Say this name on the network by multicast DNS, NAME.local, to who asks for it; with --listen and an IPv4 address of this machine
+    #[arg(long, value_name = "NAME")]
+    mdns: Option<String>,
     /// Moments a second, 0.2 to 10
     #[arg(long, value_name = "HZ", default_value_t = 4.0)]
     rate: f64,
@@ -197,7 +200,24 @@ fn announce(args: &Args, at: SocketAddr, rules: &DoorRules) -> anyhow::Result<()
     Ok(())
 }
 
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+/// The name on the network, where one is asked for: from then on it is one of the server's names.
+fn local_name(args: &mut Args, at: SocketAddr) -> anyhow::Result<Option<LocalName>> {
+    let Some(label) = &args.mdns else { return Ok(None) };
+    let IpAddr::V4(address) = at.ip() else {
+        bail!("cannot say a name for {at}: --mdns needs an IPv4 address");
+    };
+    if address.is_unspecified() {
+        bail!(
+            "cannot say a name for every address: give --listen the one of the interface on which it is to be heard"
+        );
+    }
+    let name = LocalName::take(label, address).map_err(|why| anyhow!(why))?;
+    face::say(&format!("{} is said by multicast DNS on the interface of {address}", name.name()));
+    args.name.insert(0, name.name().to_owned());
+    Ok(Some(name))
+}
+
+pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     if !args.activated {
         allowed(&args, args.listen)?;
     }
@@ -207,6 +227,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let listener = listener(&args)?;
     let at = listener.local_addr().context("cannot tell where it listens")?;
     allowed(&args, at)?;
+    let _said = local_name(&mut args, at)?;
     let options = LiveOptions { engines: private.ok(), ..LiveOptions::at(args.rate) };
     let root = Root::system().context("cannot look at the machine")?;
     let stream = Stream::start(root, options.clone(), status_reader(&args.state))
@@ -222,6 +243,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         engines: options.engines,
         sounds: user::sounds_dir(),
         store: keep::store(args.store.as_deref())?,
+        jobs: Jobs::new(crate::work::command(&args.wish, &args.state, args.store.as_deref())),
         machine: Box::new(machine),
         host: host(),
     };

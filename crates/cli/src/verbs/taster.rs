@@ -1,7 +1,7 @@
 //! `taster`: not for people. Started beside `play`, it has strips tried before they are swapped in.
 
 use quiet_linux::rights::Less;
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 /// Try strips as ordered on standard input (started by `play`)
 #[derive(clap::Args)]
@@ -26,6 +26,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(user) => Some(Less::User(quiet_engine::run_as(&user)?)),
         None => args.powerless.then_some(Less::Capabilities),
     };
-    quiet_engine::supervise(&std::env::current_exe()?, less.as_ref())?;
+    quiet_engine::supervise(Path::new("/proc/self/exe"), less.as_ref())?;
     Ok(ExitCode::SUCCESS)
 }

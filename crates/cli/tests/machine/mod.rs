@@ -4,6 +4,8 @@
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
+pub mod planted;
+
 use quiet_testing::{Why, is_root, skip};
 use std::{
     collections::BTreeMap,
@@ -76,6 +78,13 @@ impl Machine {
     pub fn run(&self, verb: &str) -> Output {
         let mut command = Command::new(PROGRAM);
         command.arg(verb).arg("--state").arg(self.state()).output().unwrap()
+    }
+
+    /// What a verb says as JSON.
+    pub fn json(&self, verb: &str) -> serde_json::Value {
+        let mut command = Command::new(PROGRAM);
+        let said = command.args([verb, "--json", "--state"]).arg(self.state()).output().unwrap();
+        serde_json::from_slice(&said.stdout).unwrap_or_default()
     }
 
     /// Reverts, and fails the test unless everything is as it was.

@@ -19,7 +19,7 @@ const open = async (options, path = '/') => {
   page.on('console', message => {
     // The server is away for a while in one story; that the browser notes.
     // So is a request that was refused and said so on the page.
-    if (/409/.test(message.text()) && /api\/v1\/(drop|sound)/.test(message.location().url)) return;
+    if (/409/.test(message.text()) && /api\/v1\/(drop|sound|jobs)/.test(message.location().url)) return;
     if (message.type() === 'error' && !/ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE|ERR_INCOMPLETE|ERR_CONNECTION_RESET|ERR_SOCKET/.test(message.text())) errors.push(message.text());
   });
   page.on('pageerror', error => errors.push(String(error)));
@@ -126,14 +126,83 @@ const compareTwoRuns = async () => {
   await page.context().close();
 };
 
-// Who came onto the shield stands there with name and length.
+// Work is begun on the page, is seen while it measures, is ended by hand, and its result is one press away.
+const workAsAJob = async () => {
+  const page = await open(desktop, '/tune');
+  const begin = async seconds => {
+    await page.locator('#work select').selectOption('measure');
+    await page.locator('#work [name=cpus]').fill('0');
+    await page.locator('#work [name=seconds]').fill(String(seconds));
+    await page.locator('#work button').click();
+  };
+  await begin(1);
+  await page.locator('#jobs li[data-state=done] a').first().waitFor({ timeout: 120000 });
+  await begin(3600);
+  const job = page.locator('#jobs li[data-state=running]');
+  await job.waitFor({ timeout: 60000 });
+  await begin(1);
+  await page.locator('#said[data-bad]').filter({ hasText: 'two at a time' }).waitFor({ timeout: 60000 });
+  const other = await open(phone);
+  await other.locator('#probes li .told').filter({ hasText: /readings, median [\d.]+/ }).waitFor({ timeout: 60000 });
+  await other.locator('#probes svg rect').first().waitFor({ state: 'attached', timeout: 60000 });
+  await fits(other, 'a probe on a phone');
+  await lawful(other, 'a probe');
+  await picture(other, 'live-phone-probe');
+  await lawful(page, 'the page of work');
+  await picture(page, 'live-desktop-work');
+  await job.locator('button').click();
+  await page.locator('#jobs li[data-state=ended]').waitFor({ timeout: 60000 });
+  await other.locator('#measuring').waitFor({ state: 'hidden', timeout: 60000 });
+  await other.context().close();
+  await page.locator('#jobs li[data-state=done] a').first().click();
+  await page.frameLocator('iframe.report').locator('h1').first().waitFor();
+  console.log('worked');
+  // The report alone, on a phone: nothing is cut, the tail can be zoomed, a tap tells a value.
+  const report = await open(phone, new URL(page.url()).pathname + '/report');
+  await report.locator('h1').first().waitFor();
+  await fits(report, 'a report on a phone');
+  const zoom = report.locator('details summary').filter({ hasText: 'Zoom on the tail' });
+  if (await zoom.count()) {
+    await zoom.first().tap();
+    await fits(report, 'the tail on a phone');
+  }
+  const read = report.locator('figure .read').first();
+  await report.locator('figure svg.narrow .hit').nth(5).dispatchEvent('pointerdown');
+  await read.filter({ hasText: / to / }).waitFor();
+  await lawful(report, 'a report');
+  await picture(report, 'live-phone-report');
+  console.log('read on a phone');
+  await report.context().close();
+  await page.context().close();
+};
+
+// Who came onto the shield stands there with name and length: a thread for 2 ms, and a disk's interrupt.
 const findWhoIsThere = async page => {
-  if (await ask('plant a burst')) { console.log('nobody can go onto this shield'); return; }
-  await page.locator('.events li').filter({ hasText: /planted-burst ran [\d.]+ [mun]?s/ }).first().waitFor({ timeout: 60000 });
+  const events = page.locator('.events li');
+  const shown = async (event, began) => {
+    await event.first().waitFor({ timeout: 60000 });
+    return `${await event.first().textContent()} (${Date.now() - began} ms)`;
+  };
+  await ask('place a burst');
+  let began = Date.now();
+  await ask('let it go');
+  const said = await shown(events.filter({ hasText: /planted-burst ran [\d.]+ ms/ }), began);
+  const ran = Number(/planted-burst ran ([\d.]+) ms/.exec(said)[1]);
+  if (!(ran >= 2)) fail('it ran 2 ms at least, and the page says ' + said);
+  console.log('found ' + said.replace(/\s+/g, ' '));
   await page.locator('#verdict[data-state=disturbed]').waitFor({ timeout: 60000 });
   await picture(page, 'live-desktop-planted');
   await ask('take the burst away');
-  console.log('found who was there');
+  began = Date.now();
+  const disk = await ask('write to the disk');
+  if (!disk) { console.log('no disk can interrupt this CPU'); return; }
+  const irq = events.filter({ hasText: new RegExp('IRQ \\d+ .*' + disk.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')) });
+  for (let n = 0; n < 300 && !await irq.count(); n++) {
+    await ask('write to the disk');
+    await new Promise(done => setTimeout(done, 100));
+  }
+  console.log('found ' + (await shown(irq, began)).replace(/\s+/g, ' '));
+  await ask('leave the disk alone');
 };
 
 // Applied and not confirmed: it is put back by itself.
@@ -154,7 +223,7 @@ const phone = { viewport: { width: 390, height: 844 }, colorScheme: 'dark', isMo
 
 try {
   for (const [name, options] of [['desktop', desktop], ['phone', phone]]) {
-    for (const [path, word] of [['/', 'Live'], ['/sound', 'Sound'], ['/machine', 'Machine'], ['/shield', 'Shield'], ['/runs', 'Runs']]) {
+    for (const [path, word] of [['/', 'Live'], ['/sound', 'Sound'], ['/machine', 'Machine'], ['/shield', 'Shield'], ['/runs', 'Runs'], ['/tune', 'Tune']]) {
       const page = await open(options, path);
       await page.locator('h1').first().waitFor();
       if (path === '/') {
@@ -174,6 +243,7 @@ try {
 
   await turnTheKnobs();
   await compareTwoRuns();
+  await workAsAJob();
 
   // By keyboard alone: to the button, the question, no; then yes.
   const page = await open(desktop);

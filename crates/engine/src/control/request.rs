@@ -1,52 +1,43 @@
 //! What can be asked.
 
+use quiet_types::live::SoundWish;
 use serde::Deserialize;
 use serde_json::Value;
 use std::path::PathBuf;
 
 /// One request. In JSON its kind stands under `do`: `{"do":"set","param":"drive.gain","value":3}`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// How it goes.
     Stats,
-    /// The parameters of the strip and their values.
-    Params,
-    /// Change a parameter.
-    Set {
-        /// Its name.
-        param: String,
-        /// Its new value.
-        value: f32,
-    },
-    /// Let the input through in place of the strip.
-    Bypass {
-        /// Or back.
-        on: bool,
-    },
-    /// Silence what is heard.
-    Mute {
-        /// Or let it be heard again.
-        on: bool,
-    },
+    /// What faces ask for as well.
+    Wish(SoundWish),
     /// Put another strip, or the same with another amp or IR, in the place of the one that sounds.
     Swap(Swap),
-    /// The names of the strips in the folder of the one that sounds.
-    Strips,
-    /// The names of the presets.
-    Presets,
-    /// Keep strip and parameters under a name.
-    Save {
-        /// Letters, digits, `-`, `_` and spaces.
-        preset: String,
-    },
-    /// Call a preset.
-    Load {
-        /// Its name.
-        preset: String,
-    },
     /// End the program.
     Quit,
+}
+
+/// What faces do not ask for.
+#[derive(Deserialize)]
+#[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
+enum Own {
+    Stats {},
+    Swap(Swap),
+    Quit {},
+}
+
+impl Request {
+    fn of(value: Value) -> serde_json::Result<Request> {
+        if !matches!(value["do"].as_str(), Some("stats" | "swap" | "quit")) {
+            return serde_json::from_value(value).map(Request::Wish);
+        }
+        Ok(match serde_json::from_value(value)? {
+            Own::Stats {} => Request::Stats,
+            Own::Swap(swap) => Request::Swap(swap),
+            Own::Quit {} => Request::Quit,
+        })
+    }
 }
 
 /// What to swap in; exactly one is given.
@@ -82,30 +73,12 @@ pub(crate) fn parse(line: &[u8]) -> Asked {
     };
     let id = value.as_object_mut().and_then(|object| object.remove("id"));
     let id = id.filter(|id| id.is_number() || id.as_str().is_some_and(|text| text.len() <= 100));
-    // serde lets a variant without fields pass with any.
-    let more = value.as_object().and_then(|o| o.keys().find(|key| *key != "do").cloned());
-    let request = serde_json::from_value(value).map_err(|e| {
+    let request = Request::of(value).map_err(|e| {
         format!(
             "cannot understand this request: {e}; `do` is stats, params, set, bypass, mute, swap, \
-             strips, presets, save, load or quit"
+             strips, strip, presets, save, load or quit"
         )
     });
-    let request = match (request, more) {
-        (
-            Ok(
-                Request::Stats
-                | Request::Params
-                | Request::Strips
-                | Request::Presets
-                | Request::Quit,
-            ),
-            Some(key),
-        ) => Err(format!(
-            "this request takes nothing beside `do`, and has `{}`",
-            quiet_types::printable(&key, 40)
-        )),
-        (request, _) => request,
-    };
     Asked { id, request }
 }
 
@@ -117,23 +90,24 @@ pub(crate) fn typed(line: &str) -> Result<Request, String> {
     let line = line.trim();
     let (verb, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
+    let wish = |wish| Ok(Request::Wish(wish));
     let two = || rest.split_once(char::is_whitespace).map(|(a, b)| (a, b.trim()));
     match verb {
         "stats" => Ok(Request::Stats),
-        "params" => Ok(Request::Params),
+        "params" => wish(SoundWish::Params {}),
         "set" => {
             let (param, value) = two().ok_or("give a parameter and a value: set drive.gain 3")?;
             let value = value.parse().map_err(|_| format!("`{value}` is no number"))?;
-            Ok(Request::Set { param: param.to_owned(), value })
+            wish(SoundWish::Set { param: param.to_owned(), value })
         }
         "bypass" => match rest {
-            "on" | "" => Ok(Request::Bypass { on: true }),
-            "off" => Ok(Request::Bypass { on: false }),
+            "on" | "" => wish(SoundWish::Bypass { on: true }),
+            "off" => wish(SoundWish::Bypass { on: false }),
             _ => Err("bypass is on or off".to_owned()),
         },
         "mute" => match rest {
-            "on" | "" => Ok(Request::Mute { on: true }),
-            "off" => Ok(Request::Mute { on: false }),
+            "on" | "" => wish(SoundWish::Mute { on: true }),
+            "off" => wish(SoundWish::Mute { on: false }),
             _ => Err("mute is on or off".to_owned()),
         },
         "swap" => {
@@ -146,10 +120,11 @@ pub(crate) fn typed(line: &str) -> Result<Request, String> {
                 _ => Err("what to swap is strip, amp or ir".to_owned()),
             }
         }
-        "strips" => Ok(Request::Strips),
-        "presets" => Ok(Request::Presets),
-        "save" => Ok(Request::Save { preset: rest.to_owned() }),
-        "load" => Ok(Request::Load { preset: rest.to_owned() }),
+        "strips" => wish(SoundWish::Strips {}),
+        "presets" => wish(SoundWish::Presets {}),
+        "strip" => wish(SoundWish::Strip { name: rest.to_owned() }),
+        "save" => wish(SoundWish::Save { preset: rest.to_owned() }),
+        "load" => wish(SoundWish::Load { preset: rest.to_owned() }),
         "quit" | "exit" => Ok(Request::Quit),
         _ => Err(format!(
             "`{}` is no order; type help to see them all",
@@ -180,7 +155,8 @@ mod tests {
     fn lines_are_requests_or_sentences() {
         let good = parse(br#"{"id":7,"do":"set","param":"drive.gain","value":3}"#);
         assert_eq!(good.id, Some(7.into()));
-        let set = Request::Set { param: "drive.gain".into(), value: 3.0 };
+        let set = SoundWish::Set { param: "drive.gain".into(), value: 3.0 };
+        let set = Request::Wish(set);
         assert_eq!(good.request, Ok(set.clone()));
         assert_eq!(typed(" set  drive.gain   3 "), Ok(set));
         let swap = Swap { amp: Some("a b.nam".into()), ..Default::default() };

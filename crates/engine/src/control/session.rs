@@ -9,6 +9,7 @@ use quiet_linux::files::{self, Replace};
 use quiet_rt::Cure;
 use quiet_types::{
     Nanos,
+    live::SoundWish,
     play::{Admission, Hits, Knob, PlayStatus, SoundReading, XrunAt},
 };
 use serde::{Deserialize, Serialize};
@@ -212,27 +213,37 @@ impl Session {
         self.tidy();
         match request {
             Request::Stats => self.stats(),
-            Request::Params => Ok(json!({"strip": self.name, "params": self.params})),
-            Request::Set { param, value } => self.set(param, *value),
-            Request::Bypass { on } => {
-                self.engine.remote.bypass(*on).ok_or_else(busy)?;
-                self.bypass = *on;
-                Ok(json!({"bypass": on}))
-            }
-            Request::Mute { on } => {
-                self.engine.remote.mute(*on).ok_or_else(busy)?;
-                self.mute = *on;
-                Ok(json!({"mute": on}))
-            }
+            Request::Wish(wish) => self.wish(wish),
             Request::Swap(swap) => self.swap(&wanted(swap)?),
-            Request::Strips => self.strips(),
-            Request::Presets => Ok(json!({"presets": self.names()?})),
-            Request::Save { preset } => self.save(preset),
-            Request::Load { preset } => self.load(preset),
             Request::Quit => {
                 self.quit = true;
                 Ok(Value::Null)
             }
+        }
+    }
+
+    fn wish(&mut self, wish: &SoundWish) -> Answer {
+        match wish {
+            SoundWish::Params {} => Ok(json!({"strip": self.name, "params": self.params})),
+            SoundWish::Set { param, value } => self.set(param, *value),
+            SoundWish::Bypass { on } => {
+                self.engine.remote.bypass(*on).ok_or_else(busy)?;
+                self.bypass = *on;
+                Ok(json!({"bypass": on}))
+            }
+            SoundWish::Mute { on } => {
+                self.engine.remote.mute(*on).ok_or_else(busy)?;
+                self.mute = *on;
+                Ok(json!({"mute": on}))
+            }
+            SoundWish::Strips {} => {
+                let (folder, strips) = self.strips()?;
+                Ok(json!({"folder": folder, "strips": strips}))
+            }
+            SoundWish::Strip { name } => self.strip(name),
+            SoundWish::Presets {} => Ok(json!({"presets": self.names()?})),
+            SoundWish::Save { preset } => self.save(preset),
+            SoundWish::Load { preset } => self.load(preset),
         }
     }
 
@@ -265,14 +276,25 @@ impl Session {
     }
 
     /// The strips in the folder of the one that sounds.
-    fn strips(&self) -> Answer {
+    fn strips(&self) -> std::result::Result<(PathBuf, Vec<String>), String> {
         let path = self.shelf.path().ok_or("it plays a wire: there are no strips beside it")?;
         let folder = match path.parent() {
             Some(folder) if folder != Path::new("") => folder,
             _ => Path::new("."),
         };
         let folder = std::path::absolute(folder).map_err(|e| e.to_string())?;
-        Ok(json!({"folder": folder, "strips": named(&folder, ".toml")?}))
+        let strips = named(&folder, ".toml")?;
+        Ok((folder, strips))
+    }
+
+    /// Another one of them.
+    fn strip(&mut self, name: &str) -> Answer {
+        let (folder, strips) = self.strips()?;
+        let known = strips.iter().find(|one| *one == name).ok_or_else(|| {
+            let shown = quiet_types::printable(name, 64);
+            format!("there is no strip `{shown}` beside the one that sounds; ask for `strips` to see them")
+        })?;
+        self.swap(&WantedStrip::Strip(folder.join(format!("{known}.toml"))))
     }
 
     /// The place of a parameter, and its value if it is allowed.
@@ -315,7 +337,7 @@ impl Session {
     /// Turns a parameter to `share` of its range, from 0 to 1.
     ///
     /// # Errors
-    /// As for [`Request::Set`].
+    /// As for [`SoundWish::Set`].
     pub fn turn(&mut self, name: &str, share: f32) -> Answer {
         let param = self.params.iter().find(|param| param.name == name);
         let value = param.map_or(share, |p| p.low + (p.high - p.low) * share.clamp(0.0, 1.0));

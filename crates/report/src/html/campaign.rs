@@ -197,7 +197,7 @@ mod tests {
         assert!(page.contains("Two &lt;kernels&gt;") && !page.contains("<kernels>"));
         assert!(page.contains("are left (about 70 s)"), "{page}");
         assert!(page.contains("Wakeup, stress kernel") && page.contains("Which buffer stands it"));
-        assert_eq!(page.matches("chart wide").count(), 3, "histogram, percentiles, order");
+        assert_eq!(page.matches("chart wide").count(), 4, "histogram, tail, percentiles, order");
         assert!(
             page.contains(r#"<span class="verdict better">Better</span>: shielded against shared"#)
         );

@@ -59,14 +59,57 @@ impl Plot {
 /// Share of readings by latency, both axes logarithmic.
 pub(crate) fn histogram(series: &[Series], threshold: Option<Nanos>, axis: &str) -> String {
     let title = format!("Histogram of {axis}, logarithmic on both axes");
+    drawn(series, threshold, axis, &title, |_| None)
+}
+
+/// The same from the 99th percentile of the quietest line on; `None` where nothing lies there.
+pub(crate) fn tail(series: &[Series], threshold: Option<Nanos>, axis: &str) -> Option<String> {
+    let begins = series.iter().filter_map(|one| one.whole.percentile(0.99)).min()?;
+    let ends = series.iter().filter_map(|one| one.whole.max).max()?;
+    if ends.0 < begins.0.saturating_mul(2) {
+        return None;
+    }
+    let title = format!("The longest one of a hundred: histogram of {axis} from {begins} on");
+    let low = begins.0.max(1) as f64;
+    Some(drawn(series, threshold, axis, &title, |x| Some(Scale { low, ..x })))
+}
+
+/// `cut` makes the scale begin elsewhere; what is shorter is then left out.
+fn drawn(
+    series: &[Series],
+    threshold: Option<Nanos>,
+    axis: &str,
+    title: &str,
+    cut: impl Fn(Scale) -> Option<Scale>,
+) -> String {
     both(|class, width| {
         let height = if class == "wide" { 340.0 } else { 280.0 };
         let plot = Plot::new(width, height, series);
-        let x = latency_scale(series, plot.left, plot.right);
-        let bins: Vec<Vec<f64>> = series.iter().map(|one| shares(&one.whole, &x)).collect();
+        let all = latency_scale(series, plot.left, plot.right);
+        let cut = cut(all);
+        let x = cut.unwrap_or(all);
+        let bins: Vec<Vec<f64>> = series
+            .iter()
+            .map(|one| match cut {
+                None => shares(&one.whole, &x),
+                // Shares are of all readings, here too.
+                Some(x) => {
+                    let some = beyond(&one.whole, x.low);
+                    let part = some.count as f64 / one.whole.count.max(1) as f64;
+                    shares(&some, &x).into_iter().map(|share| share * part).collect()
+                }
+            })
+            .collect();
         let least = series.iter().map(|s| s.whole.count).max().unwrap_or(1).max(1);
         let low = 10f64.powf((1.0 / least as f64).log10().floor().min(-1.0));
-        let y = Scale { low, high: 1.0, from: plot.bottom, to: plot.top };
+        let high = match cut {
+            None => 1.0,
+            Some(_) => {
+                let most = bins.iter().flatten().copied().fold(low * 10.0, f64::max);
+                10f64.powf(most.log10().ceil())
+            }
+        };
+        let y = Scale { low, high, from: plot.bottom, to: plot.top };
         let mut svg = Svg::new(width, plot.height());
         grid_x(&mut svg, &x, &plot, axis);
         for share in y.decades() {
@@ -84,8 +127,16 @@ pub(crate) fn histogram(series: &[Series], threshold: Option<Nanos>, axis: &str)
         }
         hits_by_bin(&mut svg, series, &bins, &x, &plot);
         legend(&mut svg, series, &plot);
-        svg.finish(&format!("chart {class}"), &title)
+        svg.finish(&format!("chart {class}"), title)
     })
+}
+
+/// What is above a limit.
+fn beyond(all: &Histogram, limit: f64) -> Histogram {
+    let mut some = all.clone();
+    some.buckets.retain(|(lower, _)| *lower as f64 >= limit);
+    some.count = some.buckets.iter().map(|(_, n)| *n).sum::<u64>() + some.over;
+    some
 }
 
 /// Latency by percentile; the axis gives each further nine the same room.
@@ -422,6 +473,19 @@ mod tests {
     }
 
     #[test]
+    fn the_tail_begins_at_the_99th_percentile_and_has_the_shares_of_all() {
+        let readings = (0..10_000u64).map(|n| if n < 9_990 { 1_000 + n % 7 } else { 1_000_000 });
+        let whole = Histogram::of(readings.map(Nanos));
+        let begins = whole.percentile(0.99).unwrap();
+        assert_eq!(beyond(&whole, 10_000.0).count, 10);
+        let one = Series { name: "x".into(), class: "a", least: None, whole, runs: vec![] };
+        let drawn = tail(&[one], None, "latency").unwrap();
+        assert!(drawn.contains(&format!("from {begins} on")), "{drawn}");
+        // Ten of 10,000, and not all of what is drawn.
+        assert!(drawn.contains("x 0.056 %") && drawn.contains("x 0.044 %"), "{drawn}");
+    }
+
+    #[test]
     fn charts_of_nothing_are_empty_charts() {
         let none = || Series {
             name: "none".into(),
@@ -437,5 +501,6 @@ mod tests {
             assert!(chart.starts_with("<svg") && !chart.contains("NaN"), "{chart}");
         }
         assert!(!histogram(&[], Some(Nanos(1)), "latency").contains("NaN"));
+        assert!(tail(&[none()], None, "latency").is_none() && tail(&[], None, "latency").is_none());
     }
 }

@@ -9,14 +9,18 @@ mod causes;
 mod charts;
 mod course;
 mod history;
+mod late;
+mod maps;
 mod parts;
 mod sections;
 mod tune;
+mod waterfall;
 
 use crate::text;
 pub use campaign::campaign_page;
 use charts::Series;
 pub use history::history_page;
+use late::LateTrack;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 pub(crate) use parts::{data, findings, host};
 use quiet_judge::{known, throughput};
@@ -24,6 +28,7 @@ use quiet_types::{
     Histogram, Proof, Run, proof::Setting, proof::Verdict, run::MeasuringThread, words,
 };
 pub use tune::tune_page;
+pub(crate) use waterfall::waterfall;
 
 /// Stands near the beginning of every page: how an earlier page is told from a foreign file.
 pub const PAGE_MARK: &str = r#"<meta name="generator" content="quietcores">"#;
@@ -48,6 +53,7 @@ pub fn proof_page(proof: &Proof) -> String {
         }
         (sections::figures(proof))
         (sections::distributions(&wakeups(proof), Some(proof.spec.threshold)))
+        (late_readings(proof))
         (sections::pairs(proof))
         (stolen(proof))
         (causes::side_by_side(&[Setting::Shared, other].map(|setting| {
@@ -98,6 +104,7 @@ pub fn runs_page(runs: &[Run]) -> String {
                 } @else {
                     p.why { "Only extremes and a mean are known: there is no distribution to draw." }
                 }
+                (late::late(&late_tracks(&these, &names), these.iter().filter_map(|run| run.lasted).max()))
                 (buffers::buffers(&columns(&these, &names)))
             }
         }
@@ -179,6 +186,28 @@ fn wakeups(proof: &Proof) -> Vec<Series> {
             Series { name: setting.to_string(), class, least, whole: merged(&runs), runs }
         })
         .into()
+}
+
+/// The longest readings of all valid arms, by the time within each.
+fn late_readings(proof: &Proof) -> Markup {
+    let tracks = [(Setting::Shared, "a"), (proof.other(), "b")].map(|(setting, class)| {
+        let valid = proof.arms_of(setting).filter(|arm| arm.void.is_none());
+        let runs: Vec<&Run> = valid.map(|arm| &arm.wakeup).collect();
+        LateTrack::of(setting.to_string(), class, &runs)
+    });
+    late::late(&tracks, proof.arms.iter().filter_map(|arm| arm.wakeup.lasted).max())
+}
+
+/// A track a run, in the colours of the lines above it.
+fn late_tracks(runs: &[&Run], names: &[String]) -> Vec<LateTrack> {
+    let named = runs.iter().zip(names).zip(CLASSES.iter().cycle());
+    named
+        .map(|((run, name), class)| {
+            let name = if runs.len() > 1 { name.clone() } else { String::new() };
+            LateTrack::of(name, class, &[run])
+        })
+        .take(CLASSES.len())
+        .collect()
 }
 
 fn stolen(proof: &Proof) -> Markup {

@@ -57,6 +57,7 @@ pub(super) fn applied(proof: &Proof) -> Markup {
                     "Others were kept off by " (how) "."
                 }
             }
+            (super::maps::cpus_and_irqs(&proof.machine, shield))
             @if !shield.steps.is_empty() { (steps(&shield.steps)) }
         } @else {
             p { "No shield was put up." }

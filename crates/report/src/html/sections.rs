@@ -131,6 +131,16 @@ pub(super) fn charts(series: &[Series], threshold: Option<Nanos>, axis: &str) ->
                 }
             }
         }
+        @if let Some(tail) = charts::tail(series, threshold, axis) {
+            details {
+                summary { "Zoom on the tail" }
+                figure {
+                    (PreEscaped(tail))
+                    p.read.screen {}
+                    figcaption { "The same from the 99th percentile of the quietest line on; shares are of all readings." }
+                }
+            }
+        }
         figure {
             (PreEscaped(charts::percentiles(series, threshold)))
             p.read.screen {}

@@ -85,7 +85,7 @@ fn the_page_is_well_formed_and_has_its_charts() {
     check_nesting(&page);
     check_nesting(&proof_page(&hostile()));
     check_nesting(&runs_page(&[example::run(), example::run()]));
-    for (form, count) in [("chart wide", 3), ("chart narrow", 3), ("pairs", 6), ("interval", 7)] {
+    for (form, count) in [("chart wide", 5), ("chart narrow", 5), ("pairs", 6), ("interval", 7)] {
         assert_eq!(page.matches(&format!("<svg class=\"{form}\"")).count(), count, "{form}");
     }
     assert!(!page.contains("NaN") && !page.contains("inf"), "a number is none");

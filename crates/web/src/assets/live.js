@@ -99,14 +99,10 @@
     all.append(svg, words);
     return all;
   };
-  const told = one => {
-    const s = one.status;
-    return `CPU ${s.cpus}, ${s.rate} Hz, period ${s.period}, DSP load ${Math.round(s.load.mean)} %, worst ${span(s.load.worst)}, late ${s.missed}, xruns ${s.xruns}`;
-  };
   // What is alive of an engine, wherever it stands.
   const alive = (card, one) => {
     const s = one.status;
-    put(card.querySelector('.told'), told(one));
+    put(card.querySelector('.told'), one.told);
     card.querySelectorAll('.meters meter').forEach((meter, n) => {
       const level = s.levels[n >> 1];
       if (level) meter.value = n % 2 ? level.output : level.input;
@@ -252,6 +248,42 @@
       alive(list.children[at], one);
     });
   };
+  // Probes that measure: their readings by length, ten columns a decade from 10 ns on.
+  const probe = () => {
+    const card = make('li'), line = make('p'), all = make('figure'), svg = document.createElementNS(SVG, 'svg'), words = make('figcaption');
+    card.className = 'sound'; line.className = 'told'; all.className = 'loads';
+    [['viewBox', '0 0 160 30'], ['preserveAspectRatio', 'none'], ['role', 'img'],
+      ['aria-label', 'Readings by their length, logarithmic on both axes']].forEach(([name, value]) => svg.setAttribute(name, value));
+    words.append(make('span'), make('span'));
+    all.append(svg, words);
+    card.append(make('h3'), line, all);
+    return card;
+  };
+  const drawn = (card, one) => {
+    put(card.querySelector('h3'), `probe ${one.probe} ${one.label}`);
+    put(card.querySelector('.told'), one.told);
+    const from = one.bars.findIndex(n => n > 0);
+    if (from < 0) return;
+    const to = one.bars.findLastIndex(n => n > 0) + 1, some = one.bars.slice(from, to);
+    const svg = card.querySelector('svg'), wide = 160 / some.length;
+    while (svg.children.length > some.length) svg.lastElementChild.remove();
+    while (svg.children.length < some.length) svg.append(document.createElementNS(SVG, 'rect'));
+    const most = 1 + Math.log10(Math.max(...some));
+    some.forEach((n, at) => {
+      const tall = n ? 30 * (1 + Math.log10(n)) / most : 0;
+      [['x', wide * at], ['width', wide * 0.9], ['y', 30 - tall], ['height', tall]].forEach(([name, value]) =>
+        svg.children[at].setAttribute(name, value.toFixed(2)));
+    });
+    [from, to].forEach((at, n) => put(words(card)[n], span(Math.round(10 ** (1 + at / 10)))));
+  };
+  const words = card => card.querySelectorAll('figcaption span');
+  const probes = moment => {
+    const list = by('probes');
+    if (!list) return;
+    show('measuring', moment.probes.length > 0);
+    fill(list, moment.probes, one => one.name, probe);
+    moment.probes.forEach((one, at) => drawn(list.children[at], one));
+  };
   document.querySelectorAll('.sound, .desk').forEach(wire);
   window.quietcores.wire = wire;
 
@@ -265,7 +297,7 @@
       away(false);
       pause = 500;
       last = Date.now();
-      verdict(moment); cpus(moment); events(moment); sounds(moment);
+      verdict(moment); cpus(moment); events(moment); sounds(moment); probes(moment);
       hooks.forEach(hook => hook(moment));
       put(by('look'), `${moment.look.threads} threads, looked at every ${(moment.look.since / 1e9).toFixed(1)} s; ${(moment.cost * 100).toFixed(1)} % of one CPU for all of this.`);
     };
