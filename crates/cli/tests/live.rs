@@ -409,6 +409,8 @@ fn a_burst_and_a_disks_interrupt_on_the_shield_are_told_of_by_name_and_length() 
     drop(tmux);
     let reverted = machine.run("revert");
     assert!(reverted.status.success(), "{}", text(&reverted));
+}
+
 /// A window that is closed, a line that is cut: the screen is nobody's, and costs nothing any more.
 #[test]
 fn a_terminal_that_goes_away_ends_the_screen() {
