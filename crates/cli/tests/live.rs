@@ -234,8 +234,11 @@ fn the_qr_code_holds_the_address_by_another_programs_reading() {
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let address = lines.next().unwrap();
-        // It ends with an empty line, or with what is printed next.
-        let code: Vec<String> = lines.take_while(|line| !line.is_empty()).take(60).collect();
+        // As many lines as make a square: two modules a line, or two characters a module.
+        let first = lines.next().unwrap();
+        let modules = if is_half { first.chars().count() } else { first.len() / 2 };
+        let rest = if is_half { modules.div_ceil(2) } else { modules } - 1;
+        let code: Vec<String> = std::iter::once(first).chain(lines.take(rest)).collect();
         let _ = child.kill();
         let _ = child.wait();
         assert_eq!(code[0].is_ascii(), !is_half, "{code:?}");
@@ -426,13 +429,13 @@ fn a_terminal_that_goes_away_ends_the_screen() {
     );
     tmux.run(&["-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "80", "-y", "24", &top]);
     tmux.shows("No shield is up");
-    let pid = std::fs::read_to_string(note).unwrap();
+    let pid = fs::read_to_string(note).unwrap();
     let shown = Path::new("/proc").join(pid.trim());
     assert!(shown.exists());
     tmux.run(&["kill-server"]);
     soon("the screen has ended", || {
         // Its first process may never collect it.
-        !std::fs::read_to_string(shown.join("stat")).is_ok_and(|stat| !stat.contains(") Z "))
+        !fs::read_to_string(shown.join("stat")).is_ok_and(|stat| !stat.contains(") Z "))
     });
 }
 
