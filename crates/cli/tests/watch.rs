@@ -162,7 +162,7 @@ fn a_strangers_program_of_a_links_name_stays_an_ordinary_process() {
     fs::copy(&program, &theirs).unwrap();
     let before = Capture::take();
     let early = Player::start(&theirs, 65534);
-    let alone = Command::new(PROGRAM).arg("plan").arg(&chain).output().unwrap();
+    let alone = Command::new(PROGRAM).args(["plan", "--verbose"]).arg(&chain).output().unwrap();
     assert!(
         text(&alone).contains("user = 65534") || text(&alone).contains("user = \"nobody\""),
         "{}",
