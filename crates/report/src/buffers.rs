@@ -196,7 +196,7 @@ pub fn buffers_page(buffers: &Buffers) -> String {
 fn heat(xruns: u64, seconds: f64) -> &'static str {
     let a_minute = xruns as f64 * 60.0 / seconds.max(1e-3);
     match a_minute {
-        none if none == 0.0 => "h0",
+        0.0 => "h0",
         few if few < 1.0 => "h1",
         some if some < 10.0 => "h2",
         many if many < 100.0 => "h3",
