@@ -5,7 +5,10 @@ use crate::registers::{
     INTCTL, RINTCNT, RIRBCTL, RIRBLBASE, RIRBSIZE, RIRBSTS, RIRBUBASE, RIRBWP, SD_CTL, STATESTS,
     STREAM_LENGTH, STREAMS, put_word, word,
 };
-use std::cell::Cell;
+use std::{
+    cell::Cell,
+    sync::atomic::{Ordering, fence},
+};
 
 /// Where things lie in the shared memory: commands, responses, positions, then the lists of pieces and the rings.
 const CORB: usize = 0;
@@ -67,7 +70,11 @@ pub struct Controller<D> {
     /// Entries of the rings, as the device has them.
     commands: u16,
     responses: u16,
+    /// Waits that are left until nothing is waited for any more: 5 s in all from one reset to the next.
+    patience: Cell<u32>,
 }
+
+const PATIENCE: u32 = 500_000;
 
 impl<D: Door> Controller<D> {
     /// Resets the controller and starts its rings.
@@ -78,7 +85,8 @@ impl<D: Door> Controller<D> {
         match bring_up(&door) {
             Err(fault) => Err((door, fault)),
             Ok((streams, codecs, commands, responses)) => {
-                Ok(Controller { door, streams, codecs, seen: Cell::new(0), commands, responses })
+                let (seen, patience) = (Cell::new(0), Cell::new(PATIENCE));
+                Ok(Controller { door, streams, codecs, seen, commands, responses, patience })
             }
         }
     }
@@ -127,6 +135,7 @@ impl<D: Door> Controller<D> {
         self.seen.set(self.door.read16(RIRBWP) & 0xff);
         let next = (self.door.read16(CORBWP) & 0xff).wrapping_add(1) % self.commands;
         put_word(&self.door, CORB + usize::from(next) * 4, command);
+        fence(Ordering::Release);
         self.door.write16(CORBWP, next);
         for tries in 0..SOON {
             let newest = self.door.read16(RIRBWP) & 0xff;
@@ -137,6 +146,8 @@ impl<D: Door> Controller<D> {
                 let at = (self.seen.get() + 1) % self.responses;
                 self.seen.set(at);
                 let place = RIRB + usize::from(at) * 8;
+                // Written before the pointer that tells of it.
+                fence(Ordering::Acquire);
                 let (answer, about) = (word(&self.door, place), word(&self.door, place + 4));
                 let unasked = about & 0x10 != 0;
                 if !unasked && about & 0xf == u32::from(codec) {
@@ -147,6 +158,8 @@ impl<D: Door> Controller<D> {
             self.door.write8(RIRBSTS, 5);
             // Most answer within two frames of the link.
             if tries > 4 {
+                let left = self.patience.get().checked_sub(1).ok_or(Fault::NoAnswer)?;
+                self.patience.set(left);
                 self.door.pause(STEP);
             }
         }

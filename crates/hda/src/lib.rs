@@ -8,7 +8,11 @@
 
 mod codec;
 mod controller;
+#[cfg(any(test, fuzzing))]
+mod fake;
 mod find;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod format;
 mod loan;
 mod note;

@@ -81,10 +81,6 @@ mod tests {
         assert_eq!((track.see(40, 900), track.frames()), (Moved::On, 138));
         assert_eq!(track.see(60, 1_900), Moved::Lapped);
         assert_eq!(track.see(60, 2_000), Moved::On);
-        for n in 1..1_000 {
-            assert_eq!(track.see(60, 2_000 + n * 500_000), Moved::On);
-        }
-        assert_eq!(track.see(60, 502_000_001), Moved::Lapped);
         let mut track = Track::new(512, 4, 1_000_000_000, 0);
         assert_eq!(track.see(0, 900_000_000), Moved::On);
         assert_eq!(track.see(0, 1_800_000_000), Moved::On);
