@@ -6,7 +6,7 @@ pub mod alsa;
 mod bridge;
 pub mod file;
 pub mod format;
-pub mod hda;
+pub(crate) mod hda;
 #[cfg(feature = "audio")]
 pub mod jack;
 #[cfg(feature = "audio")]
@@ -16,6 +16,7 @@ mod line;
 pub mod null;
 #[cfg(feature = "audio")]
 mod pipewire;
+pub mod taken;
 
 use quiet_rt::Duplex;
 

@@ -1,6 +1,10 @@
 //! What is asked of an engine, and what it then has.
 
-use crate::{Error, Result, host::{hda::HdaCard, null::Cable}, place::SeatWish};
+use crate::{
+    Error, Result,
+    host::{null::Cable, taken::HdaCard},
+    place::SeatWish,
+};
 use quiet_types::{Frames, SampleRate};
 use std::path::PathBuf;
 

@@ -109,8 +109,22 @@ impl Widget {
     /// What a pin is called.
     pub fn called(&self) -> &'static str {
         const NAMES: [&str; 16] = [
-            "line out", "speaker", "headphones", "CD", "S/PDIF out", "digital out", "modem", "modem",
-            "line in", "aux", "microphone", "telephone", "S/PDIF in", "digital in", "a jack", "a jack",
+            "line out",
+            "speaker",
+            "headphones",
+            "CD",
+            "S/PDIF out",
+            "digital out",
+            "modem",
+            "modem",
+            "line in",
+            "aux",
+            "microphone",
+            "telephone",
+            "S/PDIF in",
+            "digital in",
+            "a jack",
+            "a jack",
         ];
         NAMES[self.device() as usize]
     }
@@ -274,10 +288,12 @@ impl Codec {
             for pin in all() {
                 let Some(rank) = pin.rank(true) else { continue };
                 let digital = pin.is_digital();
-                let converter = |w: &Widget| w.kind == WidgetKind::Output && w.is_digital() == digital;
+                let converter =
+                    |w: &Widget| w.kind == WidgetKind::Output && w.is_digital() == digital;
                 if let Some(hops) = self.way(pin.node, converter) {
                     let converter = hops.last().map_or(0, |last| last.0);
-                    let path = SoundPath { codec: self.address, hops, converter, pin: pin.node, plays };
+                    let path =
+                        SoundPath { codec: self.address, hops, converter, pin: pin.node, plays };
                     found.push(((digital, rank), path));
                 }
             }

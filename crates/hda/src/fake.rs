@@ -7,9 +7,9 @@ use crate::{
     codec::Codec,
     controller::Controller,
     registers::{
-        CORBCTL, CORBLBASE, CORBRP, CORBSIZE, CORBWP, DPLBASE, GCAP, GCTL, Pages, RIRBCTL, RIRBLBASE,
-        RIRBSIZE, RIRBWP, Registers, SD_BDPL, SD_CBL, SD_CTL, SD_LPIB, SD_LVI, SD_STS, SD_TAG, SSYNC,
-        STATESTS, STREAM_LENGTH, STREAMS,
+        CORBCTL, CORBLBASE, CORBRP, CORBSIZE, CORBWP, DPLBASE, GCAP, GCTL, Pages, RIRBCTL,
+        RIRBLBASE, RIRBSIZE, RIRBWP, Registers, SD_BDPL, SD_CBL, SD_CTL, SD_LPIB, SD_LVI, SD_STS,
+        SD_TAG, SSYNC, STATESTS, STREAM_LENGTH, STREAMS,
     },
     streams::{CardWish, Streams, room},
 };
@@ -435,7 +435,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn controller(answers: Answers, buffer: u32) -> Controller<Faithful> {
-        Controller::reset(Faithful::new(answers, room(buffer))).unwrap_or_else(|(_, fault)| panic!("{fault}"))
+        Controller::reset(Faithful::new(answers, room(buffer)))
+            .unwrap_or_else(|(_, fault)| panic!("{fault}"))
     }
 
     fn wish(period: u32, buffer: u32) -> CardWish {
@@ -475,7 +476,7 @@ mod tests {
         let card = card(BOARD, 64, 128);
         let orders = card.controller().door().orders.borrow().clone();
         for wanted in [
-            (0x11, 0x70740),
+            (0x11, 0x707c0),
             (0x11, 0x70101),
             (0x11, 0x70c02),
             // The mixer's other input, which is what comes in, is mute.
@@ -547,7 +548,10 @@ mod tests {
         card.controller().door().pass(4 * 64);
         assert_eq!(card.look(4), Found::Ready(64));
         // Nobody looked for as long as a ring lasts: the place alone would say that all is well.
-        assert_eq!(card.look(4 + 256 * 1_000_000_000 / 48_000), Found::Over { capture: true, playback: true });
+        assert_eq!(
+            card.look(4 + 256 * 1_000_000_000 / 48_000),
+            Found::Over { capture: true, playback: true }
+        );
     }
 
     #[test]
@@ -575,7 +579,8 @@ mod tests {
         assert_eq!(gone, Some(Found::Gone));
         let door = card.close().quiet();
         let controller = Controller::reset(door).unwrap_or_else(|(_, fault)| panic!("{fault}"));
-        let mut card = Streams::open(controller, wish(64, 256)).unwrap_or_else(|(_, e)| panic!("{e}"));
+        let mut card =
+            Streams::open(controller, wish(64, 256)).unwrap_or_else(|(_, e)| panic!("{e}"));
         card.start(0).unwrap();
         card.controller().door().pass(4 * 64);
         assert_eq!(card.look(1), Found::Ready(64));
@@ -627,7 +632,10 @@ mod tests {
             }
         }
         let words = (0..room(64)).map(|_| AtomicU32::new(0)).collect();
-        assert_eq!(Controller::reset(Nothing(words)).map(|_| ()).map_err(|e| e.1), Err(Fault::Gone));
+        assert_eq!(
+            Controller::reset(Nothing(words)).map(|_| ()).map_err(|e| e.1),
+            Err(Fault::Gone)
+        );
     }
 
     proptest! {

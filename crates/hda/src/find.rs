@@ -143,7 +143,9 @@ pub fn may_take(root: &Root, card: &PciCard, allow_dma: bool) -> Result<Fence> {
             ));
         }
         Some(other) => {
-            return no(format!("the driver {other} has it, which is not known here; play with --host alsa"));
+            return no(format!(
+                "the driver {other} has it, which is not known here; play with --host alsa"
+            ));
         }
     }
     if let Some(number) = card.card {
@@ -166,9 +168,15 @@ pub fn may_take(root: &Root, card: &PciCard, allow_dma: bool) -> Result<Fence> {
         };
     };
     let others = foreign(root, group, &card.address);
+    let kind = value(root, &format!("/sys/kernel/iommu_groups/{group}/type")).unwrap_or_default();
     match (others.is_empty(), allow_dma) {
         (true, _) => Ok(Fence::Iommu),
-        (false, true) => Ok(Fence::None),
+        (false, true) if kind == "identity" => Ok(Fence::None),
+        (false, true) => no(format!(
+            "its IOMMU group {group} holds other devices ({}), and their addresses are translated: --allow-dma helps only where the \
+             machine was booted with iommu=pt",
+            others.join(", ")
+        )),
         (false, false) => no(format!(
             "its IOMMU group {group} holds other devices that the kernel's drivers have: {}; they cannot be told apart, so the card \
              cannot be handed over alone; play with --host alsa",
@@ -179,7 +187,8 @@ pub fn may_take(root: &Root, card: &PciCard, allow_dma: bool) -> Result<Fence> {
 
 /// Devices of the group that keep it from being handed over: others, with drivers, that are no bridges.
 fn foreign(root: &Root, group: &str, own: &str) -> Vec<String> {
-    let members = root.list(&format!("/sys/kernel/iommu_groups/{group}/devices")).unwrap_or_default();
+    let members =
+        root.list(&format!("/sys/kernel/iommu_groups/{group}/devices")).unwrap_or_default();
     let others = members.into_iter().filter(|address| address != own).filter_map(|address| {
         let driver = driver(root, &address)?;
         let class = value(root, &format!("{DEVICES}/{address}/class")).unwrap_or_default();
@@ -198,7 +207,10 @@ fn users(root: &Root, card: u32) -> Vec<String> {
     };
     let mut found = Vec::new();
     for pid in root.list("/proc").unwrap_or_default() {
-        if pid.parse::<u32>().is_err() {
+        // A descriptor that this process has inherited keeps nobody.
+        if pid.parse().is_ok_and(|pid: u32| pid == std::process::id())
+            || pid.parse::<u32>().is_err()
+        {
             continue;
         }
         let folder = format!("/proc/{pid}/fd");
@@ -230,4 +242,3 @@ pub(crate) fn place(root: &Root, group: &str, bytes: u64) -> u64 {
     let free = |at: &u64| regions.iter().all(|(from, to)| at + bytes <= *from || *at > *to);
     (0..250).map(|n| FIRST + n * STEP).find(free).unwrap_or(FIRST)
 }
-

@@ -62,7 +62,8 @@ impl LinkFormat {
     /// As registers and converters take it.
     pub fn word(self) -> u16 {
         let rate = RATES.iter().find(|(_, rate, _)| *rate == self.rate).map_or(0, |found| found.2);
-        let depth = DEPTHS.iter().find(|(_, bits, _)| *bits == self.bits).map_or(1, |found| found.2);
+        let depth =
+            DEPTHS.iter().find(|(_, bits, _)| *bits == self.bits).map_or(1, |found| found.2);
         rate | depth << 4 | u16::from(self.channels.saturating_sub(1) & 0xf)
     }
 }

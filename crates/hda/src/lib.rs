@@ -11,14 +11,16 @@ mod controller;
 #[cfg(any(test, fuzzing))]
 mod fake;
 mod find;
+mod format;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-mod format;
 mod loan;
 mod note;
 mod registers;
 mod streams;
 mod sys;
+#[cfg(test)]
+mod tests;
 mod track;
 
 pub use codec::{Codec, SoundPath, Widget, WidgetKind};

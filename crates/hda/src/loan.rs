@@ -4,12 +4,13 @@
 //! holds: the kernel closes it with the process, also after SIGKILL. It has root's rights when this process has given them up.
 
 use crate::{
-    find::{Fence, PciCard, find, may_take, place},
+    find::{DEVICES, Fence, PciCard, find, may_take, place},
     note::{self, CardNote, write},
-    sys::Card,
+    sys::{Card, HUGE, huge_page, stop_reaching},
 };
 use quiet_linux::{Error, Kernel, Result, Root, System, files::StateDir, plain, sys::process};
 use std::{
+    fs::File,
     io::{self, BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
@@ -68,25 +69,37 @@ impl BorrowedCard {
         }
         let about = find(&root, wish.name.as_deref())?;
         let fence = may_take(&root, &about, wish.allow_dma)?;
-        if fence == Fence::None {
-            return Err(Error::refused(
-                "take the sound card",
-                about.address,
-                "without an IOMMU around it this version does not",
-            ));
+        let mut note = CardNote::of(&root, &about.address, std::process::id())?;
+        let mut page = None;
+        match fence {
+            Fence::Iommu => load(&root)?,
+            Fence::None if wish.bytes > HUGE => {
+                let why =
+                    "without an IOMMU its buffer has to fit into 2 MiB; ask for a shorter one";
+                return Err(Error::refused("take the sound card", about.address, why));
+            }
+            Fence::None => {
+                note = note.with_huge_page(&root)?;
+                page = Some(huge_page().map_err(|e| Error::io("make", "a huge page", e))?);
+            }
         }
-        load(&root)?;
-        let note = CardNote::of(&root, &about.address, std::process::id())?;
-        let guard = Guard::start(&wish.program, &wish.state)
+        // The guard holds the page as well: it is nobody else's before the card is kept from it.
+        let guard = Guard::start(&wish.program, &wish.state, page.as_ref())
             .map_err(|e| Error::refused("start", "a guard over the card", plain(&e)))?;
         let mut taken = BorrowedCard { about, fence, device: None, guard: Some(guard) };
         note.keep(&state)?;
-        note.hand_over(&root, &write)?;
+        match page {
+            None => note.hand_over(&root, &write)?,
+            Some(_) => note.set_free(&root, &write)?,
+        }
         drop(lock);
         let bytes = wish.bytes.next_multiple_of(4096);
         let group = taken.about.group.clone().unwrap_or_default();
         let bus = place(&root, &group, bytes as u64);
-        let opened = Card::by_vfio(&group, &taken.about.address, bytes, bus);
+        let opened = match page {
+            None => Card::by_vfio(&group, &taken.about.address, bytes, bus),
+            Some(page) => Card::past_iommu(&Path::new(DEVICES).join(&taken.about.address), &page),
+        };
         let device = opened.map_err(|e| {
             Error::io(e.what, format!("of the sound card {}", taken.about.address), e.why)
         })?;
@@ -167,7 +180,9 @@ fn load(root: &Root) -> Result<()> {
 }
 
 impl Guard {
-    fn start(program: &Path, state: &Path) -> io::Result<Guard> {
+    /// `page` stays open in it, as what it has for errors, of which it writes none.
+    fn start(program: &Path, state: &Path, page: Option<&File>) -> io::Result<Guard> {
+        let held = page.map(File::try_clone).transpose()?;
         let mut child = Command::new(program)
             .args(["guard", "--card", "--state"])
             .arg(std::path::absolute(state)?)
@@ -175,10 +190,11 @@ impl Guard {
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(held.map_or_else(Stdio::null, Stdio::from))
             .spawn()?;
         let line = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        let mut output = BufReader::with_capacity(64, child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);
+        let mut output =
+            BufReader::with_capacity(64, child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);
         let mut word = String::new();
         output.read_line(&mut word)?;
         if word.trim_end() != READY {
@@ -214,6 +230,7 @@ fn give_back(state: &Path, killed: bool) -> Result<()> {
     let root = Root::system()?;
     let Some(state) = StateDir::open(state)? else { return Ok(()) };
     let Some(note) = note::read(&state)? else { return Ok(()) };
+    note.disarm(&stop_reaching)?;
     if killed {
         note.await_end(&root);
     }

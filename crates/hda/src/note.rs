@@ -37,8 +37,13 @@ pub(crate) struct CardNote {
     driver: Option<String>,
     #[serde(rename = "override")]
     overridden: Option<String>,
+    /// Huge pages that were set aside, where one more was asked for. Such a card reaches all memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    huge_pages: Option<u64>,
     player: Player,
 }
+
+const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 
 /// Who writes the kernel's files: [`fs::write`], or a test's own kernel.
 pub(crate) type Write<'a> = &'a dyn Fn(&str, &str) -> io::Result<()>;
@@ -118,8 +123,47 @@ impl CardNote {
             address: address.to_owned(),
             driver: driver(root, address),
             overridden,
+            huge_pages: None,
             player,
         })
+    }
+
+    /// The same of a card that is to be had without an IOMMU, by one huge page more.
+    ///
+    /// # Errors
+    /// Where the kernel has no huge pages.
+    pub(crate) fn with_huge_page(self, root: &Root) -> Result<CardNote> {
+        let text = root.read(HUGE_PAGES)?;
+        let now =
+            text.trim().parse().map_err(|_| Error::nonsense(HUGE_PAGES, None, "no number"))?;
+        Ok(CardNote { huge_pages: Some(now), ..self })
+    }
+
+    /// Takes the card from its driver and sets a huge page aside.
+    ///
+    /// # Errors
+    /// The kernel's; what was done is to be put back by [`CardNote::put_back`].
+    pub(crate) fn set_free(&self, root: &Root, write: Write<'_>) -> Result<()> {
+        let more = self.huge_pages.unwrap_or(0) + 1;
+        write(HUGE_PAGES, &more.to_string()).map_err(|e| Error::io("write", HUGE_PAGES, e))?;
+        let has = root.read(HUGE_PAGES)?;
+        if has.trim() != more.to_string() {
+            let why = format!("it has {}, not {more}: no memory in one piece is free", has.trim());
+            return Err(Error::refused("set", HUGE_PAGES, why));
+        }
+        self.unbind(root, write)
+    }
+
+    /// Where no IOMMU does it: keeps the card from all memory, before the page that it reaches is anybody else's.
+    ///
+    /// # Errors
+    /// As the kernel refuses its configuration.
+    pub(crate) fn disarm(&self, stop: &dyn Fn(&Path) -> io::Result<()>) -> Result<()> {
+        if self.huge_pages.is_none() {
+            return Ok(());
+        }
+        let config = format!("{DEVICES}/{}/config", self.address);
+        stop(Path::new(&config)).map_err(|e| Error::io("write", config, e))
     }
 
     /// Writes it to the disk.
@@ -127,8 +171,8 @@ impl CardNote {
     /// # Errors
     /// When it cannot be: then nothing is to be changed.
     pub(crate) fn keep(&self, state: &StateDir) -> Result<()> {
-        let text = serde_json::to_vec(self)
-            .map_err(|e| Error::io("write", NAME, io::Error::other(e)))?;
+        let text =
+            serde_json::to_vec(self).map_err(|e| Error::io("write", NAME, io::Error::other(e)))?;
         let file = path(state);
         write_whole(&file, &text, Replace::Never)
             .map_err(|e| Error::io("write", file.display().to_string(), e))
@@ -167,6 +211,9 @@ impl CardNote {
         // A boot has undone it.
         if !self.is_of_this_boot(root) || !root.exists(&format!("{DEVICES}/{}", self.address)) {
             return Ok(());
+        }
+        if let Some(pages) = self.huge_pages {
+            write(HUGE_PAGES, &pages.to_string()).map_err(|e| Error::io("write", HUGE_PAGES, e))?;
         }
         let now = driver(root, &self.address);
         if now == self.driver {
@@ -256,6 +303,7 @@ pub(crate) fn put_back_left(root: &Root, state: &Path, write: Write<'_>) -> Resu
     if note.is_playing(root) {
         return Ok(None);
     }
+    note.disarm(&crate::sys::stop_reaching)?;
     note.put_back(root, write)?;
     forget(&state)?;
     Ok(Some(note.address))

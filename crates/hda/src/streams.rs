@@ -51,9 +51,9 @@ impl std::fmt::Display for CardError {
         match self {
             CardError::Fault(fault) => fault.fmt(f),
             CardError::NoJack(true) => f.write_str("no codec of it has a jack that plays"),
-            CardError::NoJack(false) => {
-                f.write_str("no codec of it has a jack that captures; play alone with --capture none")
-            }
+            CardError::NoJack(false) => f.write_str(
+                "no codec of it has a jack that captures; play alone with --capture none",
+            ),
             CardError::Rate(has) => {
                 let rates: Vec<String> = has.iter().map(u32::to_string).collect();
                 write!(f, "it has not that rate; it has {}", rates.join(", "))
@@ -140,7 +140,16 @@ impl<D: Door> Streams<D> {
             Err(error) => Err((controller, error)),
             Ok((capture, playback)) => {
                 let (read, written, by_register, idle) = (0, 0, false, 0);
-                Ok(Streams { controller, capture, playback, wish, read, written, by_register, idle })
+                Ok(Streams {
+                    controller,
+                    capture,
+                    playback,
+                    wish,
+                    read,
+                    written,
+                    by_register,
+                    idle,
+                })
             }
         }
     }
@@ -279,12 +288,15 @@ impl<D: Door> Streams<D> {
             let silent = word(door, POSITIONS + way.index as usize * 8) == 0;
             let period = self.wish.period as usize * way.format.frame_bytes();
             // More than a period by the register, nothing in memory: it does not write there.
-            if silent && way.track.frames() == 0 && door.read32(way.at + SD_LPIB) as usize > period {
+            if silent && way.track.frames() == 0 && door.read32(way.at + SD_LPIB) as usize > period
+            {
                 self.by_register = true;
             }
         }
         match stands {
-            true => Found::Over { capture: self.capture.is_some(), playback: self.playback.is_some() },
+            true => {
+                Found::Over { capture: self.capture.is_some(), playback: self.playback.is_some() }
+            }
             false => Found::Less,
         }
     }

@@ -169,8 +169,9 @@ impl Card {
         let kind = TYPES.into_iter().find(|kind| {
             control(&container, CHECK_EXTENSION, *kind).is_ok_and(|answer| answer == 1)
         });
-        let kind =
-            kind.ok_or_else(|| doing("use VFIO")(refused("it has no IOMMU of type 1 (modprobe vfio_iommu_type1)")))?;
+        let kind = kind.ok_or_else(|| {
+            doing("use VFIO")(refused("it has no IOMMU of type 1 (modprobe vfio_iommu_type1)"))
+        })?;
         let group =
             open(&Path::new("/dev/vfio").join(group)).map_err(doing("open the IOMMU group"))?;
         let mut status = GroupStatus { argsz: size_of::<GroupStatus>() as u32, flags: 0 };
@@ -184,7 +185,8 @@ impl Card {
         control(&container, SET_IOMMU, kind).map_err(doing("switch the IOMMU on"))?;
         let name = std::ffi::CString::new(device)
             .map_err(|_| doing("name the device")(refused("a zero byte")))?;
-        let fd = control(&group, DEVICE_FD, name.as_ptr().addr()).map_err(doing("open the device"))?;
+        let fd =
+            control(&group, DEVICE_FD, name.as_ptr().addr()).map_err(doing("open the device"))?;
         // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
         let device = unsafe { OwnedFd::from_raw_fd(fd) };
         // Few sound controllers can be reset from outside; the driver resets them by their own register.
@@ -197,7 +199,9 @@ impl Card {
         let bar = info(BAR0).map_err(doing("ask for the registers"))?;
         let can_map = bar.flags & 4 != 0 && (0x1000..=MOST).contains(&bar.size);
         if !can_map {
-            return Err(doing("map the registers")(refused("the kernel does not let them be mapped")));
+            return Err(doing("map the registers")(refused(
+                "the kernel does not let them be mapped",
+            )));
         }
         let registers = Mapped::shared(&device, bar.size as usize, bar.offset)
             .map_err(doing("map the registers"))?;
@@ -220,6 +224,68 @@ impl Card {
     }
 }
 
+/// Bytes of a huge page, which is one piece of the machine's memory.
+pub(crate) const HUGE: usize = 2 << 20;
+
+/// A file of one huge page that is not made present yet.
+///
+/// # Errors
+/// Where the kernel has no huge pages.
+pub(crate) fn huge_page() -> io::Result<File> {
+    memory_file(MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB, HUGE)
+}
+
+/// Switches off that a device reaches memory by itself.
+///
+/// # Errors
+/// As the kernel refuses its configuration.
+pub(crate) fn stop_reaching(config: &Path) -> io::Result<()> {
+    master(&File::options().read(true).write(true).open(config)?, 0, false)
+}
+
+impl Card {
+    /// Opens a device that has no driver, with a huge page for memory: nothing keeps the device to it. `folder` is the device's own in
+    /// sysfs.
+    ///
+    /// # Errors
+    /// The kernel's, with what was being done.
+    ///
+    /// # Source
+    /// Documentation/PCI/sysfs-pci.rst (`resource0`, `config`); Documentation/admin-guide/mm/pagemap.rst.
+    pub(crate) fn past_iommu(folder: &Path, page: &File) -> Result<Card, OpenError> {
+        let doing = |what: &'static str| move |e: io::Error| OpenError { what, why: e };
+        let open = |name: &str| File::options().read(true).write(true).open(folder.join(name));
+        let bar = open("resource0").map_err(doing("open the registers"))?;
+        let length = bar.metadata().map_err(doing("open the registers"))?.len();
+        if !(0x1000..=MOST).contains(&length) {
+            let why = io::Error::other(format!("they are {length} bytes"));
+            return Err(doing("map the registers")(why));
+        }
+        let registers =
+            Mapped::shared(&bar, length as usize, 0).map_err(doing("map the registers"))?;
+        let memory = Mapped::shared(page, HUGE, 0).map_err(doing("map a huge page"))?;
+        // SAFETY: the first word of the mapping, which nobody else has: the page is present once it was written.
+        unsafe { memory.at.cast::<u32>().write_volatile(0) };
+        let bus =
+            physical(memory.at.addr() as u64).map_err(doing("find where the huge page lies"))?;
+        let config = open("config").map_err(doing("open the configuration"))?;
+        master(&config, 0, true).map_err(doing("let the device reach memory"))?;
+        Ok(Card { registers, memory, bus, _held: Held::Plain(config) })
+    }
+}
+
+/// Where a page that is present lies in the machine's memory.
+fn physical(at: u64) -> io::Result<u64> {
+    let mut entry = [0; 8];
+    File::open("/proc/self/pagemap")?.read_exact_at(&mut entry, at / 4096 * 8)?;
+    let entry = u64::from_le_bytes(entry);
+    let frame = entry & ((1 << 55) - 1);
+    match entry >> 63 == 1 && frame != 0 {
+        true => Ok(frame * 4096),
+        false => Err(io::Error::other("the kernel does not tell")),
+    }
+}
+
 /// A step that the kernel refused.
 #[derive(Debug)]
 pub struct OpenError {
@@ -238,7 +304,9 @@ fn memory_file(flags: MemfdFlags, bytes: usize) -> io::Result<File> {
 macro_rules! access {
     ($read:ident, $write:ident, $word:ty) => {
         fn $read(&self, at: u32) -> $word {
-            let Some(place) = self.registers.place(at, size_of::<$word>()) else { return <$word>::MAX };
+            let Some(place) = self.registers.place(at, size_of::<$word>()) else {
+                return <$word>::MAX;
+            };
             // SAFETY: the place lies within the mapping, is aligned, and the mapping lives as long as `self`; a device that is gone
             // reads as ones.
             <$word>::from_le(unsafe { place.cast::<$word>().read_volatile() })
@@ -266,7 +334,9 @@ impl Pages for Card {
     fn words(&self) -> &[AtomicU32] {
         // SAFETY: the mapping is that long, page-aligned, zeroed by the kernel, backed by a file of that length that nobody else has,
         // lives as long as `self`, and is reached by this process through atomics alone.
-        unsafe { std::slice::from_raw_parts(self.memory.at.cast::<AtomicU32>(), self.memory.bytes / 4) }
+        unsafe {
+            std::slice::from_raw_parts(self.memory.at.cast::<AtomicU32>(), self.memory.bytes / 4)
+        }
     }
 
     fn bus(&self) -> u64 {

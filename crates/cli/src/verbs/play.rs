@@ -11,8 +11,8 @@ use quiet_engine::{
     Strips, Taster, Ticks, Wait, WantedStrip, admit,
     control::{Server, Session, private_dir},
     host::{
-        hda::{HdaCard, HdaWays, HdaWish},
         null::Cable,
+        taken::{HdaCard, HdaWays, HdaWish},
     },
     mode_name, open_from, seat, seat_second, two_cpus,
 };
@@ -200,7 +200,9 @@ impl On {
     /// Takes the card from the kernel's driver, until all who play on it have ended.
     fn hda(&self) -> anyhow::Result<HdaCard> {
         if !face::is_root() {
-            bail!("only root can take a sound card from the kernel's driver; run it as root, or play with --host alsa");
+            bail!(
+                "only root can take a sound card from the kernel's driver; run it as root, or play with --host alsa"
+            );
         }
         let none = |name: &Option<String>| name.as_deref() == Some("none");
         let ways = HdaWays { plays: !none(&self.device), captures: !none(&self.capture) };
@@ -383,6 +385,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     second.iter().for_each(Second::tell_lost);
     drop(second);
     let exact = ward.lower()?;
+    if let AudioHost::Hda(card) = setup.host {
+        card.give_back()?;
+    }
     let played = Played {
         schema: SCHEMA.to_owned(),
         strip: session.name().to_owned(),

@@ -1,107 +1,14 @@
 //! Intel-HDA cards without the kernel: a polled driver in this process, no interrupt and no system call while it plays.
 
-use super::{Again, Device, format::SampleFormat};
+use super::{Again, Device, format::SampleFormat, taken::HdaCard};
 use crate::{
     Error, ErrorKind, Result,
     clock::Ticks,
     setup::{Setup, Sizes},
 };
-use quiet_hda::{
-    BorrowedCard, Card, CardWish, Controller, Fence, Found, LinkFormat, LoanWish, Streams, room,
-};
+use quiet_hda::{Card, CardWish, Controller, Fence, Found, LinkFormat, Streams};
 use quiet_rt::{Clock, Duplex, Look, Xrun};
 use quiet_types::Frames;
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-};
-
-/// Which card, taken from the kernel's driver where this is made: that takes root's rights, and playing does not. It goes back when
-/// the last copy is dropped.
-#[derive(Clone)]
-pub struct HdaCard {
-    card: Arc<Mutex<BorrowedCard>>,
-    /// Its PCI address.
-    address: String,
-    fence: Fence,
-    /// Whether it is to play, and to capture.
-    ways: HdaWays,
-}
-
-/// Directions that are wanted of a card.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HdaWays {
-    /// It plays.
-    pub plays: bool,
-    /// It captures.
-    pub captures: bool,
-}
-
-/// Who takes a card, and where that is noted.
-#[derive(Clone, Debug)]
-pub struct HdaWish {
-    /// A PCI address, or ALSA's name of the card; without it the only one.
-    pub name: Option<String>,
-    /// Whether it may be taken where no IOMMU keeps it to its memory.
-    pub allow_dma: bool,
-    /// Where the old driver is noted.
-    pub state: PathBuf,
-    /// The program that is started as its guard.
-    pub program: PathBuf,
-    /// Directions.
-    pub ways: HdaWays,
-    /// Frames of the longest ring that will be asked for.
-    pub buffer: Frames,
-}
-
-impl std::fmt::Debug for HdaCard {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HdaCard").field("address", &self.address).finish_non_exhaustive()
-    }
-}
-
-impl PartialEq for HdaCard {
-    fn eq(&self, other: &HdaCard) -> bool {
-        Arc::ptr_eq(&self.card, &other.card) && self.ways == other.ways
-    }
-}
-
-/// Memory that is shared at least, so that other buffers can be tried.
-const LEAST: usize = 1 << 20;
-
-impl HdaCard {
-    /// Takes the card from the kernel's driver.
-    ///
-    /// # Errors
-    /// Why it cannot be had: in use, not alone in its IOMMU group, a driver that is not known.
-    pub fn take(wish: &HdaWish) -> Result<HdaCard> {
-        let loan = LoanWish {
-            name: wish.name.clone(),
-            allow_dma: wish.allow_dma,
-            state: wish.state.clone(),
-            program: wish.program.clone(),
-            bytes: room(wish.buffer.0).max(LEAST),
-        };
-        let card = BorrowedCard::take(&loan).map_err(|e| {
-            Error::of(ErrorKind::Device, e.to_string()).because(e)
-        })?;
-        let (address, fence) = (card.about().address.clone(), card.fence());
-        Ok(HdaCard { card: Arc::new(Mutex::new(card)), address, fence, ways: wish.ways })
-    }
-
-    /// What keeps the card from other memory.
-    pub fn is_fenced(&self) -> bool {
-        self.fence == Fence::Iommu
-    }
-
-    fn lend(&self) -> Option<Card> {
-        self.card.lock().unwrap_or_else(PoisonError::into_inner).lend()
-    }
-
-    fn bring(&self, card: Card) {
-        self.card.lock().unwrap_or_else(PoisonError::into_inner).bring(card);
-    }
-}
 
 /// The card, set up.
 pub(crate) struct Hda {
@@ -139,9 +46,13 @@ fn sample_format(format: LinkFormat) -> (SampleFormat, usize) {
 impl Hda {
     pub(crate) fn open(from: &HdaCard, setup: &Setup, clock: Ticks) -> Result<Hda> {
         let cannot = |why: String| {
-            Error::of(ErrorKind::Device, format!("cannot play on the sound card {}: {why}", from.address))
+            Error::of(
+                ErrorKind::Device,
+                format!("cannot play on the sound card {}: {why}", from.address),
+            )
         };
-        let card = from.lend().ok_or_else(|| cannot("another engine of this program has it".into()))?;
+        let card =
+            from.lend().ok_or_else(|| cannot("another engine of this program has it".into()))?;
         let period = setup.period.0.max(1);
         let wish = CardWish {
             rate: setup.rate.0,
@@ -163,11 +74,8 @@ impl Hda {
             Fence::Iommu => "behind the IOMMU",
             Fence::None => "NOT kept from this machine's memory by any IOMMU",
         };
-        let about = format!(
-            "hda: {}, polled, no interrupts, {fence}: {}",
-            from.address,
-            streams.about()
-        );
+        let about =
+            format!("hda: {}, polled, no interrupts, {fence}: {}", from.address, streams.about());
         let sizes = Sizes { rate: setup.rate, period: setup.period, buffer: Frames(wish.buffer) };
         Ok(Hda {
             from: from.clone(),
