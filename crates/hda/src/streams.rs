@@ -352,7 +352,7 @@ fn directions<D: Door>(
     if wish.period == 0 || wish.rate == 0 || wish.buffer < 2 * wish.period {
         return Err(CardError::Sizes("a ring has two periods at least"));
     }
-    if wish.buffer % wish.period != 0 || wish.buffer > 1 << 20 {
+    if !wish.buffer.is_multiple_of(wish.period) || wish.buffer > 1 << 20 {
         return Err(CardError::Sizes(
             "a ring of this host has whole periods, and 1048576 frames at most",
         ));
@@ -404,7 +404,7 @@ impl Direction {
         let format = LinkFormat::best(abilities, wish.rate, channels)
             .ok_or_else(|| CardError::Rate(LinkFormat::rates(abilities)))?;
         let period = wish.period as usize * format.frame_bytes();
-        if period % 4 != 0 {
+        if !period.is_multiple_of(4) {
             return Err(CardError::Sizes("a period of this card has an even number of frames"));
         }
         let ring = wish.buffer as usize * format.frame_bytes();

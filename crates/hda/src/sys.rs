@@ -100,7 +100,7 @@ impl Mapped {
     /// The address of `size` bytes at `at`; `None` where they are not within.
     fn place(&self, at: u32, size: usize) -> Option<*mut u8> {
         let at = at as usize;
-        let within = at % size == 0 && at.checked_add(size)? <= self.bytes;
+        let within = at.is_multiple_of(size) && at.checked_add(size)? <= self.bytes;
         within.then(|| self.at.cast::<u8>().wrapping_add(at))
     }
 }
