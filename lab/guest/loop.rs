@@ -4,6 +4,9 @@
 //!     loop wav FRAMES FILE                      the same of two channels for `quietcores render`
 //!     loop check FORMAT CHANNELS PLAYED.json FILE   what arecord heard of the engine that says so of itself
 //!     loop same RENDERED.wav FILE               whether S32_LE x 2 that was heard is the rendered file, sample by sample
+//!     loop silence FRAMES FILE                  nothing, two channels of floats, for `quietcores render`
+//!     loop played RENDERED.wav PLAYED.wav       whether 16 bits x 2 that QEMU wrote down are the rendered file from its first sound to
+//!                                               its end, sample by sample
 //!     loop tone FRAMES FILE                     997 Hz, S32_LE x 2, for aplay
 //!     loop whole RING FILE                      whether S32_LE x 2 that was heard is such a tone without a click, up to a ring before
 //!                                               each gap: there the card plays what still lies in its ring
@@ -75,7 +78,7 @@ fn make(format: &str, channels: usize, frames: u64, path: &str) {
     fs::write(path, all).unwrap_or_else(|e| fail(&format!("{path}: {e}")));
 }
 
-fn wav(frames: u64, path: &str) {
+fn wav(frames: u64, path: &str, sounds: bool) {
     let bytes = frames as u32 * 8;
     let mut all = b"RIFF".to_vec();
     all.extend((36 + bytes).to_le_bytes());
@@ -87,7 +90,7 @@ fn wav(frames: u64, path: &str) {
     all.extend(bytes.to_le_bytes());
     for frame in 0..frames {
         for channel in 0..2 {
-            all.extend(encode(code(frame, channel, 24), "FLOAT_LE", 24));
+            all.extend(encode(if sounds { code(frame, channel, 24) } else { 0 }, "FLOAT_LE", 24));
         }
     }
     fs::write(path, all).unwrap_or_else(|e| fail(&format!("{path}: {e}")));
@@ -201,6 +204,24 @@ fn same(rendered: &str, heard: &str) {
     println!("compared={} wrong={wrong} worst={worst}", pairs().count());
 }
 
+/// QEMU writes 44 bytes of header first.
+fn played(rendered: &str, heard: &str) {
+    let wanted: Vec<i16> = floats(rendered).iter().map(|x| (x * 32_768.0).round_ties_even() as i16).collect();
+    let exact = floats(rendered).iter().all(|x| (x * 32_768.0).fract() == 0.0);
+    let heard = fs::read(heard).unwrap_or_else(|e| fail(&format!("{heard}: {e}")));
+    let heard: Vec<i16> = heard[44..].chunks_exact(2).map(|b| i16::from_le_bytes([b[0], b[1]])).collect();
+    let first = |all: &[i16]| all.iter().position(|x| *x != 0).unwrap_or_else(|| fail("all is silent")) / 2 * 2;
+    let (a, b) = (first(&wanted), first(&heard));
+    let pairs = || wanted[a..].iter().zip(&heard[b..]);
+    let wrong = pairs().filter(|(x, y)| x != y).count();
+    let right = pairs().take_while(|(x, y)| x == y).count();
+    println!(
+        "exact={exact} silence={} frames={} of={} wrong={wrong} right={}",
+        b / 2, pairs().count() / 2, wanted[a..].len() / 2, right / 2
+    );
+    exit(i32::from(wrong > 0 || pairs().count() < wanted[a..].len()));
+}
+
 const TONE: f64 = std::f64::consts::TAU * 997.0 / 48_000.0;
 
 fn tone(frames: u64, path: &str) {
@@ -250,7 +271,9 @@ fn main() {
     let number = |text: &str| text.parse::<u64>().unwrap_or_else(|_| fail(&format!("{text} is no number")));
     match words[..] {
         ["make", format, channels, frames, path] => make(format, number(channels) as usize, number(frames), path),
-        ["wav", frames, path] => wav(number(frames), path),
+        ["wav", frames, path] => wav(number(frames), path, true),
+        ["silence", frames, path] => wav(number(frames), path, false),
+        ["played", rendered, heard] => played(rendered, heard),
         ["check", format, channels, played, path] => check(format, number(channels) as usize, played, path),
         ["tone", frames, path] => tone(number(frames), path),
         ["whole", ring, path] => whole(number(ring) as usize, path),

@@ -4,7 +4,7 @@ use crate::{
     Error, ErrorKind, Result,
     clock::{self, Ticks},
     halves::{SecondRest, SecondSide},
-    host::{Again, Device, file::File, null},
+    host::{Again, Device, file::File, hda::Hda, null},
     place::{self, Placed, SeatWish, Wait},
     player::{ReadyStrip, Remote, player},
     playing::{Place, Playing, fault},
@@ -168,6 +168,7 @@ pub fn seat_second(wish: &SeatWish, less: Option<(Less, Arc<Walls>)>) -> Result<
 enum Card {
     Null(null::Null),
     File(File),
+    Hda(Box<Hda>),
     #[cfg(feature = "audio")]
     Alsa(Box<crate::host::alsa::Alsa>),
     #[cfg(feature = "audio")]
@@ -218,12 +219,7 @@ pub fn open_from(setup: &Setup, seat: Option<SeatedThread>) -> Result<Opened> {
     memory::keep_freed();
     let root = Root::system()?;
     let clock = Ticks::calibrated(&root);
-    let Setup { mut rate, mut buffer, .. } = *setup;
-    #[cfg_attr(
-        not(feature = "audio"),
-        expect(unused_mut, reason = "cards have a will of their own")
-    )]
-    let mut period = setup.period;
+    let Setup { mut rate, mut period, mut buffer, .. } = *setup;
     let mut wish = setup.wish.clone();
     let (card, about) = match &setup.host {
         AudioHost::Null(cable) => {
@@ -236,6 +232,12 @@ pub fn open_from(setup: &Setup, seat: Option<SeatedThread>) -> Result<Opened> {
             // It never waits for anything: nothing to be awake for.
             wish.mode = Some(Wait::Sleep);
             (Card::File(file), format!("{} to {}", input.display(), output.display()))
+        }
+        AudioHost::Hda(from) => {
+            let card = Hda::open(from, setup, clock)?;
+            Sizes { rate, period, buffer } = card.sizes();
+            let about = card.about();
+            (Card::Hda(Box::new(card)), about)
         }
         #[cfg(feature = "audio")]
         AudioHost::Alsa(names) => {
@@ -319,6 +321,7 @@ impl Opened {
         let running = match self.card {
             Card::Null(card) => Running::begin(card, playing, seat, gone.clone()),
             Card::File(card) => Running::begin(card, playing, seat, gone.clone()),
+            Card::Hda(card) => Running::begin(*card, playing, seat, gone.clone()),
             #[cfg(feature = "audio")]
             Card::Alsa(card) => {
                 let mut card = *card;

@@ -5,8 +5,8 @@ pub mod alsa;
 #[cfg(feature = "audio")]
 mod bridge;
 pub mod file;
-#[cfg(feature = "audio")]
 pub mod format;
+pub(crate) mod hda;
 #[cfg(feature = "audio")]
 pub mod jack;
 #[cfg(feature = "audio")]
@@ -16,6 +16,7 @@ mod line;
 pub mod null;
 #[cfg(feature = "audio")]
 mod pipewire;
+pub mod taken;
 
 use quiet_rt::Duplex;
 
@@ -36,10 +37,8 @@ pub(crate) trait Device: Duplex + Send {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Again {
     /// It plays again.
-    #[cfg_attr(not(feature = "audio"), expect(dead_code, reason = "sound cards alone come back"))]
     Back,
     /// It may come back.
-    #[cfg_attr(not(feature = "audio"), expect(dead_code, reason = "sound cards alone come back"))]
     NotYet,
     /// It has come to its end.
     Over,

@@ -1,6 +1,10 @@
 //! What is asked of an engine, and what it then has.
 
-use crate::{Error, Result, host::null::Cable, place::SeatWish};
+use crate::{
+    Error, Result,
+    host::{null::Cable, taken::HdaCard},
+    place::SeatWish,
+};
 use quiet_types::{Frames, SampleRate};
 use std::path::PathBuf;
 
@@ -16,6 +20,8 @@ pub enum AudioHost {
         /// Becomes a WAV file of 32-bit floats.
         output: PathBuf,
     },
+    /// An Intel-HDA card that this process drives itself.
+    Hda(HdaCard),
     /// A sound card.
     #[cfg(feature = "audio")]
     Alsa(Names),

@@ -16,11 +16,18 @@ pub struct Args {
     /// Take lent CPUs back
     #[arg(long, conflicts_with = "bound")]
     loan: bool,
+    /// Give a sound card back to the kernel's driver
+    #[arg(long, conflicts_with_all = ["bound", "loan"])]
+    card: bool,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.bound {
         quiet_shield::guard_owner(&System, &args.state, &mut |word| {
+            let _ = face::print(word);
+        })?;
+    } else if args.card {
+        quiet_hda::guard_card(&args.state, &mut |word| {
             let _ = face::print(word);
         })?;
     } else if args.loan {

@@ -10,7 +10,10 @@ use quiet_engine::{
     AudioHost, Cutter, Loaded, Placed, SeatWish, SeatedThread, SecondThread, Setup, Shelf, Sizes,
     Strips, Taster, Ticks, Wait, WantedStrip, admit,
     control::{Server, Session, private_dir},
-    host::null::Cable,
+    host::{
+        null::Cable,
+        taken::{HdaCard, HdaWays, HdaWish},
+    },
     mode_name, open_from, seat, seat_second, two_cpus,
 };
 use quiet_experiment::{Ward, least_buffer, put_back_overdue};
@@ -101,7 +104,8 @@ pub struct On {
     /// Where sound comes from and goes to
     #[arg(long, value_enum, default_value_t = HostName::usual())]
     pub host: HostName,
-    /// Device of the host: for alsa a name such as hw:USB, for jack the client's name
+    /// Device of the host: for alsa a name such as hw:USB, for jack the client's name, for hda a PCI address such as 00:1b.0 or a
+    /// card such as hw:0
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
     /// Host alsa: another device that captures, whose clock is bridged by a resampler; or `none`, and
@@ -132,6 +136,10 @@ pub struct On {
     /// Host null: a cable from output to input that delays by so many frames; negative inverts
     #[arg(long, value_name = "FRAMES", allow_negative_numbers = true)]
     pub cable: Option<f64>,
+    /// Host hda: take the card although no IOMMU keeps it to its own memory. A fault of the card or of its driver can then write
+    /// anywhere in this machine
+    #[arg(long)]
+    pub allow_dma: bool,
     /// Host file: the WAV file that comes in
     #[arg(long, value_name = "FILE")]
     pub input: Option<PathBuf>,
@@ -150,6 +158,8 @@ pub enum HostName {
     Null,
     /// A file in, a file out
     File,
+    /// An Intel-HDA sound card without the kernel's driver: polled, no interrupt, no system call (root)
+    Hda,
     /// A sound card
     #[cfg(feature = "audio")]
     Alsa,
@@ -187,6 +197,38 @@ impl ModeName {
 }
 
 impl On {
+    /// Takes the card from the kernel's driver, until all who play on it have ended.
+    fn hda(&self) -> anyhow::Result<HdaCard> {
+        if !face::is_root() {
+            bail!(
+                "only root can take a sound card from the kernel's driver; run it as root, or play with --host alsa"
+            );
+        }
+        let none = |name: &Option<String>| name.as_deref() == Some("none");
+        let ways = HdaWays { plays: !none(&self.device), captures: !none(&self.capture) };
+        let name = match (&self.device, &self.capture) {
+            (Some(_), Some(_)) if !ways.plays && !ways.captures => {
+                bail!("--device and --capture are `none` both: nothing is left to keep time")
+            }
+            (Some(device), _) if ways.plays => Some(device.clone()),
+            (_, Some(capture)) if ways.captures => Some(capture.clone()),
+            _ => None,
+        };
+        if self.allow_dma {
+            face::say(
+                "--allow-dma: where no IOMMU stands between, nothing keeps this card from any memory of this machine",
+            );
+        }
+        Ok(HdaCard::take(&HdaWish {
+            name,
+            allow_dma: self.allow_dma,
+            state: self.state.clone(),
+            program: std::env::current_exe().context("cannot find the running program")?,
+            ways,
+            buffer: Frames(self.buffer.unwrap_or(2 * self.period).min(1 << 20)),
+        })?)
+    }
+
     /// As the engine takes it; the shield that is up is looked for.
     pub fn setup(&self) -> anyhow::Result<Setup> {
         let host = match self.host {
@@ -200,6 +242,7 @@ impl On {
                 }
                 _ => bail!("the host file needs --input IN.wav and --output OUT.wav"),
             },
+            HostName::Hda => AudioHost::Hda(self.hda()?),
             #[cfg(feature = "audio")]
             HostName::Alsa => {
                 let playback = self.device.clone().unwrap_or_else(|| "hw:0".to_owned());
@@ -342,6 +385,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     second.iter().for_each(Second::tell_lost);
     drop(second);
     let exact = ward.lower()?;
+    if let AudioHost::Hda(card) = setup.host {
+        card.give_back()?;
+    }
     let played = Played {
         schema: SCHEMA.to_owned(),
         strip: session.name().to_owned(),

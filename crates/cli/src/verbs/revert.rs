@@ -33,6 +33,11 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Stopped half-way it would have to be run again: it takes milliseconds, and ends first.
     let _interrupt = face::interrupt()?;
+    if face::is_root()
+        && let Some(card) = quiet_hda::put_back(&args.state)?
+    {
+        face::say(&format!("the sound card {card} is the kernel driver's again"));
+    }
     let done = put_back(&args.state)?;
     let Some(done) = done else {
         if args.json {
