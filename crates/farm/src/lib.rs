@@ -1,0 +1,23 @@
+//! A farm: what many machines measured becomes one question.
+//!
+//! A machine that joins makes immutable, signed records ([`make`]) of what its store keeps, which wait in an outbox on disk ([`Outbox`]).
+//! A collector adds them up in a database of its own ([`Collector`]): histograms are added exactly, and percentiles are taken from sums.
+//! Between them is a stream of NATS JetStream ([`send`], [`gather`]), or a folder that was copied.
+#![forbid(unsafe_code)]
+
+mod about;
+mod error;
+#[cfg(test)]
+mod example;
+pub mod make;
+mod member;
+mod outbox;
+pub mod packed;
+pub mod sealed;
+
+pub use about::Surroundings;
+pub use error::{Error, Result};
+pub use make::{Discretion, LiveMinutes};
+pub use member::{BOUND, MEMBER_SCHEMA, MemberDir, Membership, STREAM};
+pub use outbox::{Outbox, Thinned, Waiting};
+pub use sealed::{HostKey, Opened, SecretKey, message_id};
