@@ -2,22 +2,36 @@
 //!
 //! A machine that joins makes immutable, signed records ([`make`]) of what its store keeps, which wait in an outbox on disk ([`Outbox`]).
 //! A collector adds them up in a database of its own ([`Collector`]): histograms are added exactly, and percentiles are taken from sums.
-//! Between them is a stream of NATS JetStream ([`send`], [`gather`]), or a folder that was copied.
+//! Between them is a stream of NATS JetStream ([`send()`], [`gather()`]), or a folder that was copied.
 #![forbid(unsafe_code)]
 
 mod about;
+mod agent;
+mod ask;
+mod collector;
+#[cfg(test)]
+mod collector_tests;
 mod error;
 #[cfg(test)]
 mod example;
+mod folders;
 pub mod make;
 mod member;
 mod outbox;
 pub mod packed;
 pub mod sealed;
+mod stream;
 
 pub use about::Surroundings;
+pub use agent::{Agent, NowHere, Passed};
+pub use ask::{Field, Question};
+pub use collector::{
+    Arrival, Batch, Collector, Taken, Trust, clock_words, day_of, day_text, sum_of,
+};
 pub use error::{Error, Result};
+pub use folders::{FolderSum, collect};
 pub use make::{Discretion, LiveMinutes};
 pub use member::{BOUND, MEMBER_SCHEMA, MemberDir, Membership, STREAM};
 pub use outbox::{Outbox, Thinned, Waiting};
 pub use sealed::{HostKey, Opened, SecretKey, message_id};
+pub use stream::{Gathered, Reading, Sent, Servers, gather, make_stream, send};

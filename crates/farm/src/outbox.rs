@@ -244,6 +244,17 @@ impl Outbox {
         self.remove(&one)
     }
 
+    /// A record that this disk has broken: it stays beside the outbox, as `NAME.bad`, and is sent no more.
+    ///
+    /// # Errors
+    /// When it cannot be renamed.
+    pub fn set_aside(&mut self, one: &Waiting) -> Result<()> {
+        let bad = one.path.with_extension("bad");
+        fs::rename(&one.path, bad).map_err(|error| Error::io("rename", &one.path, &error))?;
+        self.waiting.retain(|other| other.number != one.number);
+        Ok(())
+    }
+
     fn remove(&mut self, one: &Waiting) -> Result<()> {
         fs::remove_file(&one.path).map_err(|error| Error::io("remove", &one.path, &error))?;
         self.waiting.retain(|other| other.number != one.number);

@@ -280,6 +280,8 @@ pub struct FarmMachine {
     pub kernel: String,
     /// Its processor.
     pub cpu: String,
+    /// Of what its figures are: `wakeup`, `gap`, `blocks`; empty where there are none.
+    pub probe: String,
     /// Readings beyond the threshold, of 1.
     pub late_share: Option<f64>,
     /// 999 of 1000.
