@@ -148,6 +148,12 @@ impl Question {
         })
     }
 
+    /// The same, by machine and day.
+    pub(crate) fn by_host(&self) -> Question {
+        let by = vec![("host".to_owned(), Field::Host)];
+        Question { by, trend: true, changes: false, ..self.clone() }
+    }
+
     /// Whether its conditions look at more than machine and setting.
     fn has_day(&self) -> bool {
         self.conditions.iter().any(|(field, _)| *field == Field::Day)
@@ -235,6 +241,15 @@ struct HostAbout {
     setting: i64,
 }
 
+/// Sums by a group's name and probe.
+type GroupSums = Vec<((Vec<String>, String), Histogram)>;
+
+struct Found {
+    answer: FarmAnswer,
+    groups: BTreeMap<(Vec<String>, String), Sum>,
+    machines: Vec<FarmMachine>,
+}
+
 /// What is found while the days are gone through.
 #[derive(Default)]
 struct Course {
@@ -250,6 +265,36 @@ impl Collector {
     /// # Errors
     /// When the database cannot be read.
     pub fn ask(&self, question: &Question, now: i64) -> Result<FarmAnswer> {
+        self.answer(question, now).map(|found| found.answer)
+    }
+
+    /// An answer, and the sums that its groups were made of, by name and probe.
+    pub(crate) fn ask_sums(
+        &self,
+        question: &Question,
+        now: i64,
+    ) -> Result<(FarmAnswer, GroupSums)> {
+        let found = self.answer(question, now)?;
+        let sums = found.groups.into_iter().map(|(name, sum)| (name, sum.readings.whole()));
+        Ok((found.answer, sums.filter(|(_, all)| all.count > 0).collect()))
+    }
+
+    /// An answer, and each machine by its name.
+    pub(crate) fn ask_machines(
+        &self,
+        question: &Question,
+        now: i64,
+    ) -> Result<(FarmAnswer, BTreeMap<String, FarmMachine>)> {
+        let found = self.answer(question, now)?;
+        let mut all: BTreeMap<String, FarmMachine> = BTreeMap::new();
+        // The worst of a machine's probes comes first.
+        for machine in found.machines {
+            all.entry(machine.host.clone()).or_insert(machine);
+        }
+        Ok((found.answer, all))
+    }
+
+    fn answer(&self, question: &Question, now: i64) -> Result<Found> {
         let (hosts, settings) = (self.hosts()?, self.settings()?);
         let mut course = Course::default();
         let mut chosen: BTreeMap<(i64, i64), bool> = BTreeMap::new();
@@ -258,12 +303,10 @@ impl Collector {
             else {
                 return;
             };
-            let chosen = if question.has_day() {
-                question.holds(&host.name, setting, row.day)
-            } else {
-                *chosen
-                    .entry((row.host, row.setting))
-                    .or_insert_with(|| question.holds(&host.name, setting, row.day))
+            let holds = || question.holds(&host.name, setting, row.day);
+            let chosen = match question.has_day() {
+                true => holds(),
+                false => *chosen.entry((row.host, row.setting)).or_insert_with(holds),
             };
             if chosen {
                 course.take(question, &row, &host.name, setting);
@@ -281,32 +324,37 @@ impl Collector {
         course.lines.clear();
         let all: BTreeSet<i64> = course.machines.keys().map(|(host, _)| *host).collect();
         answer.machines = all.len() as u64;
-        for (name, sum) in course.groups {
+        for (name, sum) in &course.groups {
             answer.runs += sum.runs;
             answer.records += sum.records;
             answer.expected += sum.expected;
-            answer.groups.push(group(name, &sum));
+            answer.groups.push(group(name.clone(), sum));
         }
         let by_time = |a: &FarmGroup, b: &FarmGroup| {
-            (a.probe.as_str(), b.p99_9, b.max).partial_cmp(&(b.probe.as_str(), a.p99_9, a.max))
+            (a.probe.as_str(), b.p99_9, b.max).cmp(&(b.probe.as_str(), a.p99_9, a.max))
         };
-        answer.groups.sort_by(|a, b| by_time(a, b).unwrap_or(std::cmp::Ordering::Equal));
-        for ((name, probe, day), sum) in course.days {
-            let found = answer.groups.iter_mut().find(|g| g.name == name && g.probe == probe);
-            if let Some(group) = found {
-                group.days.push(day_of_sum(day, &sum));
+        answer.groups.sort_by(by_time);
+        let place: BTreeMap<(Vec<String>, String), usize> = answer
+            .groups
+            .iter()
+            .enumerate()
+            .map(|(at, group)| ((group.name.clone(), group.probe.clone()), at))
+            .collect();
+        for ((name, probe, day), sum) in std::mem::take(&mut course.days) {
+            if let Some(at) = place.get(&(name, probe)) {
+                answer.groups[*at].days.push(day_of_sum(day, &sum));
             }
         }
-        answer.worst = worst(&course.machines, &hosts, &settings);
-        let about = |host: &HostAbout| machine(host, &settings);
-        let silent = hosts.iter().filter(|(_, host)| now - host.newest > SILENT);
-        let mut silent: Vec<&HostAbout> = silent.map(|(_, host)| host).collect();
+        let machines = worst(&course.machines, &hosts, &settings);
+        answer.worst = machines.iter().take(NAMED).cloned().collect();
+        let silent = hosts.values().filter(|host| now - host.newest > SILENT);
+        let mut silent: Vec<&HostAbout> = silent.collect();
         silent.sort_by_key(|host| host.newest);
-        answer.silent = silent.iter().take(NAMED).map(|host| about(host)).collect();
+        answer.silent = silent.iter().take(NAMED).map(|host| machine(host, &settings)).collect();
         let wrong = hosts.values().filter(|host| host.ahead.abs() >= WRONG);
         answer.clocks =
             wrong.map(|host| FarmClock { host: host.name.clone(), ahead: host.ahead }).collect();
-        Ok(answer)
+        Ok(Found { answer, groups: course.groups, machines })
     }
 
     fn hosts(&self) -> Result<BTreeMap<i64, HostAbout>> {
@@ -593,6 +641,5 @@ fn worst(
     }
     let badness = |m: &FarmMachine| (m.late_share.unwrap_or(0.0), m.p99_9.map_or(0, |t| t.0));
     all.sort_by(|a, b| badness(b).partial_cmp(&badness(a)).unwrap_or(std::cmp::Ordering::Equal));
-    all.truncate(NAMED);
     all
 }

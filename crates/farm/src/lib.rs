@@ -21,6 +21,7 @@ mod outbox;
 pub mod packed;
 pub mod sealed;
 mod stream;
+mod wall;
 
 pub use about::Surroundings;
 pub use agent::{Agent, NowHere, Passed};

@@ -311,3 +311,25 @@ pub struct FarmRefusal {
     /// How many.
     pub records: u64,
 }
+
+/// Some machines, drawn beside each other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FarmWall {
+    /// The answer that stands above them.
+    pub answer: FarmAnswer,
+    /// The days that are drawn, in order.
+    pub days: Vec<String>,
+    /// Each machine.
+    pub machines: Vec<WallMachine>,
+}
+
+/// One machine of a wall.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WallMachine {
+    /// Its name, kernel, processor and figures.
+    pub about: FarmMachine,
+    /// Its days by probe: the number of the day among those drawn, and the sums of it.
+    pub courses: Vec<(String, Vec<(usize, FarmDay)>)>,
+    /// Its newest kept records.
+    pub kept: Vec<FarmRecord>,
+}
