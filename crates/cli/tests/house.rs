@@ -361,7 +361,20 @@ const DIRECT: &[(&str, &[&str])] = &[
             "persist", "play", "prove", "campaign", "revert", "serve", "status", "top", "watch",
         ],
     ),
-    ("quiet_probe", &["evl", "explain", "keeper", "measure", "reach", "stress", "worker"]),
+    (
+        "quiet_probe",
+        &[
+            "evl",
+            "explain",
+            "farm_member",
+            "farm_send",
+            "keeper",
+            "measure",
+            "reach",
+            "stress",
+            "worker",
+        ],
+    ),
 ];
 
 #[test]

@@ -2,7 +2,7 @@
 
 /// This machine, in this boot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct Around {
     /// The board's or computer's name; empty where it is not known.
     pub board: String,
     /// Of the boot that these are true of.

@@ -1,7 +1,7 @@
 //! What a member does now and then: what its store keeps, and what its chains played, becomes records in its outbox.
 
 use crate::{
-    Error, MemberDir, Membership, Outbox, Result, SecretKey, Surroundings,
+    Around, Error, MemberDir, Membership, Outbox, Result, SecretKey,
     make::{self, LiveMinutes, moment},
 };
 use quiet_linux::files::{self, Replace};
@@ -17,7 +17,7 @@ pub struct NowHere {
     /// Its name, kernel and processor.
     pub host: Host,
     /// What is not kept with runs.
-    pub around: Surroundings,
+    pub around: Around,
     /// The shield in a sentence; `None` where it cannot be seen.
     pub shield: Option<String>,
     /// Chains that play.

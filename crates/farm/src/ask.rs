@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A field by which records are chosen and grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
+pub enum FarmField {
     /// The machine.
     Host,
     /// The kernel's release.
@@ -45,26 +45,26 @@ pub enum Field {
     Day,
 }
 
-const FIELDS: [(&str, Field); 11] = [
-    ("host", Field::Host),
-    ("kernel", Field::Kernel),
-    ("cpu", Field::Cpu),
-    ("board", Field::Board),
-    ("chain", Field::Chain),
-    ("step", Field::Step),
-    ("parameter", Field::Parameter),
-    ("probe", Field::Probe),
-    ("stress", Field::Stress),
-    ("policy", Field::Policy),
-    ("day", Field::Day),
+const FIELDS: [(&str, FarmField); 11] = [
+    ("host", FarmField::Host),
+    ("kernel", FarmField::Kernel),
+    ("cpu", FarmField::Cpu),
+    ("board", FarmField::Board),
+    ("chain", FarmField::Chain),
+    ("step", FarmField::Step),
+    ("parameter", FarmField::Parameter),
+    ("probe", FarmField::Probe),
+    ("stress", FarmField::Stress),
+    ("policy", FarmField::Policy),
+    ("day", FarmField::Day),
 ];
 
-impl Field {
+impl FarmField {
     /// By its name.
     ///
     /// # Errors
     /// When it is none, with all there are.
-    pub fn parse(text: &str) -> Result<Field> {
+    pub fn parse(text: &str) -> Result<FarmField> {
         FIELDS.iter().find(|(name, _)| *name == text).map(|(_, field)| *field).ok_or_else(|| {
             let names: Vec<&str> = FIELDS.iter().map(|(name, _)| *name).collect();
             Error::new(format!("`{text}` is none of {}", names.join(", ")))
@@ -73,45 +73,45 @@ impl Field {
 
     fn values(self, host: &str, setting: &FarmSetting, day: i64) -> Vec<String> {
         match self {
-            Field::Host => vec![host.to_owned()],
-            Field::Kernel => vec![setting.kernel.clone()],
-            Field::Cpu => vec![setting.cpu.clone()],
-            Field::Board => vec![setting.board.clone()],
-            Field::Chain => vec![setting.chain.clone()],
-            Field::Step => setting.steps.clone(),
-            Field::Parameter => setting.parameters.clone(),
-            Field::Probe => vec![setting.probe.clone()],
-            Field::Stress => vec![setting.stress.clone()],
-            Field::Policy => vec![setting.policy.clone()],
-            Field::Day => vec![day_text(day)],
+            FarmField::Host => vec![host.to_owned()],
+            FarmField::Kernel => vec![setting.kernel.clone()],
+            FarmField::Cpu => vec![setting.cpu.clone()],
+            FarmField::Board => vec![setting.board.clone()],
+            FarmField::Chain => vec![setting.chain.clone()],
+            FarmField::Step => setting.steps.clone(),
+            FarmField::Parameter => setting.parameters.clone(),
+            FarmField::Probe => vec![setting.probe.clone()],
+            FarmField::Stress => vec![setting.stress.clone()],
+            FarmField::Policy => vec![setting.policy.clone()],
+            FarmField::Day => vec![day_text(day)],
         }
     }
 }
 
 /// What is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Question {
-    conditions: Vec<(Field, String)>,
+pub struct FarmQuestion {
+    conditions: Vec<(FarmField, String)>,
     /// The first UTC day; 0: from the beginning.
     since: i64,
     /// The first UTC day that is not in it any more.
     until: Option<i64>,
     asked: Vec<String>,
-    by: Vec<(String, Field)>,
+    by: Vec<(String, FarmField)>,
     /// Day by day.
     pub trend: bool,
     /// Whether changes are looked for.
     pub changes: bool,
 }
 
-impl Question {
+impl FarmQuestion {
     /// Of conditions such as `kernel=6.18*`, `since=2026-11-17`, `last=7`, and fields to group by. Days are those of UTC, whole; `today`
     /// is the number of this one.
     ///
     /// # Errors
     /// When a condition has no `=`, or names what is none.
-    pub fn parse(conditions: &[String], by: &[String], today: i64) -> Result<Question> {
-        let mut question = Question::default();
+    pub fn parse(conditions: &[String], by: &[String], today: i64) -> Result<FarmQuestion> {
+        let mut question = FarmQuestion::default();
         for part in conditions.iter().flat_map(|text| text.split(',')).map(str::trim) {
             if part.is_empty() {
                 continue;
@@ -129,7 +129,7 @@ impl Question {
                     question.since = today - i64::from(days) + 1;
                 }
                 _ => {
-                    let field = Field::parse(name)
+                    let field = FarmField::parse(name)
                         .map_err(|error| wrong(format!("{error}, since, until, last")))?;
                     question.conditions.push((field, value.to_owned()));
                 }
@@ -137,7 +137,7 @@ impl Question {
             question.asked.push(part.to_owned());
         }
         for name in by.iter().flat_map(|text| text.split(',')).filter(|name| !name.is_empty()) {
-            question.by.push((name.to_owned(), Field::parse(name)?));
+            question.by.push((name.to_owned(), FarmField::parse(name)?));
         }
         Ok(question)
     }
@@ -149,14 +149,14 @@ impl Question {
     }
 
     /// The same, by machine and day.
-    pub(crate) fn by_host(&self) -> Question {
-        let by = vec![("host".to_owned(), Field::Host)];
-        Question { by, trend: true, changes: false, ..self.clone() }
+    pub(crate) fn by_host(&self) -> FarmQuestion {
+        let by = vec![("host".to_owned(), FarmField::Host)];
+        FarmQuestion { by, trend: true, changes: false, ..self.clone() }
     }
 
     /// Whether its conditions look at more than machine and setting.
     fn has_day(&self) -> bool {
-        self.conditions.iter().any(|(field, _)| *field == Field::Day)
+        self.conditions.iter().any(|(field, _)| *field == FarmField::Day)
     }
 }
 
@@ -207,12 +207,12 @@ struct Sum {
 impl Sum {
     fn add(&mut self, row: &DayRow) {
         self.hosts.insert(row.host);
-        self.runs += row.runs;
-        self.records += row.records;
-        self.expected += row.expected;
-        self.late += row.late;
-        self.judged += row.judged;
-        self.missed += row.missed;
+        self.runs = self.runs.saturating_add(row.runs);
+        self.records = self.records.saturating_add(row.records);
+        self.expected = self.expected.saturating_add(row.expected);
+        self.late = self.late.saturating_add(row.late);
+        self.judged = self.judged.saturating_add(row.judged);
+        self.missed = self.missed.saturating_add(row.missed);
         self.readings.add(&row.readings);
     }
 
@@ -264,14 +264,14 @@ impl Collector {
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub fn ask(&self, question: &Question, now: i64) -> Result<FarmAnswer> {
+    pub fn ask(&self, question: &FarmQuestion, now: i64) -> Result<FarmAnswer> {
         self.answer(question, now).map(|found| found.answer)
     }
 
     /// An answer, and the sums that its groups were made of, by name and probe.
     pub(crate) fn ask_sums(
         &self,
-        question: &Question,
+        question: &FarmQuestion,
         now: i64,
     ) -> Result<(FarmAnswer, GroupSums)> {
         let found = self.answer(question, now)?;
@@ -282,7 +282,7 @@ impl Collector {
     /// An answer, and each machine by its name.
     pub(crate) fn ask_machines(
         &self,
-        question: &Question,
+        question: &FarmQuestion,
         now: i64,
     ) -> Result<(FarmAnswer, BTreeMap<String, FarmMachine>)> {
         let found = self.answer(question, now)?;
@@ -294,7 +294,7 @@ impl Collector {
         Ok((found.answer, all))
     }
 
-    fn answer(&self, question: &Question, now: i64) -> Result<Found> {
+    fn answer(&self, question: &FarmQuestion, now: i64) -> Result<Found> {
         let (hosts, settings) = (self.hosts()?, self.settings()?);
         let mut course = Course::default();
         let mut chosen: BTreeMap<(i64, i64), bool> = BTreeMap::new();
@@ -325,9 +325,9 @@ impl Collector {
         let all: BTreeSet<i64> = course.machines.keys().map(|(host, _)| *host).collect();
         answer.machines = all.len() as u64;
         for (name, sum) in &course.groups {
-            answer.runs += sum.runs;
-            answer.records += sum.records;
-            answer.expected += sum.expected;
+            answer.runs = answer.runs.saturating_add(sum.runs);
+            answer.records = answer.records.saturating_add(sum.records);
+            answer.expected = answer.expected.saturating_add(sum.expected);
             answer.groups.push(group(name.clone(), sum));
         }
         let by_time = |a: &FarmGroup, b: &FarmGroup| {
@@ -382,7 +382,7 @@ impl Collector {
         Ok(settings)
     }
 
-    fn days(&self, question: &Question, mut each: impl FnMut(DayRow)) -> Result<()> {
+    fn days(&self, question: &FarmQuestion, mut each: impl FnMut(DayRow)) -> Result<()> {
         let sql = "select day, host, setting, records, runs, expected, late, judged, missed, readings from days where day >= ? and day < ?";
         let mut all = self.db.prepare(sql)?;
         let mut rows = all.query([question.since, question.until.unwrap_or(i64::MAX)])?;
@@ -407,7 +407,7 @@ impl Collector {
     /// Proofs belong to the group of their setting, under every probe of it.
     fn verdicts(
         &self,
-        question: &Question,
+        question: &FarmQuestion,
         hosts: &BTreeMap<i64, HostAbout>,
         settings: &BTreeMap<i64, FarmSetting>,
         course: &mut Course,
@@ -445,15 +445,15 @@ impl Collector {
     }
 }
 
-impl Question {
+impl FarmQuestion {
     fn name(&self, host: &str, setting: &FarmSetting, day: i64) -> Vec<String> {
-        let one = |(_, field): &(String, Field)| field.values(host, setting, day).join(" ");
+        let one = |(_, field): &(String, FarmField)| field.values(host, setting, day).join(" ");
         self.by.iter().map(one).collect()
     }
 }
 
 impl Course {
-    fn take(&mut self, question: &Question, row: &DayRow, host: &str, setting: &FarmSetting) {
+    fn take(&mut self, question: &FarmQuestion, row: &DayRow, host: &str, setting: &FarmSetting) {
         let name = question.name(host, setting, row.day);
         let probe = setting.probe.clone();
         if question.trend {

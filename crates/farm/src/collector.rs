@@ -93,7 +93,7 @@ pub fn clock_words(message: &str, at: i64) -> String {
 
 /// What became of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum Arrived {
     /// It counts.
     New,
     /// It had been taken before.
@@ -278,8 +278,9 @@ impl Collector {
             else {
                 return Ok(false);
             };
-            let kept = unpack(row.get_ref(3)?.as_blob().unwrap_or_default());
-            if *whole && (kept != Some(adding.whole()) || row.get::<_, i64>(4)? != *missed) {
+            let mut kept = Adding::default();
+            kept.add(row.get_ref(3)?.as_blob().unwrap_or_default());
+            if *whole && (kept.whole() != adding.whole() || row.get::<_, i64>(4)? != *missed) {
                 return Ok(false);
             }
         }
@@ -382,7 +383,7 @@ impl Batch<'_> {
     ///
     /// # Errors
     /// When the database fails; what a stranger sent is no error.
-    pub fn take(&mut self, bytes: &[u8], arrival: &Arrival) -> Result<Taken> {
+    pub fn take(&mut self, bytes: &[u8], arrival: &Arrival) -> Result<Arrived> {
         let opened = match sealed::open(bytes) {
             Ok(opened) => opened,
             Err(why) => return self.refuse(why),
@@ -417,17 +418,17 @@ impl Batch<'_> {
     ///
     /// # Errors
     /// When the database fails.
-    pub fn take_copied(&mut self, record: &FarmRecord) -> Result<Taken> {
+    pub fn take_copied(&mut self, record: &FarmRecord) -> Result<Arrived> {
         if let Err(why) = sealed::check(record) {
             return self.refuse(why);
         }
         self.add(record, &pack(&record.readings), "", None)
     }
 
-    fn refuse(&mut self, why: &'static str) -> Result<Taken> {
+    fn refuse(&mut self, why: &'static str) -> Result<Arrived> {
         let sql = "insert into refused values (?, 1) on conflict (why) do update set records = records + 1";
         self.change.prepare_cached(sql)?.execute([why])?;
-        Ok(Taken::Refused(why))
+        Ok(Arrived::Refused(why))
     }
 
     fn host(&mut self, name: &str) -> Result<Option<HostRow>> {
@@ -479,7 +480,7 @@ impl Batch<'_> {
         packed: &[u8],
         key: &str,
         ahead: Option<i64>,
-    ) -> Result<Taken> {
+    ) -> Result<Arrived> {
         let setting = self.setting(&record.setting)?;
         let mut row = match self.host(&record.host)? {
             Some(row) => row,
@@ -528,7 +529,7 @@ impl Batch<'_> {
             raw.then_some(packed),
         ])?;
         if new == 0 {
-            return Ok(Taken::Repeat);
+            return Ok(Arrived::Repeat);
         }
         if before != (row.key.clone(), row.ahead, row.newest) {
             let sql = "update hosts set key = ?, ahead = ?, setting = case when newest < ? then ? else setting end, newest = max(newest, ?) where host = ?";
@@ -540,16 +541,14 @@ impl Batch<'_> {
         let sum = self.day(day, host, setting)?;
         sum.records += 1;
         sum.runs += i64::from(record.kind == FarmKind::Run);
-        sum.expected += record.expected.unwrap_or(0) as i64;
-        sum.missed += record.missed.unwrap_or(0) as i64;
+        sum.expected = sum.expected.saturating_add(record.expected.unwrap_or(0) as i64);
+        sum.missed = sum.missed.saturating_add(record.missed.unwrap_or(0) as i64);
         if let Some(late) = record.late {
-            sum.late += late as i64;
-            sum.judged += record.readings.count as i64;
+            sum.late = sum.late.saturating_add(late as i64);
+            sum.judged = sum.judged.saturating_add(record.readings.count as i64);
         }
-        if !sum.readings.add(packed) {
-            return Err(Error::new("the sums of a day are too large"));
-        }
-        Ok(Taken::New)
+        sum.readings.add(packed);
+        Ok(Arrived::New)
     }
 
     fn day(&mut self, day: i64, host: i64, setting: i64) -> Result<&mut Day> {

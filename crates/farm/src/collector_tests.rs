@@ -1,7 +1,7 @@
 //! A collector's sums against those of one process that reads all records.
 
 use crate::{
-    Arrival, Collector, HostKey, Question, SecretKey, Taken, Trust, clock_words, day_of,
+    Arrival, Arrived, Collector, FarmQuestion, HostKey, SecretKey, Trust, clock_words, day_of,
     example::record, message_id, sealed::seal, sum_of,
 };
 use quiet_types::{
@@ -14,7 +14,7 @@ fn key() -> SecretKey {
     SecretKey::of(&SecretKey::generate().unwrap()).unwrap()
 }
 
-fn take(collector: &mut Collector, bytes: &[u8], arrival: &Arrival) -> Taken {
+fn take(collector: &mut Collector, bytes: &[u8], arrival: &Arrival) -> Arrived {
     let mut batch = collector.batch().unwrap();
     let taken = batch.take(bytes, arrival).unwrap();
     batch.commit().unwrap();
@@ -24,7 +24,7 @@ fn take(collector: &mut Collector, bytes: &[u8], arrival: &Arrival) -> Taken {
 fn ask(collector: &Collector, conditions: &[&str], by: &[&str]) -> FarmAnswer {
     let text = |all: &[&str]| all.iter().map(|one| one.to_string()).collect::<Vec<_>>();
     let today = day_of("2023-11-20").unwrap();
-    let mut question = Question::parse(&text(conditions), &text(by), today).unwrap();
+    let mut question = FarmQuestion::parse(&text(conditions), &text(by), today).unwrap();
     question.changes = true;
     collector.ask(&question, today * 86_400_000).unwrap()
 }
@@ -106,16 +106,19 @@ fn nothing_is_believed_that_its_host_did_not_sign() {
     let good = record("a", START, 50);
     let other = FarmRecord { id: format!("{}-x", START), ..good.clone() };
     let mut collector = Collector::in_memory(Trust::FirstKey).unwrap();
-    assert_eq!(take(&mut collector, &seal(&good, &ours).unwrap(), &Arrival::default()), Taken::New);
+    assert_eq!(
+        take(&mut collector, &seal(&good, &ours).unwrap(), &Arrival::default()),
+        Arrived::New
+    );
     let refused = take(&mut collector, &seal(&other, &theirs).unwrap(), &Arrival::default());
-    assert_eq!(refused, Taken::Refused("signed by another key than its host's"));
+    assert_eq!(refused, Arrived::Refused("signed by another key than its host's"));
     let by = Arrival { host: Some("b".into()), ..Arrival::default() };
     let refused = take(&mut collector, &seal(&other, &ours).unwrap(), &by);
-    assert_eq!(refused, Taken::Refused("it came by another host's subject"));
+    assert_eq!(refused, Arrived::Refused("it came by another host's subject"));
     let mut torn = seal(&other, &ours).unwrap();
     torn[40] ^= 4;
     let refused = take(&mut collector, &torn, &Arrival::default());
-    assert_eq!(refused, Taken::Refused("its signature does not hold"));
+    assert_eq!(refused, Arrived::Refused("its signature does not hold"));
     let answer = ask(&collector, &[], &[]);
     assert_eq!((answer.records, answer.refused.len()), (1, 3));
     // With a list, the first one to come has no right either.
@@ -124,11 +127,14 @@ fn nothing_is_believed_that_its_host_did_not_sign() {
     assert!(Trust::parse("a nonsense").is_err());
     let mut collector = Collector::in_memory(trust).unwrap();
     let early = take(&mut collector, &seal(&good, &theirs).unwrap(), &Arrival::default());
-    assert!(matches!(early, Taken::Refused(_)));
+    assert!(matches!(early, Arrived::Refused(_)));
     let unknown = FarmRecord { host: "c".into(), ..good.clone() };
     let unknown = take(&mut collector, &seal(&unknown, &theirs).unwrap(), &Arrival::default());
-    assert_eq!(unknown, Taken::Refused("its host is not listed"));
-    assert_eq!(take(&mut collector, &seal(&good, &ours).unwrap(), &Arrival::default()), Taken::New);
+    assert_eq!(unknown, Arrived::Refused("its host is not listed"));
+    assert_eq!(
+        take(&mut collector, &seal(&good, &ours).unwrap(), &Arrival::default()),
+        Arrived::New
+    );
     assert_eq!(HostKey::parse("zz"), None);
 }
 
@@ -142,7 +148,7 @@ fn a_clock_that_is_a_day_ahead_is_told_and_its_records_stand_where_they_belong()
     let sent = Some((told, ours.sign(words.as_bytes())));
     let arrival = Arrival { stored: Some(told - day), sent, ..Arrival::default() };
     let mut collector = Collector::in_memory(Trust::FirstKey).unwrap();
-    assert_eq!(take(&mut collector, &bytes, &arrival), Taken::New);
+    assert_eq!(take(&mut collector, &bytes, &arrival), Arrived::New);
     let answer = ask(&collector, &["until=2023-11-16"], &[]);
     assert_eq!((answer.records, answer.clocks[0].ahead), (1, day));
     // What somebody else says of its clock is nothing.
@@ -210,7 +216,7 @@ fn a_machine_that_says_nothing_for_a_day_is_silent() {
 #[test]
 fn what_is_no_condition_is_told() {
     let parse =
-        |text: &str| Question::parse(&[text.to_owned()], &[], 20_000).unwrap_err().to_string();
+        |text: &str| FarmQuestion::parse(&[text.to_owned()], &[], 20_000).unwrap_err().to_string();
     assert!(parse("kernel").contains("write NAME=VALUE"));
     assert!(parse("colour=red").contains("none of host, kernel"));
     assert!(parse("since=yesterday").contains("a day is as 2026-11-24"));
@@ -244,11 +250,35 @@ fn a_full_disk_takes_nothing_of_a_batch_and_it_goes_on_when_there_is_room() {
     let mut fill = || -> crate::Result<()> {
         let mut batch = collector.batch()?;
         for bytes in &sealed {
-            assert_eq!(batch.take(bytes, &Arrival::default())?, Taken::New);
+            assert_eq!(batch.take(bytes, &Arrival::default())?, Arrived::New);
         }
         batch.commit()
     };
     fill().unwrap();
     assert!(collector.adds_up().unwrap());
     assert_eq!(ask(&collector, &[], &[]).groups[0].readings, sum_of(&all).count);
+}
+
+#[test]
+fn who_lies_about_counts_stops_nobody() {
+    let mut collector = Collector::in_memory(Trust::FirstKey).unwrap();
+    let mut batch = collector.batch().unwrap();
+    let mut lie = record("liar", START, 5);
+    lie.expected = Some((1 << 43) - 1);
+    lie.readings = quiet_types::Histogram {
+        buckets: vec![(100, (1 << 42) - 1)],
+        count: (1 << 42) - 1,
+        min: Some(quiet_types::Nanos(100)),
+        max: Some(quiet_types::Nanos(100)),
+        ..Default::default()
+    };
+    for n in 0..4_000 {
+        lie.id = format!("{n}");
+        assert_eq!(batch.take_copied(&lie).unwrap(), Arrived::New);
+    }
+    batch.take_copied(&record("honest", START, 50)).unwrap();
+    batch.commit().unwrap();
+    let answer = ask(&collector, &["host=honest"], &[]);
+    assert_eq!(answer.groups[0].readings, 51);
+    assert_eq!(ask(&collector, &[], &[]).machines, 2);
 }

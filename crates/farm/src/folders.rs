@@ -1,7 +1,7 @@
 //! Folders that were copied from machines: stores and outboxes, read into a collector without any server.
 
 use crate::{
-    Arrival, Collector, MemberDir, Result, Surroundings, Taken,
+    Around, Arrival, Arrived, Collector, MemberDir, Result,
     make::{self, Discretion},
     sealed::LARGEST,
 };
@@ -40,11 +40,11 @@ impl FolderSum {
         }
     }
 
-    fn count(&mut self, path: &Path, taken: Taken) {
+    fn count(&mut self, path: &Path, taken: Arrived) {
         match taken {
-            Taken::New => self.new += 1,
-            Taken::Repeat => self.repeats += 1,
-            Taken::Refused(why) => self.bad(format!("{}: {why}", path.display())),
+            Arrived::New => self.new += 1,
+            Arrived::Repeat => self.repeats += 1,
+            Arrived::Refused(why) => self.bad(format!("{}: {why}", path.display())),
         }
     }
 }
@@ -125,8 +125,7 @@ fn store(collector: &mut Collector, dir: &Path, sum: &mut FolderSum) -> Result<(
             match quiet_store::load(&entry.path) {
                 Ok(kept) => {
                     // What the file does not say of its machine is not known here.
-                    if let Some(record) = make::record(&kept, &Surroundings::default(), &discretion)
-                    {
+                    if let Some(record) = make::record(&kept, &Around::default(), &discretion) {
                         now.count(&entry.path, batch.take_copied(&record)?);
                     }
                 }

@@ -23,16 +23,16 @@ pub mod sealed;
 mod stream;
 mod wall;
 
-pub use about::Surroundings;
+pub use about::Around;
 pub use agent::{Agent, NowHere, Passed};
-pub use ask::{Field, Question};
+pub use ask::{FarmField, FarmQuestion};
 pub use collector::{
-    Arrival, Batch, Collector, Taken, Trust, clock_words, day_of, day_text, sum_of,
+    Arrival, Arrived, Batch, Collector, Trust, clock_words, day_of, day_text, sum_of,
 };
 pub use error::{Error, Result};
 pub use folders::{FolderSum, collect};
 pub use make::{Discretion, LiveMinutes};
 pub use member::{BOUND, MEMBER_SCHEMA, MemberDir, Membership, STREAM};
 pub use outbox::{Outbox, Thinned, Waiting};
-pub use sealed::{HostKey, Opened, SecretKey, message_id};
-pub use stream::{Gathered, Reading, Sent, Servers, gather, make_stream, send};
+pub use sealed::{HostKey, OpenedRecord, SecretKey, message_id};
+pub use stream::{Gathered, ReadTo, Sent, Servers, gather, make_stream, send};

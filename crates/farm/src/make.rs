@@ -1,6 +1,6 @@
 //! Records of what a store keeps.
 
-use crate::{about::Surroundings, sealed::plain_name};
+use crate::{about::Around, sealed::plain_name};
 use quiet_store::Kept;
 use quiet_types::{
     Histogram, Nanos, Proof, Run,
@@ -25,11 +25,7 @@ pub struct Discretion {
 const CAUSES: usize = 12;
 
 /// The record of something kept; `None` where it says nothing of a machine (an imported file, a checkpoint, a measurement by sound).
-pub fn record(
-    kept: &Kept,
-    surroundings: &Surroundings,
-    discretion: &Discretion,
-) -> Option<FarmRecord> {
+pub fn record(kept: &Kept, surroundings: &Around, discretion: &Discretion) -> Option<FarmRecord> {
     match kept {
         Kept::Run(run) => of_run(run, surroundings, discretion),
         Kept::Proof(proof) => Some(of_proof(proof, discretion)),
@@ -56,7 +52,7 @@ pub fn name(host: &str, discretion: &Discretion) -> String {
     plain_name(discretion.pseudonym.as_deref().unwrap_or(host))
 }
 
-fn setting(host: &Host, surroundings: &Surroundings) -> FarmSetting {
+fn setting(host: &Host, surroundings: &Around) -> FarmSetting {
     // Of another boot nothing is known but what was kept with it.
     let same_boot = !host.boot_id.is_empty() && host.boot_id == surroundings.boot_id;
     FarmSetting {
@@ -75,7 +71,7 @@ fn short(text: &str) -> String {
     printable(text, 200)
 }
 
-fn of_run(run: &Run, around: &Surroundings, discretion: &Discretion) -> Option<FarmRecord> {
+fn of_run(run: &Run, around: &Around, discretion: &Discretion) -> Option<FarmRecord> {
     if run.is_imported() || run.partial || run.host.name.is_empty() {
         return None;
     }
@@ -113,7 +109,7 @@ fn of_run(run: &Run, around: &Surroundings, discretion: &Discretion) -> Option<F
 }
 
 /// The chain that is up, where the run went through its door in this boot.
-fn chain_of(run: &Run, around: &Surroundings) -> String {
+fn chain_of(run: &Run, around: &Around) -> String {
     let here = run.entry.is_some() && run.host.boot_id == around.boot_id;
     if here { short(&around.chain) } else { String::new() }
 }
@@ -147,7 +143,7 @@ fn kind_of(cause: &quiet_types::explain::Cause) -> String {
 
 fn of_proof(proof: &Proof, discretion: &Discretion) -> FarmRecord {
     let machine = &proof.machine;
-    let around = Surroundings {
+    let around = Around {
         board: machine.board.clone().unwrap_or_default(),
         boot_id: proof.host.boot_id.clone(),
         parameters: machine.kernel.boot_parameters.iter().map(|word| short(word)).collect(),
@@ -192,7 +188,7 @@ fn step_name(what: &str, discretion: &Discretion) -> String {
     }
 }
 
-fn of_tune(tuned: &Tuned, around: &Surroundings, discretion: &Discretion) -> FarmRecord {
+fn of_tune(tuned: &Tuned, around: &Around, discretion: &Discretion) -> FarmRecord {
     let says = |step: &quiet_types::tune::TunedStep| {
         let word = serde_json::to_value(step.says).unwrap_or_default();
         format!("{}: {}", step.factor.name, word.as_str().unwrap_or_default().replace('_', " "))
@@ -224,7 +220,7 @@ pub fn of_shield(
     host: &Host,
     at: i64,
     says: &str,
-    around: &Surroundings,
+    around: &Around,
     discretion: &Discretion,
 ) -> FarmRecord {
     FarmRecord {
@@ -248,7 +244,7 @@ pub fn of_shield(
 pub fn of_live(
     host: &Host,
     minutes: LiveMinutes,
-    around: &Surroundings,
+    around: &Around,
     discretion: &Discretion,
 ) -> FarmRecord {
     let LiveMinutes { at, lasted, period, chain, readings, missed } = minutes;

@@ -135,7 +135,7 @@ pub fn seal(record: &FarmRecord, key: &SecretKey) -> Result<Vec<u8>> {
 
 /// A record that its signature holds for; whose key that is says nothing yet of whose record it is.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Opened {
+pub struct OpenedRecord {
     /// The record.
     pub record: FarmRecord,
     /// Its histogram, packed.
@@ -148,7 +148,7 @@ pub struct Opened {
 ///
 /// # Errors
 /// In a word why it is none: the reasons are few, so that they can be counted.
-pub fn open(bytes: &[u8]) -> std::result::Result<Opened, &'static str> {
+pub fn open(bytes: &[u8]) -> std::result::Result<OpenedRecord, &'static str> {
     if bytes.len() > LARGEST {
         return Err("larger than a record may be");
     }
@@ -173,7 +173,7 @@ pub fn open(bytes: &[u8]) -> std::result::Result<Opened, &'static str> {
     let mut record: FarmRecord = serde_json::from_slice(head).map_err(|_| "its head is none")?;
     record.readings = unpack(packed).ok_or("its histogram does not agree with itself")?;
     check(&record)?;
-    Ok(Opened { record, packed: packed.to_vec(), key })
+    Ok(OpenedRecord { record, packed: packed.to_vec(), key })
 }
 
 /// A host's name as it may stand in a subject and a file's name.

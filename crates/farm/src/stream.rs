@@ -2,7 +2,7 @@
 //! a collector keeps its place in the stream in the same transaction as the records, so that it can be killed anywhere.
 
 use crate::{
-    Arrival, Collector, Error, Outbox, Result, STREAM, SecretKey, Taken, Waiting, clock_words,
+    Arrival, Arrived, Collector, Error, Outbox, Result, STREAM, SecretKey, Waiting, clock_words,
     message_id,
     sealed::{self, hex},
 };
@@ -257,7 +257,7 @@ pub struct Gathered {
 
 /// How a collector reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum ReadTo {
     /// Up to what the stream holds now.
     Once,
     /// On and on; what goes wrong is told and tried again.
@@ -267,11 +267,11 @@ pub enum Reading {
 /// Reads the stream from where this collector was, until `stop` is raised. `tell` is given each trouble in a sentence.
 ///
 /// # Errors
-/// With [`Reading::Once`]: whatever goes wrong. With [`Reading::Always`]: what no waiting mends (an address that is none).
+/// With [`ReadTo::Once`]: whatever goes wrong. With [`ReadTo::Always`]: what no waiting mends (an address that is none).
 pub fn gather(
     collector: &mut Collector,
     servers: &Servers,
-    reading: Reading,
+    reading: ReadTo,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Gathered> {
@@ -281,8 +281,8 @@ pub fn gather(
         let done = wait_for(read(collector, servers, reading, stop, &mut gathered));
         match (done, reading) {
             (Ok(()), _) => return Ok(gathered),
-            (Err(error), Reading::Once) => return Err(error),
-            (Err(error), Reading::Always) => {
+            (Err(error), ReadTo::Once) => return Err(error),
+            (Err(error), ReadTo::Always) => {
                 gathered.troubles += 1;
                 tell(&format!("{error}; tried again"));
                 let began = Instant::now();
@@ -300,7 +300,7 @@ pub fn gather(
 async fn read(
     collector: &mut Collector,
     servers: &Servers,
-    reading: Reading,
+    reading: ReadTo,
     stop: &AtomicBool,
     gathered: &mut Gathered,
 ) -> Result<()> {
@@ -342,10 +342,10 @@ async fn read(
             let stored = (about.published.unix_timestamp_nanos() / 1_000_000) as i64;
             held.push((message.payload.to_vec(), arrival(&message, stored)));
         }
-        if held.len() >= BATCH || idle || ended || (reading == Reading::Once && place >= last) {
+        if held.len() >= BATCH || idle || ended || (reading == ReadTo::Once && place >= last) {
             keep(collector, &name, place, &mut held, gathered)?;
         }
-        if ended || (reading == Reading::Once && place >= last) {
+        if ended || (reading == ReadTo::Once && place >= last) {
             return Ok(());
         }
     }
@@ -386,9 +386,9 @@ fn keep(
     let mut batch = collector.batch()?;
     for (bytes, arrival) in held.iter() {
         match batch.take(bytes, arrival)? {
-            Taken::New => now.new += 1,
-            Taken::Repeat => now.repeats += 1,
-            Taken::Refused(_) => now.refused += 1,
+            Arrived::New => now.new += 1,
+            Arrived::Repeat => now.repeats += 1,
+            Arrived::Refused(_) => now.refused += 1,
         }
     }
     batch.read_to(name, place)?;

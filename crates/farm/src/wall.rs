@@ -1,6 +1,6 @@
 //! What the page of a farm is drawn from, and what is handed to a Prometheus.
 
-use crate::{Collector, Question, Result, collector::DAY, day_text};
+use crate::{Collector, FarmQuestion, Result, collector::DAY, day_text};
 use quiet_types::farm::{FarmWall, WallMachine};
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -14,7 +14,7 @@ impl Collector {
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub fn wall(&self, question: &Question, now: i64) -> Result<FarmWall> {
+    pub fn wall(&self, question: &FarmQuestion, now: i64) -> Result<FarmWall> {
         let answer = self.ask(question, now)?;
         let (each, abouts) = self.ask_machines(&question.by_host(), now)?;
         let last = self
@@ -59,7 +59,7 @@ impl Collector {
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub fn openmetrics(&self, question: &Question, now: i64) -> Result<String> {
+    pub fn openmetrics(&self, question: &FarmQuestion, now: i64) -> Result<String> {
         let (answer, sums) = self.ask_sums(question, now)?;
         let mut text = String::new();
         let labels = |name: &[String], probe: &str| {
@@ -177,7 +177,7 @@ mod tests {
         batch.take_copied(&one).unwrap();
         batch.commit().unwrap();
         let question =
-            Question::parse(&[], &["host".to_owned(), "kernel".to_owned()], 19_700).unwrap();
+            FarmQuestion::parse(&[], &["host".to_owned(), "kernel".to_owned()], 19_700).unwrap();
         let text = collector.openmetrics(&question, 1_700_006_400_000).unwrap();
         let labels = "host=\"a\",kernel=\"6.18.4-rt\",probe=\"blocks\"";
         for line in [
@@ -215,7 +215,7 @@ mod tests {
         }
         batch.take_copied(&record("b", 1_700_006_400, 5)).unwrap();
         batch.commit().unwrap();
-        let question = Question::parse(&[], &[], 19_700).unwrap();
+        let question = FarmQuestion::parse(&[], &[], 19_700).unwrap();
         let wall = collector.wall(&question, 1_700_200_000_000).unwrap();
         let told: Vec<(&str, usize)> =
             wall.machines.iter().map(|m| (m.about.host.as_str(), m.courses[0].1.len())).collect();

@@ -4,7 +4,7 @@
 
 use async_nats::{ConnectOptions, HeaderMap, jetstream};
 use quiet_farm::{
-    Arrival, Collector, MemberDir, Outbox, Question, Reading, SecretKey, Servers, Trust,
+    Arrival, Collector, FarmQuestion, MemberDir, Outbox, ReadTo, SecretKey, Servers, Trust,
     clock_words, day_of, gather, make_stream, message_id, sealed::seal, send, sum_of,
 };
 use quiet_testing::{Why, skip, until};
@@ -48,14 +48,6 @@ fn record(host: &str, n: i64) -> FarmRecord {
         readings,
         ..FarmRecord::default()
     }
-}
-
-fn server() -> Option<PathBuf> {
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or_else(|| Some(home?.join(".cache")));
-    let built = cache.map(|dir| dir.join("quietcores-tools/bin/nats-server"));
-    built.filter(|path| path.is_file()).or_else(|| quiet_testing::program("nats-server"))
 }
 
 /// Three servers; they end with the test.
@@ -264,7 +256,7 @@ fn collect(servers: &Servers, path: &Path) -> Collector {
     let mut collector = Collector::open(path, Trust::FirstKey).unwrap();
     let stop = AtomicBool::new(false);
     until("the stream is read", || {
-        gather(&mut collector, servers, Reading::Once, &stop, &mut |_| {}).ok()
+        gather(&mut collector, servers, ReadTo::Once, &stop, &mut |_| {}).ok()
     });
     assert!(collector.adds_up().unwrap());
     collector
@@ -272,7 +264,7 @@ fn collect(servers: &Servers, path: &Path) -> Collector {
 
 fn agrees(collector: &Collector, all: &[FarmRecord]) {
     let today = day_of("2023-12-01").unwrap();
-    let question = Question::parse(&[], &["host".to_owned()], today).unwrap();
+    let question = FarmQuestion::parse(&[], &["host".to_owned()], today).unwrap();
     let answer = collector.ask(&question, today * 86_400_000).unwrap();
     assert_eq!(answer.records, all.len() as u64);
     for group in &answer.groups {
@@ -286,7 +278,10 @@ fn agrees(collector: &Collector, all: &[FarmRecord]) {
 
 #[test]
 fn nothing_is_lost_twice_or_believed_of_a_stranger_whoever_is_killed() {
-    let Some(program) = server() else {
+    if quiet_testing::left_out("a minute") {
+        return;
+    }
+    let Some(program) = quiet_testing::tool("nats-server") else {
         return skip(Why::Program("nats-server", "nats-server"));
     };
     let mut cluster = Cluster::start(program);
@@ -348,8 +343,9 @@ fn nothing_is_lost_twice_or_believed_of_a_stranger_whoever_is_killed() {
         let collector = collect(&cluster.servers("collector"), path);
         agrees(&collector, &all);
         let today = day_of("2023-12-01").unwrap();
-        let answer =
-            collector.ask(&Question::parse(&[], &[], today).unwrap(), today * 86_400_000).unwrap();
+        let answer = collector
+            .ask(&FarmQuestion::parse(&[], &[], today).unwrap(), today * 86_400_000)
+            .unwrap();
         let refused: Vec<(&str, u64)> =
             answer.refused.iter().map(|one| (one.why.as_str(), one.records)).collect();
         assert_eq!(refused.iter().map(|(_, n)| n).sum::<u64>(), 8, "{refused:?}");
