@@ -1,12 +1,9 @@
 # Sourced by ./run and ./test: finds out what is missing and installs it where that is allowed.
 # Debian keeps tools such as mkfs out of an ordinary user's path.
 PATH=$PATH:/usr/sbin:/sbin
-missing=() packages=()
+missing=() packages=() of_backports=()
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
-
-# need_program COMMAND HOW: something that Debian does not package recently enough.
-need_program() { command -v "$1" >/dev/null || missing+=("$1 ($2)"); }
 
 # need_package COMMAND PACKAGE: something from Debian's archive.
 need_package() { command -v "$1" >/dev/null || packages+=("$2"); }
@@ -19,7 +16,7 @@ rust_wanted() { sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml; }
 # newer_or_same A B: whether version A is B or newer.
 newer_or_same() { [ "$(printf '%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
 
-# Rust that is new enough: what is here; what the distribution's archive has; its rustup, which fetches one.
+# Rust that is new enough: what is here; what the distribution's archive has; what its backports have; its rustup, which fetches one.
 need_rust() {
   local wanted have offered
   wanted=$(rust_wanted)
@@ -32,6 +29,8 @@ need_rust() {
   offered=$(offers cargo)
   if [ -n "$offered" ] && newer_or_same "$(cargo_is_of_rust "$offered")" "$wanted"; then
     packages+=(cargo rustc)
+  elif backported "$wanted"; then
+    of_backports+=(cargo rustc)
   elif [ -n "$(offers rustup)" ]; then
     packages+=(rustup ca-certificates)
     rust_by_rustup=yes
@@ -43,6 +42,50 @@ need_rust() {
 offers() { apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: \([0-9][^ ]*\)$/\1/p'; }
 # Debian's cargo was numbered apart for long: 0.66 is of Rust 1.65.
 cargo_is_of_rust() { case $1 in 0.*) echo "1.$(($(cut -d. -f2 <<<"$1") - 1))" ;; *) echo "${1%%+*}" ;; esac; }
+# What Debian calls this release, where it is Debian: trixie.
+release() { (. /etc/os-release 2>/dev/null && [ "${ID:-}" = debian ] && echo "${VERSION_CODENAME:-}") || true; }
+# backported VERSION: whether the release's backports have that Rust. Where they are no source here yet, they are made one after it was
+# said and, at a terminal, asked; and no longer where they are of no use.
+backported() {
+  local name lines source=/etc/apt/sources.list.d/quietcores-backports.sources answer='' mirror keys
+  name=$(release)
+  [ -n "$name" ] && command -v apt-get >/dev/null || return 1
+  if ! has_backport "$name" "$1"; then
+    [ ! -e "$source" ] && may_have_backport "$name" "$1" || return 1
+    mirror=$(cat /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null |
+      sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\?\([^ ]*\).*/\2/p' | sed -n 1p)
+    keys=/usr/share/keyrings/debian-archive-keyring.gpg
+    [ -e "$keys" ] || keys=/usr/share/keyrings/debian-archive-keyring.pgp
+    lines="Types: deb
+URIs: ${mirror:-http://deb.debian.org/debian}
+Suites: $name-backports
+Components: main
+Signed-By: $keys"
+    say "this needs Rust $1 or newer. Debian's own is older; its backports, $name-backports, have one. This file makes them a source,"
+    say "from which nothing is taken but what is asked for: $source"
+    printf '    %s\n' "${lines//$'\n'/$'\n    '}" >&2
+    if ! rights; then
+      say "missing: that file, and no right to write it. As root, with those lines in it:"
+      printf '    apt-get update && apt-get install -t %s-backports cargo rustc\n' "$name" >&2
+      exit 2
+    fi
+    if [ -t 0 ]; then
+      read -rp "    Write it now? [Y/n] " answer
+      case $answer in n | N | no) return 1 ;; esac
+    fi
+    printf '%s\n' "$lines" | "${as_root[@]}" tee "$source" >/dev/null
+    "${as_root[@]}" apt-get update -qq || true
+    if ! has_backport "$name" "$1"; then "${as_root[@]}" rm -f "$source"; return 1; fi
+  fi
+}
+# Whether the lists that were read have it.
+has_backport() {
+  local offered
+  offered=$(apt-cache madison cargo 2>/dev/null | awk -F' *\\| *' -v suite="$1-backports/" 'index($3, suite) { print $2; exit }')
+  [ -n "$offered" ] && newer_or_same "$(cargo_is_of_rust "$offered")" "$2"
+}
+# What is known of releases, so that nobody is asked in vain: Debian 13 has had Rust 1.96 in its backports.
+may_have_backport() { [ "$1" = trixie ] && newer_or_same 1.96 "$2"; }
 refresh_lists() {
   lists_are_fresh=yes
   [ -z "$(offers gcc)" ] || return 0
@@ -68,10 +111,22 @@ rust_from_rustup() {
   esac
 }
 
+# What looks at the sources: beside a Rust of rustup's by rustup, beside Debian's by its packages.
+need_lints() {
+  if command -v rustfmt >/dev/null && command -v cargo-clippy >/dev/null; then return; fi
+  if [ ${#of_backports[@]} -gt 0 ] || [ "$(command -v cargo)" = /usr/bin/cargo ]; then
+    of_backports+=(rustfmt rust-clippy)
+  else
+    missing+=("rustfmt and clippy (rustup component add rustfmt clippy)")
+  fi
+}
+
 # What building needs, sound included.
 need_build() {
   need_rust
   need_package gcc gcc
+  # Cargo trusts nobody without.
+  [ -e /etc/ssl/certs/ca-certificates.crt ] || packages+=(ca-certificates)
   need_package pkg-config pkg-config
   need_library alsa libasound2-dev
   need_library jack libjack-jackd2-dev
@@ -93,7 +148,19 @@ install_needs() {
     "${as_root[@]}" apt-get update -qq
     DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
   fi
+  [ ${#of_backports[@]} = 0 ] || install_of_backports
   [ -z "${rust_by_rustup:-}" ] || rust_from_rustup
+}
+install_of_backports() {
+  local name
+  name=$(release)
+  if ! rights; then
+    say "as root, and then once more what you have just typed:"
+    printf '    apt-get install -t %s-backports %s\n' "$name" "${of_backports[*]}" >&2
+    exit 2
+  fi
+  say "installing ${of_backports[*]} from $name-backports"
+  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends -t "$name-backports" "${of_backports[@]}" >/dev/null
 }
 # How this user installs packages, in `as_root`; fails where that needs a password or is not to be had.
 rights() {

@@ -126,6 +126,15 @@ pub fn width() -> usize {
 /// Wider than any table.
 const WHOLE: usize = 1000;
 
+/// Lines that are longer than the terminal is wide, broken at blanks and set in by two more than they are; all as it is where standard
+/// output is no terminal.
+pub fn fitted(text: &str) -> String {
+    match width() {
+        WHOLE => text.to_owned(),
+        columns => quiet_report::fit(text, columns),
+    }
+}
+
 /// Columns for what fills its lines: 100 where standard output is no terminal.
 pub fn page_width() -> usize {
     match width() {

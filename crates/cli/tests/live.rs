@@ -125,6 +125,31 @@ fn keys_in_a_terminal_apply_confirm_lend_and_put_back() {
     tmux.shows("left with 0");
 }
 
+/// A window that is closed, a line that is cut: the screen is nobody's, and costs nothing any more.
+#[test]
+fn a_terminal_that_goes_away_ends_the_screen() {
+    if quiet_testing::program("tmux").is_none() {
+        return skip(Why::Program("tmux", "tmux"));
+    }
+    let tmux = Tmux(tempfile::tempdir().unwrap());
+    let (state, note) = (tmux.0.path().join("state"), tmux.0.path().join("pid"));
+    let top = format!(
+        "echo $$ > {}; exec {PROGRAM} top --cpus 0 --state {}",
+        note.display(),
+        state.display()
+    );
+    tmux.run(&["-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "80", "-y", "24", &top]);
+    tmux.shows("No shield is up");
+    let pid = std::fs::read_to_string(note).unwrap();
+    let shown = Path::new("/proc").join(pid.trim());
+    assert!(shown.exists());
+    tmux.run(&["kill-server"]);
+    soon("the screen has ended", || {
+        // Its first process may never collect it.
+        !std::fs::read_to_string(shown.join("stat")).is_ok_and(|stat| !stat.contains(") Z "))
+    });
+}
+
 /// A server of its own.
 pub struct Server {
     child: Child,
@@ -303,6 +328,9 @@ fn descriptors(wanted: u64) -> u64 {
 
 #[test]
 fn ten_thousand_connections_that_ask_nothing_cost_no_memory() {
+    if quiet_testing::left_out("30 s") {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), dir.path(), &["--listen", "127.0.0.1:0"]);
     let resident = || -> u64 {

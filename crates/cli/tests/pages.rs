@@ -105,6 +105,9 @@ fn plant(machine: &Machine) -> Option<Ended> {
 
 #[test]
 fn stories_on_a_desktop_and_a_phone() {
+    if quiet_testing::left_out("50 s") {
+        return;
+    }
     let Some(browser) = program("chromium") else {
         return skip(Why::Program("chromium", "chromium"));
     };

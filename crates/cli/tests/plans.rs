@@ -23,7 +23,7 @@ fn said(machine: &str, chain: &str) -> String {
     let out = Command::new(env!("CARGO_BIN_EXE_quietcores"))
         .current_dir(home())
         .env("NO_COLOR", "1")
-        .args(["plan", "--root", &format!("fixtures/machines/{machine}")])
+        .args(["plan", "--verbose", "--root", &format!("fixtures/machines/{machine}")])
         .args((chain != "nothing").then(|| format!("examples/chains/{chain}.toml")))
         .output()
         .unwrap();

@@ -132,6 +132,9 @@ fn a_user_of_the_group_has_a_shield_without_root_and_another_a_sentence() {
 
 #[test]
 fn setup_without_root_takes_an_approved_chain_and_leaves_a_new_one_to_root() {
+    if quiet_testing::left_out("6 s") {
+        return;
+    }
     let Some(world) = World::new() else { return };
     let chain = world.machine.dir().join("room.toml");
     fs::write(&chain, format!("[chain]\nname = \"room\"\ncpus = \"{}\"\n", world.machine.cpu))
@@ -306,6 +309,9 @@ fn a_user_measures_inside_the_shield() {
 
 #[test]
 fn a_user_proves_an_approved_chain_and_a_kill_puts_the_machine_back() {
+    if quiet_testing::left_out("8 s") {
+        return;
+    }
     let Some((world, games)) = with_room() else { return };
     let store = world.machine.dir().join("runs");
     fs::create_dir(&store).unwrap();
@@ -364,6 +370,9 @@ fn a_user_proves_an_approved_chain_and_a_kill_puts_the_machine_back() {
 
 #[test]
 fn a_watch_of_the_service_mends_and_ends_with_its_reader() {
+    if quiet_testing::left_out("8 s") {
+        return;
+    }
     let Some((world, games)) = with_room() else { return };
     let nobody = world.run(&games, &["watch", "room"]);
     assert_eq!(nobody.status.code(), Some(2));

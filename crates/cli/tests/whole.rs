@@ -477,6 +477,9 @@ fn groups_that_keep_their_cpus_get_back_those_that_were_switched_off() {
 /// A thread that shows one of its CPUs alone when the second revert begins, the others shielded or still off line: found by chance once.
 #[test]
 fn what_a_thread_shows_between_two_reverts_is_its_own() {
+    if quiet_testing::left_out("15 s") {
+        return;
+    }
     let case = Case {
         hierarchy: Hierarchy::V2,
         cores: 4,

@@ -275,6 +275,9 @@ fn wanted(folder: &Path, files: &[(&str, &Path)], x: &[f32]) -> Vec<f32> {
 
 #[test]
 fn a_saved_state_sounds_as_render_and_a_preset_while_it_plays() {
+    if quiet_testing::left_out("6 s") {
+        return;
+    }
     let Some(folder) = inner() else {
         return beside_a_server("a_saved_state_sounds_as_render_and_a_preset_while_it_plays");
     };
@@ -302,6 +305,9 @@ fn a_saved_state_sounds_as_render_and_a_preset_while_it_plays() {
 
 #[test]
 fn files_that_a_window_sets_sound_as_render_and_are_told() {
+    if quiet_testing::left_out("10 s") {
+        return;
+    }
     let Some(folder) = inner() else {
         return beside_a_server("files_that_a_window_sets_sound_as_render_and_are_told");
     };

@@ -35,7 +35,7 @@ pub use html::{
 pub use markdown::{proof_markdown, runs_markdown};
 pub use predict::prediction_text;
 pub use text::{
-    Column, Table, explained_text, findings_text, proof_text, run_text, severity_word, wrap,
+    Column, Table, explained_text, findings_text, fit, proof_text, run_text, severity_word, wrap,
 };
 pub use trend::history_text;
 pub use trip::{trip_line, trip_page, trip_text};

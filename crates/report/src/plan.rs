@@ -1,5 +1,8 @@
 //! A plan, what became of it, and the shield as it is: as text.
 
+mod brief;
+
+pub use brief::plan_brief;
 use quiet_types::{
     Finding, Plan, Severity,
     plan::{
@@ -425,7 +428,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn example() -> Plan {
+    pub(super) fn example() -> Plan {
         let irq = |number, old: &str| Step {
             action: Action::Irq { number, name: format!("dev{number}"), cpus: cpus("0") },
             old: Some(old.into()),

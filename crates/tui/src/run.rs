@@ -23,6 +23,10 @@ use ratatui::{
     },
     layout::{Position, Rect},
 };
+use rustix::{
+    event::{PollFd, PollFlags, Timespec},
+    io::Errno,
+};
 use std::{
     io,
     path::{Path, PathBuf},
@@ -115,8 +119,11 @@ fn watch<B: Backend<Error = io::Error>>(
             terminal.draw(|frame| draw(frame, &screen, setup.look))?;
         }
         is_new = false;
-        if !event::poll(TURN)? {
-            continue;
+        match asked(TURN)? {
+            Asked::Nothing => continue,
+            Asked::Gone => return Ok(()),
+            Asked::Something if !event::poll(Duration::ZERO)? => continue,
+            Asked::Something => {}
         }
         is_new = true;
         let event = event::read()?;
@@ -138,6 +145,32 @@ fn watch<B: Backend<Error = io::Error>>(
         }
     }
     Ok(())
+}
+
+/// What came from the terminal.
+enum Asked {
+    Nothing,
+    Something,
+    /// The line was cut, or its window closed.
+    Gone,
+}
+
+/// Waits for a key, a change of size or the end of the terminal. crossterm would read a terminal that has gone for ever, on a whole CPU:
+/// its loop takes an empty read for one of many.
+fn asked(most: Duration) -> io::Result<Asked> {
+    let stdin = io::stdin();
+    let mut terminal = [PollFd::new(&stdin, PollFlags::IN)];
+    let most = Timespec::try_from(most).map_err(io::Error::other)?;
+    match rustix::event::poll(&mut terminal, Some(&most)) {
+        // A change of size comes as a signal, which crossterm has noted.
+        Ok(0) | Err(Errno::INTR) if event::poll(Duration::ZERO)? => Ok(Asked::Something),
+        Ok(0) | Err(Errno::INTR) => Ok(Asked::Nothing),
+        Ok(_) if terminal[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) => {
+            Ok(Asked::Gone)
+        }
+        Ok(_) => Ok(Asked::Something),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn key_of(event: &Event) -> Option<KeyPress> {

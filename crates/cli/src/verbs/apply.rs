@@ -6,7 +6,7 @@ use crate::{asked, face, probing};
 use anyhow::{Context, anyhow, bail};
 use quiet_experiment::{Observer, machine, put_back_overdue};
 use quiet_linux::{Root, System};
-use quiet_report::plan::{applied_text, plan_text};
+use quiet_report::plan::applied_text;
 use quiet_service::acts;
 pub use quiet_shield::LONGEST_WAIT;
 use quiet_shield::{ApplyOptions, DEFAULT_STATE};
@@ -38,6 +38,9 @@ pub struct Args {
     /// Do not ask
     #[arg(long, short)]
     yes: bool,
+    /// Show every step before asking
+    #[arg(long)]
+    verbose: bool,
     /// Print the result as JSON on standard output
     #[arg(long)]
     json: bool,
@@ -99,7 +102,7 @@ fn agree(args: &Args, plan: &Plan) -> anyhow::Result<()> {
         if !stdin().is_terminal() {
             bail!("cannot ask: standard input is no terminal; add --yes to apply without asking");
         }
-        face::say(&plan_text(plan));
+        face::say(&super::plan::shown(plan, args.verbose));
         face::say(&format!("Take these {} steps? [y/N]", plan.steps.len()));
         let mut answer = String::new();
         stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
@@ -114,7 +117,7 @@ fn show(args: &Args, applied: &Applied) -> anyhow::Result<ExitCode> {
     if args.json {
         face::print_json(applied)?;
     } else {
-        face::print(&applied_text(applied))?;
+        face::print(&face::fitted(&applied_text(applied)))?;
     }
     if let Some(seconds) = args.confirm {
         face::say(&format!(

@@ -4,16 +4,17 @@ use crate::face;
 use anyhow::Context;
 use quiet_experiment::{ShieldWish, machine};
 use quiet_linux::Root;
-use quiet_report::plan::plan_text;
-use quiet_types::CpuSet;
+use quiet_report::plan::{plan_brief, plan_text};
+use quiet_types::{CpuSet, Plan};
 use std::{path::PathBuf, process::ExitCode};
 
-/// Show the steps, old and new, and why each; change nothing
+/// Show what would be done, and why; change nothing
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   quietcores plan                         which CPUs to shield, and how: chosen for this machine
   quietcores plan --cpus 2-3              these CPUs
+  quietcores plan --verbose               every step: old and new value, and why
   quietcores plan living-room.toml        for a chain
   quietcores plan --root my-pc            on a captured machine (see inspect --capture)
   quietcores plan ready:pipewire          a ready-made chain: ready:ardour, ready:camilladsp, ready:jackd, ready:mpd, ready:pipewire;
@@ -39,6 +40,9 @@ A chain file, from input to output:
 pub struct Args {
     #[command(flatten)]
     pub wish: Wished,
+    /// Every step, with its old value, its reason and how it is verified
+    #[arg(long, conflicts_with = "json")]
+    verbose: bool,
     /// Print the plan as JSON on standard output
     #[arg(long)]
     json: bool,
@@ -76,6 +80,14 @@ impl Wished {
     }
 }
 
+/// The plan as it is shown before anybody is asked.
+pub fn shown(plan: &Plan, verbose: bool) -> String {
+    match verbose {
+        true => face::fitted(&plan_text(plan)),
+        false => plan_brief(plan, face::page_width()),
+    }
+}
+
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let root = match &args.root {
         Some(dir) => Root::at(dir),
@@ -86,7 +98,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.json {
         face::print_json(&plan)?;
     } else {
-        face::print(&plan_text(&plan))?;
+        face::print(&shown(&plan, args.verbose))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -48,7 +48,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.json {
         face::print_json(&done)?;
     } else {
-        face::print(&reverted_text(&done))?;
+        face::print(&face::fitted(&reverted_text(&done)))?;
     }
     let kept = quiet_boot::record(&args.state).ok().flatten();
     if kept.is_some_and(|record| record.apply.is_some()) {

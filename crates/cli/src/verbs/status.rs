@@ -30,7 +30,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.json {
         face::print_json(&status)?;
     } else {
-        face::print(&status_text(&status))?;
+        face::print(&face::fitted(&status_text(&status)))?;
         if !status.boot.is_empty() {
             face::print(&format!("\n{}", findings_text(&status.boot, face::width())))?;
         }

@@ -11,7 +11,7 @@ pub use proof::proof_text;
 pub(crate) use proof::{lot, restored};
 pub use run::run_text;
 pub(crate) use run::{asked, findings};
-pub use table::{Column, Table, wrap};
+pub use table::{Column, Table, fit, wrap};
 
 use quiet_types::{Finding, Severity, printable};
 use std::fmt::Write;

@@ -175,6 +175,24 @@ pub fn wrap(text: &str, width: usize, indent: usize) -> String {
     wrapped
 }
 
+/// Lines longer than `width` characters broken as [`wrap`] does, set in by two more than they begin; the others as they are.
+pub fn fit(text: &str, width: usize) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        if line.trim_end().chars().count() <= width {
+            out.push_str(line);
+            continue;
+        }
+        let blanks = line.len() - line.trim_start_matches(' ').len();
+        let broken = wrap(line, width.saturating_sub(blanks), 2);
+        let indent = " ".repeat(blanks);
+        for part in broken.lines() {
+            out.push_str(&format!("{indent}{part}\n"));
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,6 +206,13 @@ mod tests {
         let wide = "CPU  policy      p99\n  3  fifo 90  506 us\n 12  other      9 us\n";
         assert_eq!(table.text(80), wide);
         assert!(table.text(18).starts_with("CPU 3\n  policy fifo 90\n  p99 506 us\nCPU 12\n"));
+    }
+
+    #[test]
+    fn long_lines_are_broken_and_short_ones_left() {
+        let text = "short\n  a line that is too long\n\n   end";
+        assert_eq!(fit(text, 14), "short\n  a line that\n    is too\n    long\n\n   end");
+        assert_eq!(fit(text, 80), text);
     }
 
     #[test]

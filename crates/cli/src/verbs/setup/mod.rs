@@ -14,7 +14,7 @@ use quiet_experiment::machine;
 use quiet_linux::{Root, files::DEFAULT_STATE};
 use quiet_plan::{chain_text, propose};
 use quiet_report::{
-    plan::{applied_text, plan_text},
+    plan::applied_text,
     setup::{found_text, setup_text},
 };
 use quiet_service::approved::is_name;
@@ -67,6 +67,9 @@ pub struct Args {
     /// Take the default of every question, and read no answer
     #[arg(long, short)]
     yes: bool,
+    /// Show every step of the plan
+    #[arg(long)]
+    verbose: bool,
     /// Show the chain and its plan; write and change nothing
     #[arg(long, short = 'n')]
     dry_run: bool,
@@ -359,7 +362,7 @@ impl Asking<'_> {
         hands: Option<Hands<'_>>,
         stop: &AtomicBool,
     ) -> anyhow::Result<ExitCode> {
-        self.tell(&plan_text(&set.plan))?;
+        self.tell(&super::plan::shown(&set.plan, self.args.verbose))?;
         if let Some(hands) = hands.filter(|_| !self.args.dry_run) {
             self.apply(&mut set, &hands, stop)?;
         }
@@ -407,7 +410,7 @@ impl Asking<'_> {
         stop: &AtomicBool,
     ) -> anyhow::Result<()> {
         let applied = hands.up(self.args.confirm, stop)?;
-        self.tell(&format!("\n{}", applied_text(&applied)))?;
+        self.tell(&face::fitted(&format!("\n{}", applied_text(&applied))))?;
         set.applied = Some(applied);
         let question = "Does everything play as it should? No puts the machine back.";
         if !self.talk.agrees(question, true)? {
