@@ -58,6 +58,7 @@ enum Verb {
     Report(verbs::report::Args),
     Import(verbs::import::Args),
     Export(verbs::export::Args),
+    Farm(verbs::farm::Args),
     Generate(verbs::generate::Args),
     #[command(hide = true)]
     Worker(verbs::worker::Args),
@@ -112,6 +113,7 @@ fn main() -> ExitCode {
         Verb::Report(args) => verbs::report::run(args),
         Verb::Import(args) => verbs::import::run(args),
         Verb::Export(args) => verbs::export::run(args),
+        Verb::Farm(args) => verbs::farm::run(args),
         Verb::Generate(args) => verbs::generate::run::<Cli>(args),
         Verb::Worker(args) => verbs::worker::run(args),
         Verb::Taster(args) => verbs::taster::run(args),

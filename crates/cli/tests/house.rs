@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("quiet-foreign", &["quiet-types"]),
     ("quiet-report", &["quiet-judge", "quiet-types"]),
     ("quiet-store", &["quiet-linux", "quiet-types"]),
+    ("quiet-farm", &["quiet-judge", "quiet-linux", "quiet-store", "quiet-types"]),
     ("quiet-dsp", &["quiet-types"]),
     ("quiet-engine", &["quiet-dsp", "quiet-hda", "quiet-linux", "quiet-rt", "quiet-types"]),
     ("quiet-hda", &["quiet-linux", "quiet-types"]),
@@ -49,6 +50,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "quiet-boot",
             "quiet-engine",
             "quiet-experiment",
+            "quiet-farm",
             "quiet-foreign",
             "quiet-hda",
             "quiet-judge",
@@ -363,7 +365,20 @@ const DIRECT: &[(&str, &[&str])] = &[
             "persist", "play", "prove", "campaign", "revert", "serve", "status", "top", "watch",
         ],
     ),
-    ("quiet_probe", &["evl", "explain", "keeper", "measure", "reach", "stress", "worker"]),
+    (
+        "quiet_probe",
+        &[
+            "evl",
+            "explain",
+            "farm_member",
+            "farm_send",
+            "keeper",
+            "measure",
+            "reach",
+            "stress",
+            "worker",
+        ],
+    ),
 ];
 
 #[test]

@@ -11,6 +11,7 @@ pub mod check;
 mod compare;
 mod cost;
 mod demo;
+mod farm;
 mod greeting;
 mod html;
 mod markdown;
@@ -26,8 +27,11 @@ pub use campaign::{campaign_markdown, campaign_progress, campaign_text};
 pub use compare::{compared_junit, compared_tap, compared_text};
 pub use cost::cost_text;
 pub use demo::{demo_page, demo_text, demo_wav};
+pub use farm::farm_text;
 pub use greeting::{Greeting, greeting_text};
-pub use html::{PAGE_MARK, campaign_page, history_page, proof_page, runs_page, tune_page};
+pub use html::{
+    PAGE_MARK, campaign_page, farm_page, history_page, proof_page, runs_page, tune_page,
+};
 pub use markdown::{proof_markdown, runs_markdown};
 pub use predict::prediction_text;
 pub use text::{

@@ -214,6 +214,14 @@ pub fn program(name: impl AsRef<OsStr>) -> Option<PathBuf> {
     env::split_paths(&path).map(|dir| dir.join(name.as_ref())).find(|file| file.is_file())
 }
 
+/// A program that `./test` has built for itself, else one in `PATH`.
+pub fn tool(name: &str) -> Option<PathBuf> {
+    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
+    let built = cache.map(|dir| dir.join("quietcores-tools/bin").join(name));
+    built.filter(|path| path.is_file()).or_else(|| program(name))
+}
+
 /// A constructed machine of which nothing is known but its CPUs, each a sibling of nobody.
 pub fn plain_machine(cpus: &str) -> quiet_types::Machine {
     let online: quiet_types::CpuSet = cpus.parse().unwrap_or_default();

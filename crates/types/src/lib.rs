@@ -42,6 +42,8 @@ pub mod doctor;
 #[cfg(feature = "std")]
 pub mod explain;
 #[cfg(feature = "std")]
+pub mod farm;
+#[cfg(feature = "std")]
 mod figure;
 #[cfg(feature = "file-error")]
 mod file_error;

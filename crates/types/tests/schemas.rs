@@ -51,6 +51,12 @@ fn the_committed_tune_schemas_are_those_of_the_types() {
 }
 
 #[test]
+fn the_committed_farm_schemas_are_those_of_the_types() {
+    check::<quiet_types::farm::FarmRecord>("farm-record");
+    check::<quiet_types::farm::FarmAnswer>("farm-answer");
+}
+
+#[test]
 fn the_committed_plan_schema_is_that_of_the_type() {
     check::<Plan>("plan");
 }

@@ -1,0 +1,115 @@
+//! `farm ask`, `farm metrics`, `farm page`
+
+use super::{farm_collect::Where, farm_member::now};
+use crate::{face, keep::Target};
+use quiet_farm::{FarmQuestion, Trust};
+use quiet_types::proof::Verdict;
+use std::{path::PathBuf, process::ExitCode};
+
+/// Of which records.
+#[derive(clap::Args)]
+pub struct Asked {
+    /// Which records: NAME=VALUE, several joined by commas or as further words
+    #[arg(value_name = "CONDITION")]
+    conditions: Vec<String>,
+    /// Group by these: host, kernel, cpu, board, chain, step, parameter, probe, stress, policy, day
+    #[arg(long, value_name = "NAME,...")]
+    by: Vec<String>,
+    #[command(flatten)]
+    place: Where,
+}
+
+/// Ask about all machines: percentiles of the sum, late and missed periods, verdicts
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  quietcores farm ask --by kernel last=7              p99.9 by kernel, of the last seven days
+  quietcores farm ask --by cpu,kernel step='*partition*' since=2026-11-01
+  quietcores farm ask --trend host=studio-3
+  quietcores farm ask --changes last=90               what changed, when, and what else did then
+Conditions: host, kernel, cpu, board, chain, step, parameter, probe, stress, policy, day with * and ?; since, until (days
+of UTC; until is not in it) and last (days). Exit status with --changes: 1 where something got worse.")]
+pub struct AskArgs {
+    #[command(flatten)]
+    asked: Asked,
+    /// Day by day
+    #[arg(long)]
+    trend: bool,
+    /// Look for changes of each machine where its kernel or a setting changed
+    #[arg(long)]
+    changes: bool,
+    /// Print the result as JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// Print all sums for a Prometheus: classic histograms, true maxima beside them (OpenMetrics)
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  quietcores farm metrics --by host,kernel -o /var/lib/node_exporter/quietcores.prom")]
+pub struct MetricsArgs {
+    #[command(flatten)]
+    asked: Asked,
+    /// Write here, whole or not at all [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Write the wall of all machines as one page: from it to a machine, to a run, to its causes
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  quietcores farm page -o farm.html
+  quietcores farm page -o farm.html board='*NUC*' last=30")]
+pub struct PageArgs {
+    #[command(flatten)]
+    asked: Asked,
+    /// The page
+    #[arg(short, long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+impl Asked {
+    fn question(&self) -> anyhow::Result<FarmQuestion> {
+        Ok(FarmQuestion::parse(&self.conditions, &self.by, now() / 86_400_000)?)
+    }
+}
+
+pub fn ask(args: AskArgs) -> anyhow::Result<ExitCode> {
+    let mut question = args.asked.question()?;
+    (question.trend, question.changes) = (args.trend, args.changes);
+    let collector = args.asked.place.open(Trust::FirstKey, false)?;
+    let answer = collector.ask(&question, now())?;
+    if args.json {
+        face::print_json(&answer)?;
+    } else {
+        face::print(&quiet_report::farm_text(&answer, face::width()))?;
+        if args.changes && answer.changes.is_empty() {
+            face::say("no change of a machine is shown");
+        }
+    }
+    let worse = answer.changes.iter().any(|change| change.verdict == Verdict::Worse);
+    Ok(if worse { ExitCode::from(face::FINDINGS) } else { ExitCode::SUCCESS })
+}
+
+pub fn metrics(args: MetricsArgs) -> anyhow::Result<ExitCode> {
+    let question = args.asked.question()?;
+    let target = args.out.as_deref().map(Target::data).transpose()?;
+    let text = args.asked.place.open(Trust::FirstKey, false)?.openmetrics(&question, now())?;
+    match target {
+        Some(target) => target.write(&text)?,
+        None => face::print(&text)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn page(args: PageArgs) -> anyhow::Result<ExitCode> {
+    let mut question = args.asked.question()?;
+    question.changes = true;
+    let target = Target::page(&args.out)?;
+    let collector = args.asked.place.open(Trust::FirstKey, false)?;
+    target.write(&quiet_report::farm_page(&collector.wall(&question, now())?))?;
+    face::say(&format!("written: {}", target.path().display()));
+    Ok(ExitCode::SUCCESS)
+}

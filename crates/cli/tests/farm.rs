@@ -1,0 +1,178 @@
+//! A farm by the program alone: consent, an outbox, copied folders, answers, a page.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use quiet_testing::{Why, skip, until};
+use quiet_types::{Run, farm::FarmAnswer};
+use std::{
+    net::TcpListener,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+fn run(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quietcores"));
+    command.args(words).env("COLUMNS", "200").stdin(Stdio::null()).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
+fn good(words: &[&str]) -> String {
+    let output = run(words);
+    assert!(output.status.success(), "{words:?}: {}", text(&output));
+    text(&output)
+}
+
+fn measure(store: &str) -> Run {
+    let measured = run(&[
+        "measure",
+        "wakeup",
+        "--policy",
+        "other",
+        "--priority",
+        "0",
+        "--interval",
+        "1ms",
+        "--for",
+        "200ms",
+        "--store",
+        store,
+        "--json",
+    ]);
+    assert!(measured.status.success(), "{}", text(&measured));
+    serde_json::from_slice(&measured.stdout).unwrap()
+}
+
+fn ask(db: &str, words: &[&str]) -> FarmAnswer {
+    let output = run(&[&["farm", "ask", "--json", "--db", db], words].concat());
+    assert!(output.status.success(), "{}", text(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn path(dir: &Path, name: &str) -> String {
+    dir.join(name).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn nothing_leaves_before_it_was_agreed_to_and_what_leaves_is_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = path(dir.path(), "a");
+    let shown = good(&[
+        "farm",
+        "join",
+        "tls://farm.example:4222",
+        "--show",
+        "--as",
+        "box-1",
+        "--store",
+        &store,
+    ]);
+    for part in ["to tls://farm.example:4222", "the pseudonym box-1", "never: sound"] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    let refused = run(&["farm", "join", "--store", &store]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused).contains("`--yes` agrees"), "{}", text(&refused));
+    assert!(!Path::new(&store).join("farm").exists());
+    let refused = run(&["farm", "send", "--store", &store]);
+    assert!(text(&refused).contains("in no farm"), "{}", text(&refused));
+    let refused = run(&["farm", "join", "nats://farm.example:4222", "--yes", "--store", &store]);
+    assert!(text(&refused).contains("unencrypted"), "{}", text(&refused));
+    good(&["farm", "join", "--yes", "--as", "box-1", "--store", &store]);
+    assert!(good(&["farm", "status", "--store", &store]).contains("in a farm as box-1"));
+    assert!(good(&["farm", "leave", "--store", &store]).contains("left"));
+    let refused = run(&["farm", "send", "--store", &store]);
+    assert!(text(&refused).contains("in no farm"), "{}", text(&refused));
+}
+
+#[test]
+fn copied_folders_make_the_sum_of_their_runs_however_often_they_come() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b, db) =
+        (path(dir.path(), "a"), path(dir.path(), "b"), path(dir.path(), "farm.sqlite"));
+    let mut sum = measure(&a).readings();
+    good(&["farm", "join", "--yes", "--all", "--as", "box-a", "--store", &a]);
+    let state = path(dir.path(), "state");
+    let send = |store: &str| good(&["farm", "send", "--store", store, "--state", &state]);
+    assert!(send(&a).contains("wait to be collected"));
+    // What is kept later comes by the store, and then once more by the outbox.
+    for store in [&a, &b] {
+        sum.merge(&measure(store).readings());
+    }
+    let first = good(&["farm", "collect", dir.path().to_str().unwrap(), "--db", &db]);
+    assert!(first.starts_with("2 stores: "), "{first}");
+    send(&a);
+    good(&["farm", "collect", &a, &b, "--db", &db]);
+    let answer = ask(&db, &["probe=wakeup"]);
+    assert_eq!((answer.machines, answer.runs, answer.groups.len()), (2, 3, 1));
+    let group = &answer.groups[0];
+    assert_eq!((group.readings, group.max), (sum.count, sum.max));
+    assert_eq!(group.p99, sum.percentile(0.99));
+    let by = ask(&db, &["--by", "host", "host=box-*"]);
+    assert_eq!((by.machines, by.runs), (1, 2));
+    let shown = good(&["farm", "ask", "--db", &db, "--by", "kernel", "--trend"]);
+    assert!(shown.starts_with("2 machines, 3 kept runs"), "{shown}");
+    let metrics = good(&["farm", "metrics", "--db", &db]);
+    assert!(metrics.contains(&format!("_count{{probe=\"wakeup\"}} {}", sum.count)), "{metrics}");
+    let page = path(dir.path(), "farm.html");
+    good(&["farm", "page", "--db", &db, "-o", &page]);
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("href=\"#m0r0\"") && page.contains("box-a"));
+}
+
+/// Ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(program: impl AsRef<std::ffi::OsStr>, words: &[&str]) -> Running {
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Running(command.spawn().unwrap())
+}
+
+#[test]
+fn a_collector_that_is_killed_goes_on_where_it_was() {
+    let Some(program) = quiet_testing::tool("nats-server") else {
+        return skip(Why::Program("nats-server", "nats-server"));
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let js = path(dir.path(), "js");
+    let _server = start(program, &["-a", "127.0.0.1", "-p", &port, "-js", "-sd", &js]);
+    let url = format!("nats://127.0.0.1:{port}");
+    let (a, db, state) =
+        (path(dir.path(), "a"), path(dir.path(), "farm.sqlite"), path(dir.path(), "state"));
+    let collector = ["farm", "serve", &url, "--make", "1", "--db", &db];
+    let once = [&collector[..], &["--once"]].concat();
+    until("the stream is made", || run(&once).status.success().then_some(()));
+    good(&["farm", "join", &url, "--yes", "--store", &a]);
+    let run_and_send = || {
+        let run = measure(&a);
+        good(&["farm", "send", "--store", &a, "--state", &state]);
+        run.readings()
+    };
+    let mut sum = run_and_send();
+    let mut first = start(env!("CARGO_BIN_EXE_quietcores"), &collector);
+    until("the first run is collected", || (ask(&db, &["probe=wakeup"]).runs == 1).then_some(()));
+    first.0.kill().unwrap();
+    sum.merge(&run_and_send());
+    sum.merge(&run_and_send());
+    assert_eq!(ask(&db, &["probe=wakeup"]).runs, 1);
+    let _second = start(env!("CARGO_BIN_EXE_quietcores"), &collector);
+    until("the others are collected", || (ask(&db, &["probe=wakeup"]).runs == 3).then_some(()));
+    // Another one beside it, from the beginning.
+    let other = path(dir.path(), "other.sqlite");
+    good(&["farm", "serve", &url, "--once", "--db", &other]);
+    for db in [&db, &other] {
+        let answer = ask(db, &["probe=wakeup"]);
+        assert_eq!((answer.runs, answer.groups[0].readings), (3, sum.count));
+        assert_eq!(answer.groups[0].max, sum.max);
+    }
+}

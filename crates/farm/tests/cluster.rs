@@ -1,0 +1,380 @@
+//! Three real servers on loopback, with TLS and a user a machine: what is sent is there once, whoever is killed, repeats, breaks or lies,
+//! and the sums are those of one process that read all records.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use async_nats::{ConnectOptions, HeaderMap, jetstream};
+use quiet_farm::{
+    Arrival, Collector, FarmQuestion, MemberDir, Outbox, ReadTo, SecretKey, Servers, Trust,
+    clock_words, day_of, gather, make_stream, message_id, sealed::seal, send, sum_of,
+};
+use quiet_testing::{Why, skip, until};
+use quiet_types::{
+    Histogram, Nanos,
+    farm::{FarmKind, FarmRecord, FarmSetting, RECORD_SCHEMA},
+};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::AtomicBool,
+};
+
+const HOSTS: [&str; 3] = ["a", "b", "mallory"];
+/// 2023-11-15 00:00 UTC.
+const START: i64 = 1_700_006_400;
+
+fn record(host: &str, n: i64) -> FarmRecord {
+    let mut random = fastrand::Rng::with_seed(n as u64);
+    let times = (0..300).map(|_| Nanos(random.u64(20_000..90_000)));
+    let readings = Histogram::of(times.chain([Nanos(2_000_000)]));
+    FarmRecord {
+        schema: RECORD_SCHEMA.to_owned(),
+        host: host.to_owned(),
+        kind: FarmKind::Live,
+        id: format!("{}-x", START + n * 300),
+        at: (START + n * 300) * 1000,
+        lasted: Nanos(300_000_000_000),
+        setting: FarmSetting {
+            probe: "blocks".into(),
+            kernel: "6.18".into(),
+            ..FarmSetting::default()
+        },
+        expected: Some(301),
+        late: Some(1),
+        missed: Some(0),
+        merged: 1,
+        readings,
+        ..FarmRecord::default()
+    }
+}
+
+/// Three servers; they end with the test.
+struct Cluster {
+    dir: tempfile::TempDir,
+    program: PathBuf,
+    servers: Vec<Option<Child>>,
+    ports: Vec<u16>,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for child in self.servers.iter_mut().flatten() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn ports(n: usize) -> Vec<u16> {
+    let held: Vec<TcpListener> =
+        (0..n).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    held.iter().map(|one| one.local_addr().unwrap().port()).collect()
+}
+
+impl Cluster {
+    fn start(program: PathBuf) -> Cluster {
+        let dir = tempfile::tempdir().unwrap();
+        certificates(dir.path());
+        let mut users = String::new();
+        for host in HOSTS {
+            let public = user(dir.path(), host);
+            users += &format!(
+                "{{ nkey: {public}, permissions: {{ publish: \"quietcores.{host}.>\", subscribe: \"_INBOX.>\" }} }}\n"
+            );
+        }
+        users += &format!("{{ nkey: {} }}\n", user(dir.path(), "collector"));
+        let (ports, routes) = (ports(3), ports(3));
+        let all: Vec<String> =
+            routes.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
+        let at = dir.path().display();
+        for n in 0..3 {
+            let text = format!(
+                "server_name: n{n}\nlisten: 127.0.0.1:{}\n\
+                 tls {{ cert_file: {at}/cert.pem, key_file: {at}/key.pem }}\n\
+                 jetstream {{ store_dir: {at}/js{n}, max_memory_store: 64MB, max_file_store: 1GB }}\n\
+                 cluster {{ name: farm, listen: 127.0.0.1:{}, routes: [{}] }}\n\
+                 authorization {{ users = [\n{users}] }}\n",
+                ports[n],
+                routes[n],
+                all.join(", ")
+            );
+            fs::write(dir.path().join(format!("n{n}.conf")), text).unwrap();
+        }
+        let mut cluster = Cluster { dir, program, servers: vec![None, None, None], ports };
+        for n in 0..3 {
+            cluster.up(n);
+        }
+        cluster
+    }
+
+    fn up(&mut self, n: usize) {
+        let log = self.dir.path().join(format!("n{n}.log"));
+        let log = fs::File::options().create(true).append(true).open(log).unwrap();
+        let child = Command::new(&self.program)
+            .arg("-c")
+            .arg(self.dir.path().join(format!("n{n}.conf")))
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        self.servers[n] = Some(child);
+    }
+
+    fn down(&mut self, n: usize) {
+        let mut child = self.servers[n].take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    fn servers(&self, who: &str) -> Servers {
+        let all: Vec<String> =
+            self.ports.iter().map(|port| format!("tls://127.0.0.1:{port}")).collect();
+        Servers {
+            url: all.join(","),
+            credentials: Some(self.dir.path().join(format!("{who}.nk"))),
+            ca: Some(self.dir.path().join("ca.pem")),
+        }
+    }
+
+    fn client(&self, who: &str) -> ConnectOptions {
+        let seed = fs::read_to_string(self.dir.path().join(format!("{who}.nk"))).unwrap();
+        ConnectOptions::new()
+            .nkey(seed)
+            .require_tls(true)
+            .add_root_certificates(self.dir.path().join("ca.pem"))
+    }
+
+    /// The number of the server that leads the stream.
+    fn leader(&self) -> usize {
+        let client = self.client("collector");
+        let urls: Vec<String> =
+            self.ports.iter().map(|port| format!("tls://127.0.0.1:{port}")).collect();
+        run(async {
+            let client = client.connect(&urls[..]).await.unwrap();
+            let stream = jetstream::new(client).get_stream("quietcores").await.unwrap();
+            let cluster = stream.cached_info().cluster.clone().unwrap();
+            cluster.leader.unwrap()[1..].parse().unwrap()
+        })
+    }
+
+    fn publish(
+        &self,
+        who: &str,
+        subject: &str,
+        bytes: &[u8],
+        times: usize,
+        headers: Option<HeaderMap>,
+    ) -> usize {
+        let client = self.client(who);
+        let urls: Vec<String> =
+            self.ports.iter().map(|port| format!("tls://127.0.0.1:{port}")).collect();
+        run(async {
+            let client = client.connect(&urls[..]).await.unwrap();
+            let context = jetstream::ContextBuilder::new()
+                .ack_timeout(std::time::Duration::from_secs(2))
+                .build(client);
+            let mut under_way = Vec::new();
+            for _ in 0..times {
+                let headers = headers.clone().unwrap_or_default();
+                let ack = context
+                    .publish_with_headers(subject.to_owned(), headers, bytes.to_vec().into())
+                    .await;
+                under_way.push(ack.unwrap());
+            }
+            let mut taken = 0;
+            for ack in under_way {
+                taken += usize::from(ack.await.is_ok());
+            }
+            taken
+        })
+    }
+}
+
+fn run<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+fn certificates(dir: &Path) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca = params.self_signed(&key).unwrap();
+    fs::write(dir.join("ca.pem"), ca.pem()).unwrap();
+    let issuer = Issuer::new(params, key);
+    let own = KeyPair::generate().unwrap();
+    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let cert = CertificateParams::new(names).unwrap().signed_by(&own, &issuer).unwrap();
+    fs::write(dir.join("cert.pem"), cert.pem()).unwrap();
+    fs::write(dir.join("key.pem"), own.serialize_pem()).unwrap();
+}
+
+/// Makes a user: the seed goes into a file, the public key is given back.
+fn user(dir: &Path, name: &str) -> String {
+    let pair = nkeys::KeyPair::new_user();
+    fs::write(dir.join(format!("{name}.nk")), pair.seed().unwrap()).unwrap();
+    pair.public_key()
+}
+
+fn key() -> SecretKey {
+    SecretKey::of(&SecretKey::generate().unwrap()).unwrap()
+}
+
+struct Machine {
+    _dir: tempfile::TempDir,
+    member: MemberDir,
+    key: SecretKey,
+    name: &'static str,
+}
+
+impl Machine {
+    fn new(name: &'static str) -> Machine {
+        let dir = tempfile::tempdir().unwrap();
+        let member = MemberDir::beside(dir.path());
+        Machine { _dir: dir, member, key: key(), name }
+    }
+
+    fn put(&self, all: &[FarmRecord]) {
+        let mut outbox = Outbox::open(&self.member).unwrap();
+        for record in all {
+            outbox.put(record, &self.key).unwrap();
+        }
+    }
+
+    /// Until nothing waits, as a sender that is started again and again.
+    fn send_all(&self, servers: &Servers) {
+        until("all records are sent", || {
+            let mut outbox = Outbox::open(&self.member).unwrap();
+            let _ = send(&mut outbox, servers, self.name, &self.key, &AtomicBool::new(false));
+            outbox.waiting().is_empty().then_some(())
+        });
+    }
+}
+
+fn collect(servers: &Servers, path: &Path) -> Collector {
+    let mut collector = Collector::open(path, Trust::FirstKey).unwrap();
+    let stop = AtomicBool::new(false);
+    until("the stream is read", || {
+        gather(&mut collector, servers, ReadTo::Once, &stop, &mut |_| {}).ok()
+    });
+    assert!(collector.adds_up().unwrap());
+    collector
+}
+
+fn agrees(collector: &Collector, all: &[FarmRecord]) {
+    let today = day_of("2023-12-01").unwrap();
+    let question = FarmQuestion::parse(&[], &["host".to_owned()], today).unwrap();
+    let answer = collector.ask(&question, today * 86_400_000).unwrap();
+    assert_eq!(answer.records, all.len() as u64);
+    for group in &answer.groups {
+        let sum = sum_of(all.iter().filter(|record| record.host == group.name[0]));
+        assert_eq!((group.readings, group.max), (sum.count, sum.max));
+        assert_eq!(group.p99_9, sum.percentile(0.999));
+    }
+    let machines: std::collections::BTreeSet<&str> = all.iter().map(|r| r.host.as_str()).collect();
+    assert_eq!(answer.machines, machines.len() as u64);
+}
+
+#[test]
+fn nothing_is_lost_twice_or_believed_of_a_stranger_whoever_is_killed() {
+    if quiet_testing::left_out("a minute") {
+        return;
+    }
+    let Some(program) = quiet_testing::tool("nats-server") else {
+        return skip(Why::Program("nats-server", "nats-server"));
+    };
+    let mut cluster = Cluster::start(program);
+    until("the stream is made", || make_stream(&cluster.servers("collector"), 3).ok());
+    let (a, b) = (Machine::new("a"), Machine::new("b"));
+    let mut all: Vec<FarmRecord> = (0..600).map(|n| record("a", n)).collect();
+    a.put(&all);
+    let of_b: Vec<FarmRecord> = (0..300).map(|n| record("b", n)).collect();
+    b.put(&of_b);
+    all.extend(of_b);
+
+    // The leader is killed while one machine sends; it comes back later.
+    let leader = cluster.leader();
+    let servers = cluster.servers("a");
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| a.send_all(&servers));
+        cluster.down(leader);
+        sender.join().unwrap();
+    });
+    b.send_all(&cluster.servers("b"));
+    cluster.up(leader);
+
+    let dir = tempfile::tempdir().unwrap();
+    let first = dir.path().join("first.sqlite");
+    agrees(&collect(&cluster.servers("collector"), &first), &all);
+
+    // A record a thousand times, without the id that the servers know repeats by; cut and broken ones.
+    let again = seal(&all[0], &a.key).unwrap();
+    assert_eq!(cluster.publish("a", "quietcores.a.live.blocks", &again, 1000, None), 1000);
+    for at in [3, 50, again.len() - 1] {
+        let mut broken = again.clone();
+        broken[at] ^= 1;
+        cluster.publish("a", "quietcores.a.live.blocks", &broken, 1, None);
+        cluster.publish("a", "quietcores.a.live.blocks", &again[..at], 1, None);
+    }
+    // Somebody with credentials of its own: the servers keep it off others' subjects, collectors off others' names.
+    let lie = seal(&record("a", 9_000), &key()).unwrap();
+    assert_eq!(cluster.publish("mallory", "quietcores.a.live.blocks", &lie, 1, None), 0);
+    assert_eq!(cluster.publish("mallory", "quietcores.mallory.live.blocks", &lie, 1, None), 1);
+    // With another machine's credentials: its key is missing.
+    assert_eq!(cluster.publish("a", "quietcores.a.live.blocks", &lie, 1, None), 1);
+    // A machine whose clock is a day ahead.
+    let day = 86_400_000;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let ahead = now.as_millis() as i64 + day;
+    let mut shifted = record("b", 500);
+    shifted.at += day;
+    let bytes = seal(&shifted, &b.key).unwrap();
+    let signature = b.key.sign(clock_words(&message_id(&bytes), ahead).as_bytes());
+    let signature: String = signature.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut headers = HeaderMap::new();
+    headers.insert("Quiet-Sent", format!("{ahead} {signature}"));
+    assert_eq!(cluster.publish("b", "quietcores.b.live.blocks", &bytes, 1, Some(headers)), 1);
+    all.push(record("b", 500));
+
+    // The first goes on where it was, the second begins at the beginning: both have the same.
+    let second = dir.path().join("second.sqlite");
+    for path in [&first, &second] {
+        let collector = collect(&cluster.servers("collector"), path);
+        agrees(&collector, &all);
+        let today = day_of("2023-12-01").unwrap();
+        let answer = collector
+            .ask(&FarmQuestion::parse(&[], &[], today).unwrap(), today * 86_400_000)
+            .unwrap();
+        let refused: Vec<(&str, u64)> =
+            answer.refused.iter().map(|one| (one.why.as_str(), one.records)).collect();
+        assert_eq!(refused.iter().map(|(_, n)| n).sum::<u64>(), 8, "{refused:?}");
+        assert!(refused.contains(&("it came by another host's subject", 1)), "{refused:?}");
+        assert!(refused.contains(&("signed by another key than its host's", 1)), "{refused:?}");
+        assert_eq!(answer.clocks.len(), 1);
+        assert!((answer.clocks[0].ahead - day).abs() < 60_000, "{:?}", answer.clocks);
+    }
+    // What one process makes of the same bytes.
+    let mut one = Collector::in_memory(Trust::FirstKey).unwrap();
+    let mut batch = one.batch().unwrap();
+    for record in &all {
+        let key = if record.host == "a" { &a.key } else { &b.key };
+        batch.take(&seal(record, key).unwrap(), &Arrival::default()).unwrap();
+    }
+    batch.commit().unwrap();
+    agrees(&one, &all);
+}
+
+#[test]
+fn without_servers_everything_waits() {
+    let machine = Machine::new("a");
+    let all: Vec<FarmRecord> = (0..5).map(|n| record("a", n)).collect();
+    machine.put(&all);
+    let port = ports(1)[0];
+    let servers = Servers { url: format!("nats://127.0.0.1:{port}"), ..Servers::default() };
+    let mut outbox = Outbox::open(&machine.member).unwrap();
+    let error =
+        send(&mut outbox, &servers, "a", &machine.key, &AtomicBool::new(false)).unwrap_err();
+    assert!(error.to_string().starts_with("cannot reach nats://127.0.0.1"), "{error}");
+    assert_eq!(outbox.waiting().len(), 5);
+}
