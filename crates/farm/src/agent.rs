@@ -274,6 +274,7 @@ mod tests {
             bypass: false,
             mute: false,
             status,
+            told: String::new(),
             last_xruns: Vec::new(),
             readings: Vec::new(),
             late: 0,

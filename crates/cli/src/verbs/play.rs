@@ -363,9 +363,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     announce_strip(&loaded.name, &admission);
     announce_findings(&placed);
     let mut server = server(&args)?;
-    if let Some(server) = &server {
-        face::say(&format!("control socket: {}", server.path().display()));
-    }
+    server.iter().for_each(announce_socket);
     let mut session = Session::new(
         engine,
         shelf,
@@ -400,6 +398,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         findings: placed.findings,
     };
     told(&played, args.json, exact)
+}
+
+fn announce_socket(server: &Server) {
+    face::say(&format!("control socket: {}", server.path().display()));
 }
 
 /// Where this user's dropped sounds and presets are; without a control socket nobody asks for either.
