@@ -98,6 +98,8 @@ fn keys_in_a_terminal_apply_confirm_lend_and_put_back() {
     tmux.key("?");
     tmux.shows("put the machine back");
     tmux.key("Escape");
+    // Escape and a letter that are read together are Alt and that letter.
+    soon("the help is away", || !tmux.screen().contains("put the machine back"));
     tmux.key("p");
     tmux.shows("nothing is changed yet");
     tmux.key("q");
