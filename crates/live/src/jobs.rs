@@ -141,7 +141,7 @@ impl Jobs {
                 (true, None) => Err(format!("job {id} begins or ends just now: ask again")),
                 (true, Some(pid)) => {
                     entry.job.state = JobState::Ending;
-                    kill_process(pid, Signal::INT)
+                    kill_process(pid, Signal::TERM)
                         .map_err(|e| format!("cannot tell it to end: {e}"))
                 }
             };
@@ -182,7 +182,7 @@ fn fail(entry: &mut Entry, why: &str) {
 
 /// From its start to its end.
 fn follow(hall: &Arc<Hall>, id: u64, mut command: Command) {
-    let mut child = match spawn_bound(&mut command, Signal::INT) {
+    let mut child = match spawn_bound(&mut command, Signal::TERM) {
         Ok(child) => child,
         Err(error) => {
             return hall.change(id, |entry| fail(entry, &format!("cannot begin: {error}")));
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn one_at_a_time_and_one_that_is_told_to_ends() {
         let jobs =
-            jobs("trap 'echo kept >&2; exit 0' INT; echo begun >&2; while :; do sleep 0.05; done");
+            jobs("trap 'echo kept >&2; exit 0' TERM; echo begun >&2; while :; do sleep 0.05; done");
         let id = jobs.start(wish()).unwrap().id;
         assert!(jobs.start(wish()).unwrap_err().contains("two at a time"));
         // The shell has set its trap by then.

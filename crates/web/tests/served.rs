@@ -111,7 +111,7 @@ fn serve_beside(limits: HttpLimits, closed: bool, engines: Option<PathBuf>) -> S
         store: Store::at(store.path()),
         jobs: quiet_live::Jobs::new(Box::new(|_| {
             let mut command = std::process::Command::new("sh");
-            let script = "echo '<b>pair</b> 1' >&2; trap 'echo kept >&2; exit 0' INT; while :; do sleep 0.05; done";
+            let script = "trap 'echo kept >&2; exit 0' TERM; echo '<b>pair</b> 1' >&2; while :; do sleep 0.05; done";
             command.args(["-c", script]);
             command
         })),
