@@ -192,7 +192,7 @@ fn a_browser_shows_hostile_names_as_text_fits_a_phone_and_finds_no_error() {
     proof.findings[0].title = HOSTILE.into();
     proof.arms[0].wakeup.label = HOSTILE.into();
     let Some(told) = browsed(&quiet_report::proof_page(&proof)) else { return };
-    assert_eq!(told["charts"], 6);
+    assert_eq!(told["charts"], 10);
     assert_eq!(told["data"]["host"]["name"], HOSTILE);
 }
 
@@ -207,7 +207,7 @@ fn a_browser_draws_a_campaign_a_history_and_imported_runs_beside_ours() {
     }
     let it = quiet_judge::campaigned(HOSTILE, cells, &runs, quiet_types::Nanos::ZERO);
     let Some(told) = browsed(&quiet_report::campaign_page(&it, &runs)) else { return };
-    assert_eq!((&told["charts"], &told["data"]["name"]), (&6.into(), &HOSTILE.into()));
+    assert_eq!((&told["charts"], &told["data"]["name"]), (&8.into(), &HOSTILE.into()));
 
     let mut lines: Vec<_> = runs.iter().map(quiet_store::line).collect();
     lines.iter_mut().skip(7).for_each(|line| line.kernel = HOSTILE.into());
@@ -231,7 +231,7 @@ fn a_browser_draws_a_campaign_a_history_and_imported_runs_beside_ours() {
     let done = report(dir.path(), &["ours.json", "latmus.json", "-o", "both.html"]);
     assert!(done.status.success(), "{}", text(&done.stderr));
     let told = browsed(&fs::read_to_string(dir.path().join("both.html")).unwrap()).unwrap();
-    assert_eq!(told["charts"], 4);
+    assert_eq!(told["charts"], 8);
 }
 
 #[test]

@@ -54,6 +54,9 @@ pub struct MetricsArgs {
     /// Write here, whole or not at all [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Print the text within JSON on standard output
+    #[arg(long)]
+    json: bool,
 }
 
 /// Write the wall of all machines as one page: from it to a machine, to a run, to its causes
@@ -68,6 +71,9 @@ pub struct PageArgs {
     /// The page
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
+    /// Print where the page is as JSON on standard output
+    #[arg(long)]
+    json: bool,
 }
 
 impl Asked {
@@ -99,6 +105,7 @@ pub fn metrics(args: MetricsArgs) -> anyhow::Result<ExitCode> {
     let text = args.asked.place.open(Trust::FirstKey, false)?.openmetrics(&question, now())?;
     match target {
         Some(target) => target.write(&text)?,
+        None if args.json => face::print_json(&serde_json::json!({ "openmetrics": text }))?,
         None => face::print(&text)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -110,6 +117,9 @@ pub fn page(args: PageArgs) -> anyhow::Result<ExitCode> {
     let target = Target::page(&args.out)?;
     let collector = args.asked.place.open(Trust::FirstKey, false)?;
     target.write(&quiet_report::farm_page(&collector.wall(&question, now())?))?;
+    if args.json {
+        face::print_json(&serde_json::json!({ "page": target.path() }))?;
+    }
     face::say(&format!("written: {}", target.path().display()));
     Ok(ExitCode::SUCCESS)
 }

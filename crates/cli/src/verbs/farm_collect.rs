@@ -4,6 +4,7 @@ use crate::{face, keep};
 use anyhow::Context;
 use quiet_farm::{Collector, ReadTo, Servers, Trust};
 use quiet_linux::files;
+use serde_json::json;
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
@@ -44,6 +45,9 @@ pub struct CollectArgs {
     place: Where,
     #[command(flatten)]
     believed: Believed,
+    /// Print the result as JSON on standard output
+    #[arg(long)]
+    json: bool,
 }
 
 /// Be a collector: read the servers' stream into a database
@@ -73,6 +77,9 @@ pub struct ServeArgs {
     place: Where,
     #[command(flatten)]
     believed: Believed,
+    /// Print the result as JSON on standard output
+    #[arg(long)]
+    json: bool,
 }
 
 impl Where {
@@ -116,11 +123,17 @@ pub fn collect(args: CollectArgs) -> anyhow::Result<ExitCode> {
     for why in &sum.left_out {
         face::say(&format!("quietcores: left out: {why}"));
     }
+    let ended = if sum.bad > 0 { ExitCode::from(face::FINDINGS) } else { ExitCode::SUCCESS };
+    if args.json {
+        let told = json!({ "stores": sum.stores, "new": sum.new, "known": sum.repeats, "left_out": sum.left_out });
+        face::print_json(&told)?;
+        return Ok(ended);
+    }
     face::print(&format!(
         "{} stores: {} new records, {} known, {} left out\n",
         sum.stores, sum.new, sum.repeats, sum.bad
     ))?;
-    Ok(if sum.bad > 0 { ExitCode::from(face::FINDINGS) } else { ExitCode::SUCCESS })
+    Ok(ended)
 }
 
 pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
@@ -135,6 +148,11 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let reading = if args.once { ReadTo::Once } else { ReadTo::Always };
     let mut tell = |why: &str| face::say(&format!("quietcores: {why}"));
     let gathered = quiet_farm::gather(&mut collector, &servers, reading, &stop, &mut tell)?;
+    if args.json {
+        let (new, known, refused) = (gathered.new, gathered.repeats, gathered.refused);
+        face::print_json(&json!({ "new": new, "known": known, "refused": refused }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     face::print(&format!(
         "{} new records, {} known, {} refused\n",
         gathered.new, gathered.repeats, gathered.refused

@@ -5,6 +5,7 @@ use anyhow::{Context, bail};
 use quiet_farm::{BOUND, MEMBER_SCHEMA, MemberDir, Membership, Outbox, Servers};
 use quiet_linux::Root;
 use quiet_store::Store;
+use serde_json::json;
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
@@ -53,6 +54,9 @@ pub struct JoinArgs {
     /// The store that is told of [default: $XDG_DATA_HOME/quietcores]
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
+    /// Print the result as JSON on standard output
+    #[arg(long)]
+    json: bool,
 }
 
 /// End it: nothing is made or sent any more
@@ -61,6 +65,9 @@ pub struct LeaveArgs {
     /// The store that was told of [default: $XDG_DATA_HOME/quietcores]
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
+    /// Print the result as JSON on standard output
+    #[arg(long)]
+    json: bool,
 }
 
 /// Show what was agreed to, and what waits
@@ -69,6 +76,9 @@ pub struct StatusArgs {
     /// The store that is told of [default: $XDG_DATA_HOME/quietcores]
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
+    /// Print the result as JSON on standard output
+    #[arg(long)]
+    json: bool,
 }
 
 /// The member's folder beside a store.
@@ -113,14 +123,26 @@ pub fn join(args: JoinArgs) -> anyhow::Result<ExitCode> {
     for line in member.leaves() {
         text += &format!("  {line}\n");
     }
-    face::print(&text)?;
+    if !args.json {
+        face::print(&text)?;
+    }
     if args.show {
+        if args.json {
+            face::print_json(
+                &json!({ "host": member.host, "to": member.url, "leaves": member.leaves() }),
+            )?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     if !args.yes {
         bail!("nothing was agreed to; `--yes` agrees to what is listed above");
     }
     let key = keep::as_owner(store.owner(), || member_dir(&store).join(&member))??;
+    if args.json {
+        let told = json!({ "host": member.host, "to": member.url, "leaves": member.leaves(), "key": key.public().to_string() });
+        face::print_json(&told)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     face::print(&format!(
         "joined as {}\nfor the collectors' list of machines:\n{} {}\n",
         member.host,
@@ -142,6 +164,10 @@ pub fn servers(member: &Membership) -> Servers {
 pub fn leave(args: LeaveArgs) -> anyhow::Result<ExitCode> {
     let store = keep::store(args.store.as_deref())?;
     let left = keep::as_owner(store.owner(), || member_dir(&store).leave())??;
+    if args.json {
+        face::print_json(&json!({ "left": left }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     face::print(if left {
         "left: nothing is made or sent any more\n"
     } else {
@@ -154,11 +180,26 @@ pub fn status(args: StatusArgs) -> anyhow::Result<ExitCode> {
     let store = keep::store(args.store.as_deref())?;
     let dir = member_dir(&store);
     let Some(member) = dir.membership()? else {
+        if args.json {
+            face::print_json(&json!({ "member": null }))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         face::print("this machine is in no farm\n")?;
         return Ok(ExitCode::SUCCESS);
     };
     let outbox = keep::as_owner(store.owner(), || Outbox::open(&dir))??;
     let thinned = outbox.thinned();
+    if args.json {
+        face::print_json(&json!({
+            "member": { "host": member.host, "to": member.url, "leaves": member.leaves() },
+            "waiting": outbox.waiting().len(),
+            "size": outbox.size(),
+            "bound": member.bound,
+            "added_up": thinned.added_up,
+            "dropped": thinned.dropped,
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let whom = if member.url.is_empty() { "no server" } else { &member.url };
     let mut text = format!("in a farm as {}, {whom}\n", member.host);
     for line in member.leaves() {

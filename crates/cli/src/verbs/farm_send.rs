@@ -35,6 +35,9 @@ pub struct SendArgs {
     /// Directory of the shield's journal
     #[arg(long, value_name = "DIR", default_value = quiet_linux::files::DEFAULT_STATE)]
     state: PathBuf,
+    /// Print the result as JSON on standard output, a line each time
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn send(args: SendArgs) -> anyhow::Result<ExitCode> {
@@ -68,6 +71,9 @@ pub fn send(args: SendArgs) -> anyhow::Result<ExitCode> {
             }
             Err(error) => return Err(error),
         };
+        if args.json {
+            face::print_line(&serde_json::json!({ "all_sent": all }).to_string())?;
+        }
         if !args.follow || face::raised(&stop) {
             return Ok(if all { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) });
         }

@@ -5,6 +5,9 @@ use crate::svg::{Anchor, Mark, Scale, Svg, tick};
 use maud::{Markup, PreEscaped, html};
 use quiet_types::{Nanos, Run};
 
+/// Width of a letter of a legend.
+const LETTER: f64 = 7.4;
+
 /// Readings of one line that are kept with their time.
 pub(super) struct LateTrack {
     /// For the legend.
@@ -91,9 +94,19 @@ fn drawing(tracks: &[LateTrack], lasted: Option<Nanos>) -> String {
             let mut x = left;
             for (index, track) in tracks.iter().filter(|track| !track.name.is_empty()).enumerate() {
                 let mark = if index % 2 == 0 { Mark::Diamond } else { Mark::Circle };
+                // The whole names are elsewhere on the page.
+                let room = ((right - x - 16.0) / LETTER).max(0.0) as usize;
+                if room < 3 {
+                    break;
+                }
+                let mut name: String = track.name.chars().take(room).collect();
+                if name.len() < track.name.len() {
+                    name.pop();
+                    name.push('…');
+                }
                 svg.mark(&format!("mark {}", track.class), mark, (x + 6.0, 9.0), 3.6);
-                svg.text("legend", (x + 16.0, 13.0), Anchor::Start, &track.name);
-                x += 34.0 + 7.2 * track.name.chars().count() as f64;
+                svg.text("legend", (x + 16.0, 13.0), Anchor::Start, &name);
+                x += 34.0 + LETTER * name.chars().count() as f64;
             }
             svg.finish(&format!("chart {class}"), "The longest readings over time")
         })
