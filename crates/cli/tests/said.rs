@@ -80,6 +80,16 @@ fn what_is_printed_as_json_follows_its_schema() {
         (vec!["stress", "--list", "--json"], "suites"),
         (vec!["unpersist", "--root", "tree", "--json"], "unpersist"),
         (vec!["setup", "--root", &nuc, "--yes", "--json"], "setup"),
+        (vec!["farm", "status", "--json"], "farm-status"),
+        (vec!["farm", "join", "--show", "--json"], "farm-join"),
+        (vec!["farm", "join", "--yes", "--all", "--json"], "farm-join"),
+        (vec!["farm", "send", "--json"], "farm-send"),
+        (vec!["farm", "status", "--json"], "farm-status"),
+        (vec!["farm", "collect", "data", "--json"], "farm-collect"),
+        (vec!["farm", "ask", "--json"], "farm-answer"),
+        (vec!["farm", "metrics", "--json"], "farm-metrics"),
+        (vec!["farm", "page", "-o", "wall.html", "--json"], "farm-page"),
+        (vec!["farm", "leave", "--json"], "farm-leave"),
     ];
     if cfg!(feature = "audio") {
         cases.push((vec!["play", "--list", "--json"], "devices"));

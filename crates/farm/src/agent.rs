@@ -57,13 +57,29 @@ impl Agent {
         here: &NowHere,
     ) -> Result<Passed> {
         let mut passed = Passed::default();
-        self.kept(store, member, key, outbox, here, &mut passed)?;
-        shield(dir, member, key, outbox, here, &mut passed)?;
-        if member.live {
-            self.played(member, key, outbox, here, &mut passed)?;
-        }
+        let put = self.put(store, dir, member, key, outbox, here, &mut passed);
+        // Where nothing could be put since the disk is full, room is made all the same.
         passed.thinned = outbox.thin(member.bound, key)?;
-        Ok(passed)
+        put.map(|()| passed)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a part of `pass`")]
+    fn put(
+        &mut self,
+        store: &Store,
+        dir: &MemberDir,
+        member: &Membership,
+        key: &SecretKey,
+        outbox: &mut Outbox,
+        here: &NowHere,
+        passed: &mut Passed,
+    ) -> Result<()> {
+        self.kept(store, member, key, outbox, here, passed)?;
+        shield(dir, member, key, outbox, here, passed)?;
+        if member.live {
+            self.played(member, key, outbox, here, passed)?;
+        }
+        Ok(())
     }
 
     fn kept(
@@ -89,27 +105,30 @@ impl Agent {
             {
                 continue;
             }
-            match quiet_store::load(&entry.path) {
-                Ok(kept) => {
-                    // A checkpoint is looked at again when its run has ended.
-                    let Some(record) = make::record(&kept, &here.around, &discretion) else {
-                        continue;
-                    };
-                    match outbox.put(&record, key) {
-                        Ok(new) => passed.put += u64::from(new),
-                        Err(error) => {
-                            self.broken.insert(entry.id.clone());
-                            passed.left_out.push(error.to_string());
-                        }
-                    }
-                }
+            let record = match quiet_store::load(&entry.path) {
+                Ok(kept) => make::record(&kept, &here.around, &discretion),
                 Err(error) => {
-                    self.broken.insert(entry.id.clone());
-                    passed.left_out.push(error.to_string());
+                    self.leave_out(&entry.id, &error.into(), passed);
+                    continue;
                 }
+            };
+            // A checkpoint is looked at again when its run has ended.
+            let Some(record) = record else { continue };
+            match outbox.put(&record, key) {
+                Ok(new) => passed.put += u64::from(new),
+                Err(error) if error.is_of_the_record() => {
+                    self.leave_out(&entry.id, &error, passed);
+                }
+                // A full disk, say: the same record comes first the next time.
+                Err(error) => return Err(error),
             }
         }
         Ok(())
+    }
+
+    fn leave_out(&mut self, id: &str, why: &Error, passed: &mut Passed) {
+        self.broken.insert(id.to_owned());
+        passed.left_out.push(why.to_string());
     }
 
     fn played(
@@ -122,13 +141,15 @@ impl Agent {
     ) -> Result<()> {
         let discretion = member.discretion();
         for sound in &here.sounds {
-            let before = self.before.insert(sound.name.clone(), (here.at, sound.clone()));
             // The first look only says where counting begins.
-            let Some((at, before)) = before else { continue };
-            if let Some(minutes) = minutes(at, &before, here.at, sound) {
+            let before = self.before.get(&sound.name);
+            let minutes = before.and_then(|(at, before)| minutes(*at, before, here.at, sound));
+            if let Some(minutes) = minutes {
                 let record = make::of_live(&here.host, minutes, &here.around, &discretion);
+                // What cannot be put is counted into the next record.
                 passed.put += u64::from(outbox.put(&record, key)?);
             }
+            self.before.insert(sound.name.clone(), (here.at, sound.clone()));
         }
         self.before.retain(|name, _| here.sounds.iter().any(|sound| sound.name == *name));
         Ok(())

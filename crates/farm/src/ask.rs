@@ -515,14 +515,14 @@ fn changes(
                 == (&first.probe, &first.cpus, &first.policy, &first.stress, first.interval)
         };
         let before = lines[..at].iter().rev();
-        let before = before.filter(|(other, s, line)| other == host && s != setting && same(line));
+        let before = before.filter(|(other, _, line)| other == host && same(line));
         let before = before.map(|(_, setting, _)| setting).next();
         let what =
             before.and_then(|before| Some(differ(settings.get(before)?, settings.get(setting)?)));
         let (what, name) = (what.unwrap_or_default(), hosts.get(host)?.name.clone());
         let day = first.started.clone().unwrap_or_default();
         let since = if what.is_empty() {
-            "something that is not known".to_owned()
+            "no change of kernel or settings is known".to_owned()
         } else {
             what.join(", ")
         };

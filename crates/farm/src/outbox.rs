@@ -153,8 +153,10 @@ impl Outbox {
             return Ok(());
         }
         let write = |mut file: &File| {
-            file.write_all(format!("{note}\n").as_bytes())?;
-            file.sync_data()
+            let whole = file.metadata()?.len();
+            let done = file.write_all(format!("{note}\n").as_bytes()).and_then(|()| file.sync_data());
+            // Of a disk that became full within the line, nothing stays of it: the next one would be added to it.
+            done.or_else(|error| file.set_len(whole).and(Err(error)))
         };
         write(&self.notes).map_err(|e| Error::io("write", &self.home.join("noted"), &e))?;
         self.noted.insert(note.to_owned());
@@ -169,7 +171,7 @@ impl Outbox {
     /// Puts a record at the end; false where it was put before. It is on disk when this returns.
     ///
     /// # Errors
-    /// When it cannot be kept, or is larger than a record may be.
+    /// When it cannot be kept, or is larger than a record may be ([`Error::is_of_the_record`]).
     pub fn put(&mut self, record: &FarmRecord, key: &SecretKey) -> Result<bool> {
         if self.knows(record.kind, &record.id) {
             return Ok(false);
@@ -282,23 +284,27 @@ impl Outbox {
         if self.size() <= bound {
             return Ok(done);
         }
-        self.keep("thinning", b"")?;
-        self.add_up(bound, key, &mut done)?;
-        let marker = self.home.join("thinning");
-        fs::remove_file(&marker).map_err(|error| Error::io("remove", &marker, &error))?;
+        // On a full disk nothing can be added up: what is dropped then makes room, and the next opening mends what was begun.
+        let added_up = self.keep("thinning", b"").and_then(|()| {
+            self.add_up(bound, key, &mut done)?;
+            let marker = self.home.join("thinning");
+            fs::remove_file(&marker).map_err(|error| Error::io("remove", &marker, &error))
+        });
         while self.size() > bound {
             let Some(oldest) = self.waiting.iter().find(|one| one.live).cloned() else { break };
             let merged = sealed::open(&self.read(&oldest)?).map_or(1, |one| one.record.merged);
-            let untold = self.number("untold") + u64::from(merged);
-            self.keep("untold", untold.to_string().as_bytes())?;
+            let untold = (self.number("untold") + u64::from(merged)).to_string();
+            let kept = self.keep("untold", untold.as_bytes());
             self.remove(&oldest)?;
+            // On a full disk the record's own room is what it fits into.
+            kept.or_else(|_| self.keep("untold", untold.as_bytes()))?;
             done.dropped += u64::from(merged);
         }
         let all = self.thinned();
         let all =
             Thinned { added_up: all.added_up + done.added_up, dropped: all.dropped + done.dropped };
         self.keep("thinned", &serde_json::to_vec(&all).unwrap_or_default())?;
-        Ok(done)
+        added_up.map(|()| done)
     }
 
     /// A record that a server may have is left alone: added to others it would count twice.

@@ -116,7 +116,7 @@ impl SecretKey {
 /// When it is larger than records may be.
 pub fn seal(record: &FarmRecord, key: &SecretKey) -> Result<Vec<u8>> {
     let head = FarmRecord { readings: Histogram::default(), ..record.clone() };
-    let head = serde_json::to_vec(&head).map_err(|error| Error::new(error.to_string()))?;
+    let head = serde_json::to_vec(&head).map_err(|error| Error::unfit(error.to_string()))?;
     let readings = pack(&record.readings);
     let mut bytes = MAGIC.to_vec();
     put(&mut bytes, head.len() as u64);
@@ -128,7 +128,7 @@ pub fn seal(record: &FarmRecord, key: &SecretKey) -> Result<Vec<u8>> {
     bytes.extend(signature);
     if head.len() > LARGEST_HEAD || bytes.len() > LARGEST {
         let why = format!("record {} has {} bytes; {LARGEST} may be", record.id, bytes.len());
-        return Err(Error::new(why));
+        return Err(Error::unfit(why));
     }
     Ok(bytes)
 }

@@ -7,7 +7,7 @@ use quiet_farm::{
     Arrival, Collector, FarmQuestion, MemberDir, Outbox, ReadTo, SecretKey, Servers, Trust,
     clock_words, day_of, gather, make_stream, message_id, sealed::seal, send, sum_of,
 };
-use quiet_testing::{Why, skip, until};
+use quiet_testing::{Why, skip, until, within};
 use quiet_types::{
     Histogram, Nanos,
     farm::{FarmKind, FarmRecord, FarmSetting, RECORD_SCHEMA},
@@ -363,6 +363,46 @@ fn nothing_is_lost_twice_or_believed_of_a_stranger_whoever_is_killed() {
     }
     batch.commit().unwrap();
     agrees(&one, &all);
+}
+
+#[test]
+fn a_network_that_is_cut_for_a_while_loses_nothing() {
+    if quiet_testing::left_out("half a minute") || !within("-n", "ip link set lo up") {
+        return;
+    }
+    let Some(program) = quiet_testing::tool("nats-server") else {
+        return skip(Why::Program("nats-server", "nats-server"));
+    };
+    let link = |to: &str| {
+        assert!(Command::new("ip").args(["link", "set", "lo", to]).status().unwrap().success());
+    };
+    let cluster = Cluster::start(program);
+    until("the stream is made", || make_stream(&cluster.servers("collector"), 3).ok());
+    let a = Machine::new("a");
+    let all: Vec<FarmRecord> = (0..3000).map(|n| record("a", n)).collect();
+    a.put(&all);
+    let servers = cluster.servers("a");
+    let outbox = a.member.path().join("outbox");
+    let waiting = || fs::read_dir(&outbox).unwrap().count();
+    let dir = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| a.send_all(&servers));
+        // In the middle of it: machine, servers and collector lose each other.
+        until("some is sent", || (waiting() < all.len()).then_some(()));
+        link("down");
+        let left = waiting();
+        std::thread::sleep(std::time::Duration::from_secs(8));
+        let servers = cluster.servers("collector");
+        let mut collector =
+            Collector::open(&dir.path().join("cut.sqlite"), Trust::FirstKey).unwrap();
+        let stop = AtomicBool::new(false);
+        let error = gather(&mut collector, &servers, ReadTo::Once, &stop, &mut |_| {});
+        assert!(error.is_err(), "nobody can be reached");
+        assert!(left == 0 || waiting() > 0, "what nobody has taken waits");
+        link("up");
+        sender.join().unwrap();
+    });
+    agrees(&collect(&cluster.servers("collector"), &dir.path().join("cut.sqlite")), &all);
 }
 
 #[test]

@@ -20,7 +20,7 @@ mod tail_tests;
 mod tosses;
 
 pub use family::{hochberg, holm};
-pub use sets::{Tables, compare_sets, dependent, sets_suffice};
+pub use sets::{Tables, compare_sets, dependent, sets_suffice, turn};
 pub use shift::shift;
 pub use tosses::{MOST_COUNTED, share_at_most};
 

@@ -1,4 +1,4 @@
-//! The history of runs: what changed within a series when the kernel or a setting did.
+//! The history of runs: what changed within a series when the kernel or a setting did, and what changed by itself.
 
 use crate::{
     known,
@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 
 /// Runs of a stretch that are looked at: those nearest to the change.
 const NEAREST: usize = 40;
+
+/// Runs on each side of a change that nothing announced, at the least.
+const SIDE: usize = 8;
 
 /// Width of a bucket, as a part of its value.
 const BUCKET: f64 = 1.0 / 64.0;
@@ -60,8 +63,9 @@ pub fn series_of(lines: &[Line]) -> Vec<(String, Vec<&Line>)> {
 /// The changes of every series, by the time of the first run after.
 ///
 /// A series is cut where the kernel or the settings that were read back change; each stretch is
-/// compared with the one before it. Lines in the order of time. Many stretches and figures are tested:
-/// all of them together have a false change in one history of twenty at most (Holm).
+/// compared with the one before it. Within a stretch the place is looked for where the level changes most, although
+/// nothing that is known did. Lines in the order of time. Many stretches, places and figures are tested: all of them
+/// together have a false change in one history of twenty at most (Bonferroni over places, Holm over tests).
 pub fn changes_over_time(lines: &[Line]) -> Vec<Change> {
     let all = series_of(lines);
     let mut tables = stats::Tables::default();
@@ -76,6 +80,11 @@ pub fn changes_over_time(lines: &[Line]) -> Vec<Change> {
                 tests.extend(Test::of(&mut tables, series, figure, old, new));
             }
         }
+        for stretch in stretches {
+            for figure in &FIGURES {
+                unannounced(&mut tables, series, figure, stretch, &mut tests);
+            }
+        }
     }
     let adjusted = stats::holm(&tests.iter().map(|test| test.p_value).collect::<Vec<f64>>());
     let shown = tests.iter().zip(adjusted).filter(|(_, p)| *p <= stats::LEVEL);
@@ -84,6 +93,34 @@ pub fn changes_over_time(lines: &[Line]) -> Vec<Change> {
         .collect();
     changes.sort_by(|a, b| a.0.cmp(&b.0));
     changes.into_iter().map(|(_, change)| change).collect()
+}
+
+/// Looks within a stretch of one kernel and one setting for a change of level; where there is one, on both sides of it again.
+fn unannounced<'a>(
+    tables: &mut stats::Tables,
+    series: &'a str,
+    figure: &'static (&'static str, Unit, Take),
+    stretch: &[&'a Line],
+    tests: &mut Vec<Test<'a>>,
+) {
+    let values: Option<Vec<Value>> = stretch.iter().map(|line| (figure.2)(line)).collect();
+    let Some(at) = values.and_then(|values| stats::turn(&values, SIDE)) else { return };
+    let (old, new) = stretch.split_at(at);
+    let near = &old[old.len().saturating_sub(NEAREST)..];
+    let Some(mut test) =
+        Test::of(tables, series, figure, near, &new[..new.len().min(NEAREST)])
+    else {
+        return;
+    };
+    // The place was chosen among so many.
+    let places = stretch.len() + 1 - 2 * SIDE;
+    test.p_value = (test.p_value * places as f64).min(1.0);
+    let shown = test.p_value <= stats::LEVEL;
+    tests.push(test);
+    if shown {
+        unannounced(tables, series, figure, old, tests);
+        unannounced(tables, series, figure, new, tests);
+    }
 }
 
 /// One figure in two neighbouring stretches, tested.
@@ -128,6 +165,9 @@ impl<'a> Test<'a> {
         }
         let since = if self.before.kernel != self.first.kernel {
             format!("kernel {}", self.first.kernel)
+        } else if self.before.settings == self.first.settings {
+            let day = self.first.started.as_deref().unwrap_or(&self.first.id);
+            format!("{day}; no change of kernel or settings is known")
         } else {
             format!("settings {}", self.first.settings.as_deref().unwrap_or(known::NOT_KNOWN))
         };
@@ -199,6 +239,65 @@ mod tests {
             .count();
         println!("{false_ones} of 60 histories of 11 changes of kernel");
         assert!(false_ones <= 5, "{false_ones} of 60");
+    }
+
+    /// Noise that remembers the day before.
+    fn shaken(all: &mut [Line], random: &mut Random) {
+        let mut level = 0.0;
+        for line in all {
+            level = 0.5 * level + random.unit() - 0.5;
+            let by = (level + 0.2 * random.unit()).exp();
+            for time in [&mut line.p99, &mut line.p99_9] {
+                *time = time.map(|ns| Nanos((ns.0 as f64 * by) as u64));
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_that_nothing_announced_is_named_by_its_day() {
+        let mut all = lines(&[("6.16", 30, 100e3), ("6.16", 60, 180e3)]);
+        for (day, line) in all.iter_mut().enumerate() {
+            line.id = format!("run-{day:04}");
+        }
+        let changes = changes_over_time(&all);
+        assert_eq!(changes.len(), 1, "{changes:?}");
+        assert_eq!(changes[0].verdict, Verdict::Worse);
+        assert_eq!(changes[0].first, "run-0030");
+        assert!(changes[0].since.ends_with("no change of kernel or settings is known"));
+        // There and back again, beside noise: both, within some days.
+        let mut random = Random::new(5);
+        let mut all =
+            lines(&[("6.16", 40, 100e3), ("6.16", 40, 900e3), ("6.16", 40, 100e3)]);
+        for (day, line) in all.iter_mut().enumerate() {
+            line.id = format!("run-{day:04}");
+        }
+        shaken(&mut all, &mut random);
+        let changes = changes_over_time(&all);
+        let of = |figure: &str| -> Vec<(Verdict, i64)> {
+            let one = changes.iter().filter(|change| change.figure == figure);
+            one.map(|c| (c.verdict, c.first[4..].parse().unwrap())).collect()
+        };
+        let found = of("p99.9");
+        assert_eq!(found.len(), 2, "{changes:?}");
+        for ((verdict, day), (meant, at)) in
+            found.into_iter().zip([(Verdict::Worse, 40), (Verdict::Better, 80)])
+        {
+            assert!(verdict == meant && (day - at).abs() <= 3, "{day} for {at}");
+        }
+    }
+
+    #[test]
+    fn a_quarter_of_a_year_in_which_nothing_changes_names_no_day() {
+        let mut random = Random::new(77);
+        let false_ones = (0..100)
+            .filter(|_| {
+                let mut all = lines(&[("6.16", 90, 100e3)]);
+                shaken(&mut all, &mut random);
+                !changes_over_time(&all).is_empty()
+            })
+            .count();
+        println!("{false_ones} of 100 histories of 90 days");
+        assert!(false_ones <= 8, "{false_ones} of 100");
     }
 
     #[test]

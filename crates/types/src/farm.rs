@@ -9,6 +9,116 @@ pub const RECORD_SCHEMA: &str = "quietcores.farm-record/1";
 /// The schema of [`FarmAnswer`] in JSON.
 pub const ANSWER_SCHEMA: &str = "quietcores.farm-answer/1";
 
+/// The schema of [`FarmMember`] in JSON.
+pub const MEMBER: &str = "quietcores.farm-join/1";
+/// The schema of [`FarmLeft`] in JSON.
+pub const LEFT: &str = "quietcores.farm-leave/1";
+/// The schema of [`FarmStatus`] in JSON.
+pub const STATUS: &str = "quietcores.farm-status/1";
+/// The schema of [`FarmSent`] in JSON.
+pub const SENT: &str = "quietcores.farm-send/1";
+/// The schema of [`FarmGathered`] in JSON.
+pub const GATHERED: &str = "quietcores.farm-collect/1";
+/// The schema of [`FarmMetrics`] in JSON.
+pub const METRICS: &str = "quietcores.farm-metrics/1";
+/// The schema of [`FarmPage`] in JSON.
+pub const PAGE: &str = "quietcores.farm-page/1";
+
+/// What a machine agrees to by joining.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FarmMember {
+    /// [`MEMBER`].
+    pub schema: String,
+    /// The name that its records carry.
+    pub host: String,
+    /// The servers; empty where records wait to be collected.
+    pub to: String,
+    /// What leaves the machine, a sentence each.
+    pub leaves: Vec<String>,
+    /// Its public key; `None` where it was only asked what would leave.
+    pub key: Option<String>,
+}
+
+/// What `farm leave` did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FarmLeft {
+    /// [`LEFT`].
+    pub schema: String,
+    /// Whether the machine was in a farm until now.
+    pub left: bool,
+}
+
+/// How a member stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FarmStatus {
+    /// [`STATUS`].
+    pub schema: String,
+    /// What was agreed to; `None` where the machine is in no farm, and then all counts are 0.
+    pub member: Option<FarmMember>,
+    /// Records that wait.
+    pub waiting: usize,
+    /// Their size, bytes.
+    pub size: u64,
+    /// What they may hold together, bytes.
+    pub bound: u64,
+    /// Records of playing chains that were added up by the hour, since the outbox was full.
+    pub added_up: u64,
+    /// Those that were dropped.
+    pub dropped: u64,
+}
+
+/// One pass of `farm send`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FarmSent {
+    /// [`SENT`].
+    pub schema: String,
+    /// Records that were made.
+    pub new: u64,
+    /// Records that the servers have taken.
+    pub sent: u64,
+    /// Records that wait.
+    pub waiting: usize,
+    /// What could not be read or is too large, a sentence each.
+    pub left_out: Vec<String>,
+    /// Why not everything was sent; `None` where it was, or where no server is.
+    pub trouble: Option<String>,
+}
+
+/// What a collector took in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FarmGathered {
+    /// [`GATHERED`].
+    pub schema: String,
+    /// Stores that were read; `None` where the servers' stream was.
+    pub stores: Option<u64>,
+    /// Records that are new.
+    pub new: u64,
+    /// Records that were there.
+    pub known: u64,
+    /// Records that were not believed or could not be read.
+    pub refused: u64,
+    /// Why, a sentence each; of a stream, `farm ask` has them.
+    pub left_out: Vec<String>,
+}
+
+/// Figures for Prometheus.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FarmMetrics {
+    /// [`METRICS`].
+    pub schema: String,
+    /// The text, in the form OpenMetrics.
+    pub openmetrics: String,
+}
+
+/// The wall that was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FarmPage {
+    /// [`PAGE`].
+    pub schema: String,
+    /// The file.
+    pub path: String,
+}
+
 /// What a record tells of.
 #[derive(
     Clone,

@@ -54,6 +54,13 @@ fn the_committed_tune_schemas_are_those_of_the_types() {
 fn the_committed_farm_schemas_are_those_of_the_types() {
     check::<quiet_types::farm::FarmRecord>("farm-record");
     check::<quiet_types::farm::FarmAnswer>("farm-answer");
+    check::<quiet_types::farm::FarmMember>("farm-join");
+    check::<quiet_types::farm::FarmLeft>("farm-leave");
+    check::<quiet_types::farm::FarmStatus>("farm-status");
+    check::<quiet_types::farm::FarmSent>("farm-send");
+    check::<quiet_types::farm::FarmGathered>("farm-collect");
+    check::<quiet_types::farm::FarmMetrics>("farm-metrics");
+    check::<quiet_types::farm::FarmPage>("farm-page");
 }
 
 #[test]

@@ -3,7 +3,10 @@
 use super::{farm_collect::Where, farm_member::now};
 use crate::{face, keep::Target};
 use quiet_farm::{FarmQuestion, Trust};
-use quiet_types::proof::Verdict;
+use quiet_types::{
+    farm::{self, FarmMetrics, FarmPage},
+    proof::Verdict,
+};
 use std::{path::PathBuf, process::ExitCode};
 
 /// Of which records.
@@ -105,7 +108,9 @@ pub fn metrics(args: MetricsArgs) -> anyhow::Result<ExitCode> {
     let text = args.asked.place.open(Trust::FirstKey, false)?.openmetrics(&question, now())?;
     match target {
         Some(target) => target.write(&text)?,
-        None if args.json => face::print_json(&serde_json::json!({ "openmetrics": text }))?,
+        None if args.json => {
+            face::print_json(&FarmMetrics { schema: farm::METRICS.to_owned(), openmetrics: text })?;
+        }
         None => face::print(&text)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -118,7 +123,8 @@ pub fn page(args: PageArgs) -> anyhow::Result<ExitCode> {
     let collector = args.asked.place.open(Trust::FirstKey, false)?;
     target.write(&quiet_report::farm_page(&collector.wall(&question, now())?))?;
     if args.json {
-        face::print_json(&serde_json::json!({ "page": target.path() }))?;
+        let path = target.path().display().to_string();
+        face::print_json(&FarmPage { schema: farm::PAGE.to_owned(), path })?;
     }
     face::say(&format!("written: {}", target.path().display()));
     Ok(ExitCode::SUCCESS)

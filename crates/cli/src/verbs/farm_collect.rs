@@ -4,7 +4,7 @@ use crate::{face, keep};
 use anyhow::Context;
 use quiet_farm::{Collector, ReadTo, Servers, Trust};
 use quiet_linux::files;
-use serde_json::json;
+use quiet_types::farm::{FarmGathered, GATHERED};
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
@@ -125,8 +125,14 @@ pub fn collect(args: CollectArgs) -> anyhow::Result<ExitCode> {
     }
     let ended = if sum.bad > 0 { ExitCode::from(face::FINDINGS) } else { ExitCode::SUCCESS };
     if args.json {
-        let told = json!({ "stores": sum.stores, "new": sum.new, "known": sum.repeats, "left_out": sum.left_out });
-        face::print_json(&told)?;
+        face::print_json(&FarmGathered {
+            schema: GATHERED.to_owned(),
+            stores: Some(sum.stores),
+            new: sum.new,
+            known: sum.repeats,
+            refused: sum.bad,
+            left_out: sum.left_out,
+        })?;
         return Ok(ended);
     }
     face::print(&format!(
@@ -149,8 +155,14 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let mut tell = |why: &str| face::say(&format!("quietcores: {why}"));
     let gathered = quiet_farm::gather(&mut collector, &servers, reading, &stop, &mut tell)?;
     if args.json {
-        let (new, known, refused) = (gathered.new, gathered.repeats, gathered.refused);
-        face::print_json(&json!({ "new": new, "known": known, "refused": refused }))?;
+        face::print_json(&FarmGathered {
+            schema: GATHERED.to_owned(),
+            stores: None,
+            new: gathered.new,
+            known: gathered.repeats,
+            refused: gathered.refused,
+            left_out: Vec::new(),
+        })?;
         return Ok(ExitCode::SUCCESS);
     }
     face::print(&format!(

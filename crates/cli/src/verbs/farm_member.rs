@@ -5,7 +5,7 @@ use anyhow::{Context, bail};
 use quiet_farm::{BOUND, MEMBER_SCHEMA, MemberDir, Membership, Outbox, Servers};
 use quiet_linux::Root;
 use quiet_store::Store;
-use serde_json::json;
+use quiet_types::farm::{self, FarmLeft, FarmMember, FarmStatus};
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
@@ -128,9 +128,7 @@ pub fn join(args: JoinArgs) -> anyhow::Result<ExitCode> {
     }
     if args.show {
         if args.json {
-            face::print_json(
-                &json!({ "host": member.host, "to": member.url, "leaves": member.leaves() }),
-            )?;
+            face::print_json(&told(&member, None))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -139,8 +137,7 @@ pub fn join(args: JoinArgs) -> anyhow::Result<ExitCode> {
     }
     let key = keep::as_owner(store.owner(), || member_dir(&store).join(&member))??;
     if args.json {
-        let told = json!({ "host": member.host, "to": member.url, "leaves": member.leaves(), "key": key.public().to_string() });
-        face::print_json(&told)?;
+        face::print_json(&told(&member, Some(key.public().to_string())))?;
         return Ok(ExitCode::SUCCESS);
     }
     face::print(&format!(
@@ -150,6 +147,17 @@ pub fn join(args: JoinArgs) -> anyhow::Result<ExitCode> {
         key.public()
     ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What was agreed to, as JSON has it.
+fn told(member: &Membership, key: Option<String>) -> FarmMember {
+    FarmMember {
+        schema: farm::MEMBER.to_owned(),
+        host: member.host.clone(),
+        to: member.url.clone(),
+        leaves: member.leaves(),
+        key,
+    }
 }
 
 /// The servers of a member.
@@ -165,7 +173,7 @@ pub fn leave(args: LeaveArgs) -> anyhow::Result<ExitCode> {
     let store = keep::store(args.store.as_deref())?;
     let left = keep::as_owner(store.owner(), || member_dir(&store).leave())??;
     if args.json {
-        face::print_json(&json!({ "left": left }))?;
+        face::print_json(&FarmLeft { schema: farm::LEFT.to_owned(), left })?;
         return Ok(ExitCode::SUCCESS);
     }
     face::print(if left {
@@ -181,7 +189,15 @@ pub fn status(args: StatusArgs) -> anyhow::Result<ExitCode> {
     let dir = member_dir(&store);
     let Some(member) = dir.membership()? else {
         if args.json {
-            face::print_json(&json!({ "member": null }))?;
+            face::print_json(&FarmStatus {
+                schema: farm::STATUS.to_owned(),
+                member: None,
+                waiting: 0,
+                size: 0,
+                bound: 0,
+                added_up: 0,
+                dropped: 0,
+            })?;
             return Ok(ExitCode::SUCCESS);
         }
         face::print("this machine is in no farm\n")?;
@@ -190,14 +206,15 @@ pub fn status(args: StatusArgs) -> anyhow::Result<ExitCode> {
     let outbox = keep::as_owner(store.owner(), || Outbox::open(&dir))??;
     let thinned = outbox.thinned();
     if args.json {
-        face::print_json(&json!({
-            "member": { "host": member.host, "to": member.url, "leaves": member.leaves() },
-            "waiting": outbox.waiting().len(),
-            "size": outbox.size(),
-            "bound": member.bound,
-            "added_up": thinned.added_up,
-            "dropped": thinned.dropped,
-        }))?;
+        face::print_json(&FarmStatus {
+            schema: farm::STATUS.to_owned(),
+            member: Some(told(&member, dir.key()?.map(|key| key.public().to_string()))),
+            waiting: outbox.waiting().len(),
+            size: outbox.size(),
+            bound: member.bound,
+            added_up: thinned.added_up,
+            dropped: thinned.dropped,
+        })?;
         return Ok(ExitCode::SUCCESS);
     }
     let whom = if member.url.is_empty() { "no server" } else { &member.url };

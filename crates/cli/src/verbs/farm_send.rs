@@ -7,7 +7,11 @@ use quiet_farm::{Agent, Around, Membership, NowHere, Outbox, SecretKey};
 use quiet_linux::{CommandLines, Options, Root, glance};
 use quiet_live::Engines;
 use quiet_store::Store;
-use quiet_types::{Nanos, plan::Status};
+use quiet_types::{
+    Nanos,
+    farm::{FarmSent, SENT},
+    plan::Status,
+};
 use std::{
     path::PathBuf,
     process::ExitCode,
@@ -60,20 +64,21 @@ pub fn send(args: SendArgs) -> anyhow::Result<ExitCode> {
             );
         };
         let here = here(&mut engines, status().ok().as_ref())?;
-        let all = keep::as_owner(store.owner(), || {
+        let told = keep::as_owner(store.owner(), || {
             once(&store, &member, &key, &mut agent, &here, &stop)
         })?;
-        let all = match all {
-            Ok(all) => all,
+        let told = match told {
+            Ok(told) => told,
             Err(error) if args.follow => {
                 face::say(&format!("quietcores: {error:#}"));
-                false
+                FarmSent { trouble: Some(format!("{error:#}")), ..nothing() }
             }
             Err(error) => return Err(error),
         };
         if args.json {
-            face::print_line(&serde_json::json!({ "all_sent": all }).to_string())?;
+            face::print_line(&serde_json::to_string(&told)?)?;
         }
+        let all = told.trouble.is_none() && (told.waiting == 0 || member.url.is_empty());
         if !args.follow || face::raised(&stop) {
             return Ok(if all { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) });
         }
@@ -86,7 +91,12 @@ pub fn send(args: SendArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// One pass; whether nothing waits any more.
+fn nothing() -> FarmSent {
+    let schema = SENT.to_owned();
+    FarmSent { schema, new: 0, sent: 0, waiting: 0, left_out: Vec::new(), trouble: None }
+}
+
+/// One pass.
 fn once(
     store: &Store,
     member: &Membership,
@@ -94,7 +104,7 @@ fn once(
     agent: &mut Agent,
     here: &NowHere,
     stop: &AtomicBool,
-) -> anyhow::Result<bool> {
+) -> anyhow::Result<FarmSent> {
     let dir = member_dir(store);
     let mut outbox = Outbox::open(&dir)?;
     let passed = agent.pass(store, &dir, member, key, &mut outbox, here)?;
@@ -114,15 +124,24 @@ fn once(
             passed.put,
             outbox.waiting().len()
         ));
-        return Ok(true);
+        let waiting = outbox.waiting().len();
+        return Ok(FarmSent { new: passed.put, waiting, left_out: passed.left_out, ..nothing() });
     }
-    match quiet_farm::send(&mut outbox, &servers(member), &member.host, key, stop) {
+    let before = outbox.waiting().len();
+    let done = quiet_farm::send(&mut outbox, &servers(member), &member.host, key, stop);
+    let waiting = outbox.waiting().len();
+    match &done {
         Ok(sent) => face::say(&format!("{} new records, {} sent", passed.put, sent.records)),
-        Err(error) => {
-            face::say(&format!("quietcores: {error}; {} records wait", outbox.waiting().len()))
-        }
+        Err(error) => face::say(&format!("quietcores: {error}; {waiting} records wait")),
     }
-    Ok(outbox.waiting().is_empty())
+    Ok(FarmSent {
+        new: passed.put,
+        sent: (before - waiting) as u64,
+        waiting,
+        left_out: passed.left_out,
+        trouble: done.err().map(|error| error.to_string()),
+        ..nothing()
+    })
 }
 
 /// This machine now. No file is read that a kernel answers by interrupting every CPU.

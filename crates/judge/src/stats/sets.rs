@@ -114,6 +114,34 @@ pub fn dependent(p: f64, a: &[Value], b: &[Value]) -> f64 {
     tidy((2.0 * normal_beyond(low / ((1.0 + r) / (1.0 - r)).sqrt())).clamp(p, 1.0))
 }
 
+/// Where a series changes its level most, if it does: the index of the first value after, at least `side` from both ends. Says nothing of
+/// whether it does. `None` where the series is too short or all is equal.
+///
+/// # Source
+/// Pettitt: A non-parametric approach to the change-point problem, Applied Statistics 28, 1979.
+pub fn turn(values: &[Value], side: usize) -> Option<usize> {
+    let n = values.len();
+    let mut order: Vec<(f64, usize)> = values.iter().map(level).zip(0..).collect();
+    order.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    // Ranks, twice; equal values share theirs.
+    let mut ranks = vec![0i64; n];
+    let mut first = 0;
+    for part in order.chunk_by(|a, b| a.0 == b.0) {
+        let rank = (2 * first + part.len() + 1) as i64;
+        part.iter().for_each(|(_, at)| ranks[*at] = rank);
+        first += part.len();
+    }
+    let mut sum = 0;
+    let mut best = None;
+    for (at, rank) in ranks.iter().enumerate() {
+        if at >= side && at + side <= n && sum != 0 && best.is_none_or(|(_, most)| i64::abs(sum) > most) {
+            best = Some((at, i64::abs(sum)));
+        }
+        sum += rank - (n as i64 + 1);
+    }
+    best.map(|(at, _)| at)
+}
+
 /// The chance that a standard normal number is above `z`, which is not negative; for large ones by the asymptotic series.
 fn normal_beyond(z: f64) -> f64 {
     if z < 4.0 {
