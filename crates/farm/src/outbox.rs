@@ -154,7 +154,8 @@ impl Outbox {
         }
         let write = |mut file: &File| {
             let whole = file.metadata()?.len();
-            let done = file.write_all(format!("{note}\n").as_bytes()).and_then(|()| file.sync_data());
+            let done =
+                file.write_all(format!("{note}\n").as_bytes()).and_then(|()| file.sync_data());
             // Of a disk that became full within the line, nothing stays of it: the next one would be added to it.
             done.or_else(|error| file.set_len(whole).and(Err(error)))
         };

@@ -118,8 +118,13 @@ fn a_full_disk_is_given_room_by_its_oldest_minutes() {
     assert_eq!(waiting[0], kept, "what was kept is never dropped");
     assert_eq!(waiting.last().unwrap().at, record(put + 2, FarmKind::Live).at);
     let told = outbox.thinned();
-    let there: u64 = waiting.iter().filter(|r| r.kind == FarmKind::Live).map(|r| u64::from(r.merged)).sum();
-    assert_eq!(there + told.dropped, put as u64 + 1, "{told:?}: each minute is there or said to be dropped");
+    let there: u64 =
+        waiting.iter().filter(|r| r.kind == FarmKind::Live).map(|r| u64::from(r.merged)).sum();
+    assert_eq!(
+        there + told.dropped,
+        put as u64 + 1,
+        "{told:?}: each minute is there or said to be dropped"
+    );
 }
 
 #[test]

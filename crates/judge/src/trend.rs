@@ -107,8 +107,7 @@ fn unannounced<'a>(
     let Some(at) = values.and_then(|values| stats::turn(&values, SIDE)) else { return };
     let (old, new) = stretch.split_at(at);
     let near = &old[old.len().saturating_sub(NEAREST)..];
-    let Some(mut test) =
-        Test::of(tables, series, figure, near, &new[..new.len().min(NEAREST)])
+    let Some(mut test) = Test::of(tables, series, figure, near, &new[..new.len().min(NEAREST)])
     else {
         return;
     };
@@ -266,8 +265,7 @@ mod tests {
         assert!(changes[0].since.ends_with("no change of kernel or settings is known"));
         // There and back again, beside noise: both, within some days.
         let mut random = Random::new(5);
-        let mut all =
-            lines(&[("6.16", 40, 100e3), ("6.16", 40, 900e3), ("6.16", 40, 100e3)]);
+        let mut all = lines(&[("6.16", 40, 100e3), ("6.16", 40, 900e3), ("6.16", 40, 100e3)]);
         for (day, line) in all.iter_mut().enumerate() {
             line.id = format!("run-{day:04}");
         }

@@ -29,7 +29,8 @@ pub fn within(flags: &str, setup: &str) -> bool {
         .env(WITHIN, "1")
         .output()
         .unwrap_or_else(|error| panic!("cannot start unshare: {error}"));
-    let said = [output.stdout, output.stderr].map(|part| String::from_utf8_lossy(&part).into_owned());
+    let said =
+        [output.stdout, output.stderr].map(|part| String::from_utf8_lossy(&part).into_owned());
     if output.status.code() == Some(77) {
         let why = said[1].trim().lines().last().unwrap_or_default().to_owned();
         skip::<()>(Why::Machine(format!("no such namespaces here: {why}")));

@@ -134,7 +134,11 @@ pub fn turn(values: &[Value], side: usize) -> Option<usize> {
     let mut sum = 0;
     let mut best = None;
     for (at, rank) in ranks.iter().enumerate() {
-        if at >= side && at + side <= n && sum != 0 && best.is_none_or(|(_, most)| i64::abs(sum) > most) {
+        if at >= side
+            && at + side <= n
+            && sum != 0
+            && best.is_none_or(|(_, most)| i64::abs(sum) > most)
+        {
             best = Some((at, i64::abs(sum)));
         }
         sum += rank - (n as i64 + 1);
