@@ -176,3 +176,88 @@ fn a_collector_that_is_killed_goes_on_where_it_was() {
         assert_eq!(answer.groups[0].max, sum.max);
     }
 }
+
+/// A program that serves until this is dropped.
+struct Server(Child, String);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Server {
+    fn start(args: &[&str]) -> Server {
+        use std::io::BufRead;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quietcores"));
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        let said = child.stderr.take().unwrap();
+        std::io::BufReader::new(said).read_line(&mut line).unwrap();
+        let at = line.trim().strip_prefix("http://").and_then(|at| at.strip_suffix("/metrics"));
+        let at = at.unwrap_or_else(|| panic!("{line}")).to_owned();
+        Server(child, at)
+    }
+
+    /// An answer, head and body, to a request with these headers.
+    fn ask(&self, path: &str, host: &str, headers: &str) -> (String, Vec<u8>) {
+        use std::io::{Read, Write};
+        let mut stream = std::net::TcpStream::connect(&self.1).unwrap();
+        let head =
+            format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{headers}Connection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        let at = all.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        (String::from_utf8(all[..at].to_vec()).unwrap(), all[at + 4..].to_vec())
+    }
+}
+
+#[test]
+fn a_scraper_gets_text_or_messages_and_a_stranger_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, db) = (path(dir.path(), "a"), path(dir.path(), "farm.sqlite"));
+    measure(&a);
+    good(&["farm", "collect", &a, "--db", &db]);
+    let server =
+        Server::start(&["farm", "metrics", "--by", "host", "--listen", "127.0.0.1:0", "--db", &db]);
+    let (head, body) = server.ask("/metrics", &server.1, "");
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("openmetrics-text"), "{head}");
+    let body = String::from_utf8(body).unwrap();
+    assert_eq!(body, good(&["farm", "metrics", "--by", "host", "--db", &db]));
+    let accept = "Accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
+                  encoding=delimited;q=0.6,text/plain;q=0.3\r\n";
+    let (head, messages) = server.ask("/metrics", &server.1, accept);
+    assert!(head.contains("application/vnd.google.protobuf"), "{head}");
+    assert!(messages.windows(26).any(|part| part == b"quietcores_latency_seconds"));
+    assert!(server.ask("/metrics", "evil.example:80", "").0.contains(" 421 "));
+    assert!(server.ask("/", &server.1, "").0.contains(" 404 "));
+    // What comes later is there at the next scrape.
+    measure(&a);
+    good(&["farm", "collect", &a, "--db", &db]);
+    let now = String::from_utf8(server.ask("/metrics", &server.1, "").1).unwrap();
+    assert_eq!(now, good(&["farm", "metrics", "--by", "host", "--db", &db]));
+    assert!(now.lines().count() > 80);
+
+    let file = path(dir.path(), "token");
+    std::fs::write(&file, "0123456789abcdef\n").unwrap();
+    let server = Server::start(&[
+        "farm",
+        "metrics",
+        "--listen",
+        "127.0.0.1:0",
+        "--db",
+        &db,
+        "--token-file",
+        &file,
+    ]);
+    assert!(server.ask("/metrics", &server.1, "").0.contains(" 401 "));
+    let wrong = "Authorization: Bearer 0123456789abcdeX\r\n";
+    assert!(server.ask("/metrics", &server.1, wrong).0.contains(" 401 "));
+    let right = "Authorization: Bearer 0123456789abcdef\r\n";
+    assert!(server.ask("/metrics", &server.1, right).0.contains(" 200 "));
+    let refused = run(&["farm", "metrics", "--listen", "0.0.0.0:0", "--db", &db]);
+    assert!(text(&refused).contains("--token-file"), "{}", text(&refused));
+}

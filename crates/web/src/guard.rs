@@ -42,18 +42,24 @@ pub struct DoorRules {
 impl DoorRules {
     /// For a server at `at`, which may be called by `names` as well.
     pub fn new(at: SocketAddr, names: &[String], keys: Keys) -> DoorRules {
-        let port = at.port();
-        let mut hosts = vec![at.to_string()];
-        if at.ip().is_loopback() {
-            hosts.extend(["localhost", "127.0.0.1", "[::1]"].map(|name| format!("{name}:{port}")));
-        }
-        hosts.extend(names.iter().map(|name| format!("{}:{port}", name.to_ascii_lowercase())));
-        // A browser leaves out the port that its scheme has by itself.
-        for usual in [":80", ":443"].into_iter().filter(|usual| usual[1..] == port.to_string()) {
-            hosts.extend(hosts.clone().iter().map(|h| h.trim_end_matches(usual).to_owned()));
-        }
+        let hosts = host_names(at, names);
         DoorRules { hosts, closed: !at.ip().is_loopback(), keys, tls: None }
     }
+}
+
+/// `host:port` by which a server at `at` may be called, these names included.
+pub fn host_names(at: SocketAddr, names: &[String]) -> Vec<String> {
+    let port = at.port();
+    let mut hosts = vec![at.to_string()];
+    if at.ip().is_loopback() {
+        hosts.extend(["localhost", "127.0.0.1", "[::1]"].map(|name| format!("{name}:{port}")));
+    }
+    hosts.extend(names.iter().map(|name| format!("{}:{port}", name.to_ascii_lowercase())));
+    // A browser leaves out the port that its scheme has by itself.
+    for usual in [":80", ":443"].into_iter().filter(|usual| usual[1..] == port.to_string()) {
+        hosts.extend(hosts.clone().iter().map(|h| h.trim_end_matches(usual).to_owned()));
+    }
+    hosts
 }
 
 /// What whoever asks may do.
@@ -81,7 +87,7 @@ fn turned(status: StatusCode, why: &'static str) -> Turned {
 }
 
 /// Compares without telling by its time where they differ.
-fn same(a: &str, b: &str) -> bool {
+pub(crate) fn same(a: &str, b: &str) -> bool {
     let differs = a.bytes().zip(b.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
     !b.is_empty() && a.len() == b.len() && differs == 0
 }

@@ -173,6 +173,13 @@ async fn answer(
     answer
 }
 
+/// Ends a tenth of a second after `stop` is raised, at the latest.
+pub(crate) async fn when_raised(stop: &std::sync::atomic::AtomicBool) {
+    while !stop.load(Relaxed) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 /// Serves at a socket that listens already, until `stop` is raised; the thread that calls it is the only one that takes requests.
 ///
 /// # Errors
@@ -190,11 +197,7 @@ pub fn run(
     runtime.block_on(async {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
-        let raised = async {
-            while !stop.load(Relaxed) {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        };
+        let raised = when_raised(stop);
         let tls = rules.tls.clone();
         serve(listener, (crate::app(doors, rules), tls), limits, raised).await;
         std::io::Result::Ok(())
