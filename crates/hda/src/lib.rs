@@ -9,6 +9,7 @@
 mod codec;
 mod controller;
 #[cfg(any(test, fuzzing))]
+#[cfg_attr(not(test), allow(dead_code, reason = "fuzzing uses a part of it"))]
 mod fake;
 mod find;
 mod format;
