@@ -161,7 +161,14 @@ impl ServiceGroup {
 
 impl Drop for ServiceGroup {
     fn drop(&mut self) {
-        while std::fs::remove_dir(&self.0).is_err() && !self.inside().is_empty() {
+        // Where the test failed, the service is in it still.
+        for _ in 0..500 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            for pid in self.inside() {
+                let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+            }
             thread::sleep(Duration::from_millis(20));
         }
     }
