@@ -20,9 +20,11 @@ pub mod bus;
 pub mod fake;
 mod namespaces;
 pub mod tree;
+mod turn;
 mod wait;
 
 pub use namespaces::within;
+pub use turn::{machine_alone, machine_still};
 pub use wait::until;
 
 use std::{

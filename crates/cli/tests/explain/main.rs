@@ -41,6 +41,7 @@ static MACHINE: Mutex<()> = Mutex::new(());
 
 /// The last CPU to explain and the others, or why not.
 fn machine() -> Option<(CpuId, CpuSet, MutexGuard<'static, ()>)> {
+    quiet_testing::machine_still();
     let guard = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let all = online();
     let last = all.iter().last().unwrap();

@@ -52,9 +52,7 @@ impl Machine {
         let Some(cpu) = online.iter().last().filter(|_| online.len() > 1) else {
             return skip(Why::OneCpu);
         };
-        let path = std::env::temp_dir().join("quietcores-machine.lock");
-        let file = File::options().create(true).append(true).open(path).unwrap();
-        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let file = quiet_testing::machine_alone();
         let state = tempfile::tempdir().unwrap();
         Some(Machine { _thread: thread, _process: file, state, cpu: cpu.0 })
     }

@@ -8,7 +8,6 @@ pub mod polkit;
 pub mod raw;
 
 use quiet_testing::{Why, bus::Bus, cpus, is_root, skip};
-use rustix::fs::FlockOperation;
 use std::{
     fs::{self, File, Permissions},
     os::unix::fs::PermissionsExt,
@@ -46,9 +45,7 @@ impl World {
         if cpus() < 2 {
             return skip(Why::OneCpu);
         }
-        let path = std::env::temp_dir().join("quietcores-machine.lock");
-        let machine = File::options().create(true).append(true).open(path).unwrap();
-        rustix::fs::flock(&machine, FlockOperation::LockExclusive).unwrap();
+        let machine = quiet_testing::machine_alone();
         let dir = tempfile::tempdir().unwrap();
         let bus = Bus::start(dir.path())?;
         fs::create_dir(dir.path().join("chains")).unwrap();
