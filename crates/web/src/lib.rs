@@ -18,6 +18,8 @@ mod sound_page;
 mod state;
 mod tls;
 mod tune_page;
+mod verbs;
+mod verbs_api;
 
 pub use app::app;
 pub use guard::{Access, DoorRules, Keys, Turned, check};
@@ -26,3 +28,4 @@ pub use openapi::openapi;
 pub use server::{HttpLimits, run, serve};
 pub use state::{Doors, MachineReader};
 pub use tls::{MadeCertificate, TlsIdentity};
+pub use verbs::{WITHOUT_ADDRESS, addresses};

@@ -237,13 +237,15 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         let root = Root::system().map_err(|e| e.to_string())?;
         glance(&root, options).map_err(|e| e.to_string())
     };
+    let program = crate::work::program(&args.wish, &args.state, args.store.as_deref())?;
     let doors = Doors {
         watch: stream.watch(),
         hands: Arc::new(MachineHands::new(&args.wish, &args.state)?),
         engines: options.engines,
         sounds: user::sounds_dir(),
         store: keep::store(args.store.as_deref())?,
-        jobs: Jobs::new(crate::work::command(&args.wish, &args.state, args.store.as_deref())),
+        jobs: Jobs::new(program.clone()),
+        program,
         machine: Box::new(machine),
         host: host(),
     };
