@@ -8,51 +8,23 @@ use machine::{
     planted::{Disk, Planted},
     soon, text,
 };
-use quiet_testing::{Why, program, skip};
+use quiet_testing::{
+    Why,
+    faces::{self, Ended, Server},
+    program, skip,
+    tree::fixture,
+};
 use std::{
     fs,
     io::{BufRead, BufReader, Write},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    path::Path,
+    process::{Command, Stdio},
 };
 
-fn serve(machine: &Machine, listen: &str) -> (Child, String) {
-    let mut child = Command::new(PROGRAM)
-        .args([
-            "serve",
-            "--as-root",
-            "--listen",
-            listen,
-            "--cpus",
-            &machine.cpu.to_string(),
-            "--state",
-        ])
-        .arg(machine.state())
-        .arg("--store")
-        .arg(machine.dir().join("store"))
-        .env("XDG_RUNTIME_DIR", machine.dir())
-        .env("XDG_STATE_HOME", machine.dir().join("own"))
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut address = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut address).unwrap();
-    (child, address.trim().to_owned())
-}
-
-/// Ends it with its children, whatever becomes of the test.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A file of the fixtures.
-fn fixture(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(path).canonicalize().unwrap()
+fn serve(machine: &Machine, listen: &str) -> Server {
+    let cpu = machine.cpu.to_string();
+    let state = machine.state();
+    Server::start(PROGRAM, (&state, machine.dir()), &["--listen", listen, "--cpus", &cpu])
 }
 
 /// An engine on the card that does not exist, with two strips to choose from.
@@ -66,21 +38,7 @@ fn play(machine: &Machine) -> Ended {
     fs::write(strips.join("story.toml"), strip).unwrap();
     let other = "[strip]\nname = \"another\"\nchannels = 1\n[[stage]]\nkind = \"gain\"\n";
     fs::write(strips.join("another.toml"), other).unwrap();
-    let mut command = Command::new(PROGRAM);
-    command.args([
-        "play",
-        "--host",
-        "null",
-        "--mode",
-        "sleep",
-        "--period",
-        "512",
-        "--channels",
-        "1",
-    ]);
-    command.args(["--buffer", "8192", "--user", "root"]).arg(strips.join("story.toml"));
-    command.env("XDG_STATE_HOME", machine.dir().join("own"));
-    Ended(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+    faces::play(PROGRAM, machine.dir(), &strips.join("story.toml"), &["--user", "root"])
 }
 
 /// Two short runs, to be compared.
@@ -117,9 +75,9 @@ fn stories_on_a_desktop_and_a_phone() {
     measure(&machine);
     let mut engine = Some(play(&machine));
     let (mut planted, mut disk) = (None, None);
-    let (child, address) = serve(&machine, "127.0.0.1:0");
-    let mut server = Some(Ended(child));
-    let listen = address.trim_start_matches("http://").split('/').next().unwrap().to_owned();
+    let first = serve(&machine, "127.0.0.1:0");
+    let (address, listen) = (first.address.clone(), first.at().to_owned());
+    let mut server = Some(first);
     let mut stories = Command::new("node");
     stories.arg(pages.join("stories.mjs")).arg(browser).arg(&address);
     stories.arg(fixture("amps/wavenet.nam"));
@@ -147,7 +105,7 @@ fn stories_on_a_desktop_and_a_phone() {
                 }
             }
             Some("leave the disk alone") => drop(disk.take()),
-            Some("start the server") => server = Some(Ended(serve(&machine, &listen).0)),
+            Some("start the server") => server = Some(serve(&machine, &listen)),
             _ => {}
         }
         if line.starts_with("do ") {

@@ -68,6 +68,8 @@ pub(crate) struct VerbDoor {
     pub flags: &'static [&'static str],
     /// Arguments with words, numbers or lists of them.
     pub words: &'static [&'static str],
+    /// More of them.
+    pub more: &'static [&'static str],
     /// Arguments with free text.
     pub texts: &'static [&'static str],
     pub own: OwnArguments,
@@ -84,6 +86,7 @@ const BARE: VerbDoor = VerbDoor {
     place: Place::Nothing,
     flags: &[],
     words: &[],
+    more: &[],
     texts: &[],
     own: OwnArguments { state: false, store: false, shield: false },
     prints: any,
@@ -105,8 +108,6 @@ const PROBE: &[&str] = &[
     "idle",
     "bucket",
     "buckets",
-    "interval",
-    "checkpoint",
 ];
 const PROBE_FLAGS: &[&str] = &["explain", "strict"];
 const PERSIST: &[&str] = &["cpus", "with", "loader"];
@@ -252,6 +253,7 @@ pub(crate) const VERBS: &[VerbDoor] = &[
         about: "Measure how late a thread wakes, and keep the run",
         flags: PROBE_FLAGS,
         words: PROBE,
+        more: &["interval", "checkpoint"],
         texts: LABEL,
         own: KEPT,
         prints: of::<Run>,
@@ -264,6 +266,7 @@ pub(crate) const VERBS: &[VerbDoor] = &[
         about: "Measure what is taken from a thread that spins, and keep the run",
         flags: PROBE_FLAGS,
         words: PROBE,
+        more: &["checkpoint"],
         texts: LABEL,
         own: KEPT,
         prints: of::<Run>,
@@ -276,6 +279,7 @@ pub(crate) const VERBS: &[VerbDoor] = &[
         about: "A second opinion by the kernel's own tracer, kept as a run (root)",
         flags: &["user", "explain", "strict"],
         words: PROBE,
+        more: &["interval"],
         texts: LABEL,
         own: KEPT,
         prints: of::<Run>,
@@ -577,7 +581,7 @@ pub const WITHOUT_ADDRESS: &[(&str, &str)] = &[
 pub fn addresses() -> Vec<(&'static str, String, Vec<&'static str>)> {
     let named = |door: &VerbDoor| {
         let fixed = door.fixed.iter().filter_map(|word| word.strip_prefix("--"));
-        fixed.chain([door.flags, door.words, door.texts].concat()).collect()
+        fixed.chain([door.flags, door.words, door.more, door.texts].concat()).collect()
     };
     let called =
         VERBS.iter().map(|door| (door.verb, format!("/api/v1/{}", door.path), named(door)));
@@ -664,7 +668,7 @@ impl VerbDoor {
                 }
             } else if self.texts.contains(&name) {
                 words.push(format!("--{name}={}", quiet_types::printable(&text, LONGEST)));
-            } else if self.words.contains(&name) {
+            } else if self.words.contains(&name) || self.more.contains(&name) {
                 if !is_words(&text) {
                     return cannot(
                         "holds more than letters, digits and _.:,+%@=*?<>-, or is too long",
@@ -709,7 +713,7 @@ impl VerbDoor {
         for name in self.flags {
             all.insert((*name).into(), json!({ "description": about(name), "type": "boolean" }));
         }
-        for name in self.words {
+        for name in self.words.iter().chain(self.more) {
             let words = json!({
                 "description": about(name), "type": ["string", "number", "array"], "pattern": WORDS,
                 "maxLength": LONGEST, "items": { "type": ["string", "number"] }

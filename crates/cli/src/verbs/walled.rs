@@ -224,3 +224,31 @@ fn explained(error: Error, folders: &str) -> Error {
         format!("{said}; `play` reads from {folders} alone: start it with --allow DIR"),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn behind_the_walls_nothing_is_read_and_only_the_folder_written() {
+        let (inside, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(outside.path().join("file"), "x").unwrap();
+        if let Some(missing) = Walls::bare().missing() {
+            return quiet_testing::skip(quiet_testing::Why::Machine(format!("{missing:?}")));
+        }
+        let (inside, outside) = (inside.path().to_owned(), outside.path().to_owned());
+        // In a thread of its own: it is for good.
+        let behind = std::thread::spawn(move || {
+            shut(&[&inside]);
+            fs::write(inside.join("new"), "x").unwrap();
+            assert_eq!(fs::read_to_string(inside.join("new")).unwrap(), "x");
+            for path in [&outside.join("file"), Path::new("/etc/passwd")] {
+                let refused = fs::read(path).unwrap_err();
+                assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "{}", path.display());
+            }
+            assert!(fs::write(outside.join("new"), "x").is_err());
+        });
+        behind.join().unwrap();
+    }
+}
