@@ -23,7 +23,7 @@ mod verbs_api;
 
 pub use app::app;
 pub use guard::{Access, DoorRules, Keys, Turned, check};
-pub use mdns::LocalName;
+pub use mdns::{LocalName, NameTeller, SaidName};
 pub use openapi::openapi;
 pub use server::{HttpLimits, run, serve};
 pub use state::{Doors, MachineReader};
