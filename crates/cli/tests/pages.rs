@@ -88,7 +88,7 @@ fn reports(machine: &Machine, at: &str) -> BTreeMap<&'static str, String> {
 
 #[test]
 fn stories_on_a_desktop_and_a_phone() {
-    if quiet_testing::left_out("90 s") {
+    if quiet_testing::left_out("120 s") {
         return;
     }
     let Some(browser) = program("chromium") else {
