@@ -8,51 +8,24 @@ use machine::{
     planted::{Disk, Planted},
     soon, text,
 };
-use quiet_testing::{Why, program, skip};
+use quiet_testing::{
+    Why,
+    faces::{self, Ended, Server},
+    program, skip, skip_part,
+    tree::fixture,
+};
 use std::{
+    collections::BTreeMap,
     fs,
     io::{BufRead, BufReader, Write},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    path::Path,
+    process::{Command, Stdio},
 };
 
-fn serve(machine: &Machine, listen: &str) -> (Child, String) {
-    let mut child = Command::new(PROGRAM)
-        .args([
-            "serve",
-            "--as-root",
-            "--listen",
-            listen,
-            "--cpus",
-            &machine.cpu.to_string(),
-            "--state",
-        ])
-        .arg(machine.state())
-        .arg("--store")
-        .arg(machine.dir().join("store"))
-        .env("XDG_RUNTIME_DIR", machine.dir())
-        .env("XDG_STATE_HOME", machine.dir().join("own"))
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut address = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut address).unwrap();
-    (child, address.trim().to_owned())
-}
-
-/// Ends it with its children, whatever becomes of the test.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A file of the fixtures.
-fn fixture(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(path).canonicalize().unwrap()
+fn serve(machine: &Machine, listen: &str) -> Server {
+    let cpu = machine.cpu.to_string();
+    let state = machine.state();
+    Server::start(PROGRAM, (&state, machine.dir()), &["--listen", listen, "--cpus", &cpu])
 }
 
 /// An engine on the card that does not exist, with two strips to choose from.
@@ -66,37 +39,56 @@ fn play(machine: &Machine) -> Ended {
     fs::write(strips.join("story.toml"), strip).unwrap();
     let other = "[strip]\nname = \"another\"\nchannels = 1\n[[stage]]\nkind = \"gain\"\n";
     fs::write(strips.join("another.toml"), other).unwrap();
+    faces::play(PROGRAM, machine.dir(), &strips.join("story.toml"), &["--user", "root"])
+}
+
+/// The id of what a verb measures and keeps.
+fn kept(machine: &Machine, words: &[&str]) -> String {
     let mut command = Command::new(PROGRAM);
-    command.args([
-        "play",
-        "--host",
-        "null",
-        "--mode",
-        "sleep",
-        "--period",
-        "512",
-        "--channels",
-        "1",
-    ]);
-    command.args(["--buffer", "8192", "--user", "root"]).arg(strips.join("story.toml"));
-    command.env("XDG_STATE_HOME", machine.dir().join("own"));
-    Ended(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+    command.args(words).arg("--json").arg("--state").arg(machine.state());
+    let done = command.arg("--store").arg(machine.dir().join("store")).output().unwrap();
+    assert!(matches!(done.status.code(), Some(0 | 1)), "{words:?}: {}", text(&done));
+    let told: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    told["id"].as_str().unwrap_or_default().to_owned()
 }
 
 /// Two short runs, to be compared.
 fn measure(machine: &Machine) {
+    let wakeup = ["measure", "wakeup", "--cpus", "0", "--policy", "other", "--priority", "0"];
     for _ in 0..2 {
-        let mut command = Command::new(PROGRAM);
-        command.args(["measure", "wakeup", "--cpus", "0", "--policy", "other", "--priority", "0"]);
-        command.args(["--interval", "1ms", "--for", "300ms"]);
-        let done = command.arg("--store").arg(machine.dir().join("store")).output().unwrap();
-        assert!(done.status.success(), "{}", text(&done));
+        kept(machine, &[&wakeup[..], &["--interval", "1ms", "--for", "300ms"]].concat());
     }
+}
+
+/// One short result of each kind that has a page of its own: its name, and where the page is.
+fn reports(machine: &Machine, at: &str) -> BTreeMap<&'static str, String> {
+    let cpu = machine.cpu.to_string();
+    let prove = ["prove", "--pairs", "2", "--for", "400ms", "--gap", "100ms", "--explain"];
+    let prove = kept(machine, &[&prove[..], &["--stress", "kernel", "--cpus", &cpu]].concat());
+    let null = ["--host", "null", "--mode", "sleep", "--cpu", "0"];
+    let buffers = ["--periods", "16,64,256", "--counts", "2,3", "--for", "100ms"];
+    let buffers = [&["measure", "buffers"], &null[..], &buffers[..], &["--label", "a phone"]];
+    let buffers = kept(machine, &buffers.concat());
+    let trip = ["--cable", "137.25", "--period", "512", "--buffer", "4096", "--cycles", "3"];
+    let trip = kept(machine, &[&["measure", "roundtrip"], &null[..], &trip[..]].concat());
+    let [file, page] = ["campaign.toml", "campaign.html"].map(|name| machine.dir().join(name));
+    let campaign = format!(
+        "[campaign]\nname = \"a phone\"\ncpus = \"{cpu}\"\nrounds = 2\nfor = \"200ms\"\n\
+         [[probe]]\nkind = \"wakeup\"\ninterval = \"200us\"\n[[probe]]\nkind = \"gap\"\n\
+         [[stress]]\nname = \"none\"\n[[setting]]\nname = \"as it is\"\n\
+         [[setting]]\nname = \"behind a shield\"\nshield = true\n"
+    );
+    fs::write(&file, campaign).unwrap();
+    let [file, written] = [&file, &page].map(|path| path.to_str().unwrap());
+    kept(machine, &["campaign", file, "--html", written]);
+    let served = |id: &str| format!("http://{at}/runs/{id}/report");
+    let all = [("proof", served(&prove)), ("buffers", served(&buffers)), ("trip", served(&trip))];
+    all.into_iter().chain([("campaign", format!("file://{written}"))]).collect()
 }
 
 #[test]
 fn stories_on_a_desktop_and_a_phone() {
-    if quiet_testing::left_out("50 s") {
+    if quiet_testing::left_out("120 s") {
         return;
     }
     let Some(browser) = program("chromium") else {
@@ -115,14 +107,16 @@ fn stories_on_a_desktop_and_a_phone() {
     }
     let Some(machine) = Machine::take() else { return };
     measure(&machine);
-    let mut engine = Some(play(&machine));
     let (mut planted, mut disk) = (None, None);
-    let (child, address) = serve(&machine, "127.0.0.1:0");
-    let mut server = Some(Ended(child));
-    let listen = address.trim_start_matches("http://").split('/').next().unwrap().to_owned();
+    let first = serve(&machine, "127.0.0.1:0");
+    let (address, listen) = (first.address.clone(), first.at().to_owned());
+    let mut server = Some(first);
+    let reports = reports(&machine, &listen);
+    let mut engine = Some(play(&machine));
     let mut stories = Command::new("node");
     stories.arg(pages.join("stories.mjs")).arg(browser).arg(&address);
     stories.arg(fixture("amps/wavenet.nam"));
+    stories.env("QUIETCORES_REPORTS", serde_json::to_string(&reports).unwrap());
     // Where somebody wants to look at them.
     stories.args(std::env::var_os("QUIETCORES_PICTURES"));
     let mut stories = Ended(stories.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
@@ -137,7 +131,16 @@ fn stories_on_a_desktop_and_a_phone() {
             Some("expect up") => assert!(is_up(), "no shield is up: {told:?}"),
             Some("stop the server") => drop(server.take()),
             Some("stop the engine") => drop(engine.take()),
-            Some("place a burst") => planted = Some(Planted::place(&machine).unwrap()),
+            Some("place a burst") => {
+                let lacks = ["perl", "chrt"].into_iter().find(|name| program(name).is_none());
+                match lacks {
+                    Some(name) => skip_part(Why::Program(
+                        name,
+                        if name == "perl" { name } else { "util-linux" },
+                    )),
+                    None => planted = Some(Planted::place(&machine).unwrap()),
+                }
+            }
             Some("let it go") => planted.iter_mut().for_each(Planted::go),
             Some("take the burst away") => drop(planted.take()),
             Some("write to the disk") => {
@@ -147,12 +150,14 @@ fn stories_on_a_desktop_and_a_phone() {
                 }
             }
             Some("leave the disk alone") => drop(disk.take()),
-            Some("start the server") => server = Some(Ended(serve(&machine, &listen).0)),
+            Some("start the server") => server = Some(serve(&machine, &listen)),
             _ => {}
         }
         if line.starts_with("do ") {
-            // Which disk; nothing where none can come there.
-            writeln!(tell, "{}", disk.as_ref().map_or("", |disk| disk.name.as_str())).unwrap();
+            // Whether there is a burst, or which disk; nothing where none can come there.
+            let disk = disk.as_ref().map(|disk| disk.name.as_str());
+            let there = disk.or(planted.as_ref().map(|_| "placed"));
+            writeln!(tell, "{}", there.unwrap_or_default()).unwrap();
         }
         told.push(line);
     }

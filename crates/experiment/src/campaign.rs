@@ -88,8 +88,8 @@ fn stand(
     Ok((quiet_judge::campaigned(&campaign.name, cells, &runs, Nanos(needs)), runs))
 }
 
-/// Campaign files are small.
-const LARGEST: u64 = 1 << 20;
+/// The longest campaign file, bytes: they are small.
+pub const LARGEST_CAMPAIGN: u64 = 1 << 20;
 
 /// The campaign in a file, and the directory that paths in it start from.
 ///
@@ -97,11 +97,18 @@ const LARGEST: u64 = 1 << 20;
 /// When it cannot be read; where it makes no sense, with line and column.
 pub fn read_campaign(path: &Path) -> Result<(Campaign, PathBuf)> {
     let shown = quiet_types::printable(&path.display().to_string(), 300);
-    let text = files::read_text(path, LARGEST)
+    let text = files::read_text(path, LARGEST_CAMPAIGN)
         .because(ErrorKind::Asked, || format!("cannot read the campaign file {shown}"))?;
-    let online = online()?;
-    let campaign = quiet_plan::campaign::parse(&text, &shown, Some(&online))?;
+    let campaign = parse_campaign(&text, &shown)?;
     Ok((campaign, path.parent().unwrap_or(Path::new("")).to_owned()))
+}
+
+/// The campaign that a text declares, for the CPUs of this machine; `shown` is what the text is called.
+///
+/// # Errors
+/// Where it makes no sense, with line and column.
+pub fn parse_campaign(text: &str, shown: &str) -> Result<Campaign> {
+    Ok(quiet_plan::campaign::parse(text, shown, Some(&online()?))?)
 }
 
 /// What the orders of this campaign are drawn from: what its runs say, so that it goes on as it began.

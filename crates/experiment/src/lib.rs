@@ -31,7 +31,9 @@ mod wish;
 
 pub use begun::{Begun, begin, name, seed};
 pub use buffers::{Grid, buffers};
-pub use campaign::{Workplace, campaign, campaign_status, read_campaign};
+pub use campaign::{
+    LARGEST_CAMPAIGN, Workplace, campaign, campaign_status, parse_campaign, read_campaign,
+};
 pub use demo::{Demo, demo};
 pub use error::{Because, Error, ErrorKind, Result};
 pub use find_buffer::least_buffer;

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bars;
+mod call;
 mod clean;
 mod count;
 mod dropped;
@@ -18,12 +19,13 @@ mod stream;
 mod verdict;
 
 pub use bars::{load_bars, probe_bars};
+pub use call::{OwnArguments, Program, VerbAnswer, VerbCall, call_verb};
 pub use clean::clean;
 pub use count::{Counted, count};
 pub use dropped::{MOST_DROPPED, drop_sound, swap_file};
 pub use events::{changes, late_moments};
 pub use gather::{CpuReading, Gatherer, ThreadReading, ThreadSeen};
-pub use jobs::{JobCommand, Jobs};
+pub use jobs::Jobs;
 pub use quiet_types::live::Moment;
 pub use sound::{ControlError, Engines, ask, knobs, sound_told, swapped, wish, wished};
 pub use stream::{Hands, LiveOptions, Onlooker, StatusReader, Stream};

@@ -56,10 +56,11 @@ pub fn trip_page(trip: &RoundTrip) -> String {
     let table = |table: &Table| {
         let (head, rows) = table.cells();
         html! {
-            div.box tabindex="0" { table {
+            // So many columns are cards on a phone, each figure with its name.
+            div.box tabindex="0" { table.cards[head.len() > 8] {
                 thead { tr { @for (name, right) in &head { th.n[*right] { (name) } } } }
                 tbody { @for row in rows { tr {
-                    @for (cell, (_, right)) in row.iter().zip(&head) { td.n[*right] { (cell) } }
+                    @for (cell, (name, right)) in row.iter().zip(&head) { td.n[*right] data-name=(name) { (cell) } }
                 } } }
             } }
         }

@@ -1,5 +1,5 @@
 //! What the tests of this workspace share; no part of the program: a kernel that is played ([`fake`]), trees of files ([`tree`]), a bus
-//! of its own ([`bus`]), namespaces of a test's own ([`within`]), and skips that are counted.
+//! of its own ([`bus`]), the faces as programs ([`faces`]), namespaces of a test's own ([`within`]), and skips that are counted.
 //!
 //! A test that cannot be made here says so by [`skip`], and never by a print and a return: libtest would count it as passed.
 //! `./test` counts what is skipped and lists it with its reason. A reason is looked at where it is given: one that does not
@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bus;
+pub mod faces;
 pub mod fake;
 mod namespaces;
 pub mod tree;
@@ -25,7 +26,7 @@ mod wait;
 
 pub use namespaces::within;
 pub use turn::{machine_alone, machine_still};
-pub use wait::until;
+pub use wait::{PATIENCE, until};
 
 use std::{
     env,

@@ -5,6 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Longer than anything takes on a machine that does much else.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Waits until `ask` answers.
 ///
 /// # Panics
@@ -16,7 +19,7 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
+        assert!(began.elapsed() < PATIENCE, "never: {what}");
         thread::sleep(Duration::from_millis(2));
     }
 }

@@ -4,10 +4,13 @@ use crate::{
     CpuId, CpuSet, Nanos,
     plan::{Drift, Resident, ShieldStanding},
     play::{PlayStatus, SoundReading, XrunAt},
+    printable,
     shield::Mechanism,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Version of [`Moment`].
 pub const LIVE_SCHEMA: &str = "quietcores.live/1";
@@ -316,128 +319,40 @@ impl SoundWish {
     }
 }
 
-/// Long work that a face may start.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "work", rename_all = "snake_case", deny_unknown_fields)]
-pub enum JobWish {
-    /// Measure with one probe, and keep the run.
-    Measure {
-        /// Which.
-        probe: JobProbe,
-        /// The measured CPUs.
-        cpus: CpuSet,
-        /// For so many seconds.
-        #[schemars(range(min = 1, max = 86400))]
-        seconds: u64,
-        /// Suites and stressors that run meanwhile, by name.
-        #[serde(default)]
-        #[schemars(length(max = 16))]
-        stress: Vec<String>,
-    },
-    /// Measure in turns with a shield and without, and keep the proof.
-    Prove {
-        /// The CPUs to shield; left out: what the server would apply.
-        #[serde(default)]
-        cpus: Option<CpuSet>,
-        /// Pairs of measurements.
-        #[serde(default = "eight")]
-        #[schemars(range(min = 1, max = 200))]
-        pairs: u32,
-    },
-    /// Tell of every step of a shield whether it helps, and keep the tune.
-    Tune {
-        /// The CPUs to shield; left out: what the server would apply.
-        #[serde(default)]
-        cpus: Option<CpuSet>,
-        /// In so many seconds.
-        #[schemars(range(min = 60, max = 86400))]
-        seconds: u64,
-    },
-}
-
-fn eight() -> u32 {
-    8
-}
-
-/// Probes of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum JobProbe {
-    /// How late a thread wakes.
-    Wakeup,
-    /// What is taken from one that never sleeps.
-    Gap,
-}
-
-impl JobProbe {
-    /// Its name.
-    pub fn word(self) -> &'static str {
-        match self {
-            JobProbe::Wakeup => "wakeup",
-            JobProbe::Gap => "gap",
-        }
-    }
+/// Long work that a face may start: a verb of the command line, and what it is given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobWish {
+    /// The verb, as `measure wakeup`.
+    pub verb: String,
+    /// Its arguments by name: text, numbers, `true`, or a list of them.
+    #[serde(default, rename = "with")]
+    pub given: BTreeMap<String, Value>,
 }
 
 impl JobWish {
-    /// Whether it makes sense.
-    ///
-    /// # Errors
-    /// A sentence.
-    pub fn check(&self) -> Result<(), String> {
-        let is_name = |name: &String| {
-            (1..=40).contains(&name.len())
-                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-                && !name.starts_with('-')
-        };
-        match self {
-            JobWish::Measure { cpus, .. } if cpus.is_empty() => {
-                Err("`cpus` names no CPU".to_owned())
-            }
-            JobWish::Measure { seconds, .. } if !(1..=86_400).contains(seconds) => {
-                Err("`seconds` is 1 to 86400".to_owned())
-            }
-            JobWish::Measure { stress, .. } if stress.len() > 16 || !stress.iter().all(is_name) => {
-                Err("`stress` has up to 16 names of suites and stressors".to_owned())
-            }
-            JobWish::Prove { pairs, .. } if !(1..=200).contains(pairs) => {
-                Err("`pairs` is 1 to 200".to_owned())
-            }
-            JobWish::Tune { seconds, .. } if !(60..=86_400).contains(seconds) => {
-                Err("`seconds` is 60 to 86400".to_owned())
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// In words.
     pub fn what(&self) -> String {
-        let at = |cpus: &Option<CpuSet>| cpus.as_ref().map(|cpus| format!(", CPU {cpus}"));
-        match self {
-            JobWish::Measure { probe, cpus, seconds, .. } => {
-                format!("measure {}, CPU {cpus}, {seconds} s", probe.word())
-            }
-            JobWish::Prove { cpus, pairs } => {
-                format!("prove{}, {pairs} pairs", at(cpus).unwrap_or_default())
-            }
-            JobWish::Tune { cpus, seconds } => {
-                format!("tune{}, {seconds} s", at(cpus).unwrap_or_default())
-            }
-        }
+        let given = self.given.iter().map(|(name, value)| match value {
+            Value::Bool(true) => format!(", {name}"),
+            value => format!(", {name} {}", given_text(value)),
+        });
+        printable(&format!("{}{}", self.verb, given.collect::<String>()), 300)
     }
 
     /// How long it is to take, where that is asked for.
     pub fn seconds(&self) -> Option<u64> {
-        match self {
-            JobWish::Measure { seconds, .. } | JobWish::Tune { seconds, .. } => Some(*seconds),
-            JobWish::Prove { .. } => None,
-        }
+        let length: Nanos = given_text(self.given.get("for")?).parse().ok()?;
+        Some(length.0 / 1_000_000_000)
     }
 }
 
-impl Default for JobWish {
-    fn default() -> JobWish {
-        JobWish::Prove { cpus: None, pairs: eight() }
+/// What was given as the command line takes it: a list is joined by commas.
+pub fn given_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(all) => all.iter().map(given_text).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
     }
 }
 
@@ -462,6 +377,8 @@ pub struct LiveJob {
     pub said: Vec<String>,
     /// The id of what was kept: see `runs/{id}`.
     pub result: Option<String>,
+    /// Nothing was kept under an id; what it printed is at `jobs/{id}/result`.
+    pub printed: bool,
     /// Rises with every change.
     pub version: u64,
 }

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{
     convert::Infallible,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -153,10 +154,7 @@ async fn deed(
     app: Arc<App>,
     act: impl FnOnce(&dyn Hands) -> Result<Deed, String> + Send + 'static,
 ) -> Answer<Deed> {
-    let Ok(_turn) = app.deed.try_lock() else {
-        let why = "something is being done already: look again in a moment";
-        return Err(Problem(StatusCode::CONFLICT, why.into()));
-    };
+    let _turn = app.turn()?;
     let done = app.blocking(move |app| act(&*app.doors.hands)).await?;
     app.doors.watch.poke();
     done.map(Json).map_err(bad(StatusCode::CONFLICT))
@@ -286,8 +284,8 @@ pub(crate) async fn runs(State(app): AppState, Query(query): Query<RunsQuery>) -
     app.blocking(move |app| history(app, &query)).await?.map(Json)
 }
 
-/// A run by its id, or the beginning of one; never by a path.
-pub(crate) fn kept(app: &App, id: &str) -> Result<Kept, Problem> {
+/// A run by its id, or the beginning of one, and its file; never by a path.
+pub(crate) fn kept(app: &App, id: &str) -> Result<(Kept, PathBuf), Problem> {
     let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if id.is_empty() || id.len() > 200 || !id.chars().all(fine) || id.starts_with('.') {
         return Err(Problem(StatusCode::NOT_FOUND, "there is no run of that name".into()));
@@ -304,11 +302,11 @@ pub(crate) fn kept(app: &App, id: &str) -> Result<Kept, Problem> {
         (None, None, _) => return Err(none("there is no run of that name")),
         _ => return Err(none("several are meant: give more of the id")),
     };
-    quiet_store::load(&entry.path).map_err(not_there)
+    Ok((quiet_store::load(&entry.path).map_err(not_there)?, entry.path.clone()))
 }
 
 pub(crate) async fn run(State(app): AppState, Path(id): Path<String>) -> Answer<Value> {
-    let kept = app.blocking(move |app| kept(app, &id)).await??;
+    let (kept, _) = app.blocking(move |app| kept(app, &id)).await??;
     let value = match kept {
         Kept::Run(run) => serde_json::to_value(run),
         Kept::Proof(proof) => serde_json::to_value(proof),
@@ -381,7 +379,7 @@ pub(crate) struct CompareQuery {
 fn side(app: &App, names: &str) -> Result<Vec<Run>, Problem> {
     let names = names.split(',').map(str::trim).filter(|name| !name.is_empty()).take(64);
     names
-        .map(|name| match kept(app, name)? {
+        .map(|name| match kept(app, name)?.0 {
             Kept::Run(run) => Ok(*run),
             other => Err(asked(format!("{} is {}, and no run", other.id(), other.what()))),
         })

@@ -6,6 +6,8 @@ use crate::{
     jobs_api, pages, runs_page, sound_page,
     state::{AT_WORK, App, Doors, Problem, STREAMS},
     tune_page,
+    verbs::VERBS,
+    verbs_api,
 };
 use axum::{
     Router,
@@ -55,7 +57,7 @@ pub fn app(doors: Doors, rules: DoorRules) -> Router {
     let asset = |kind: &'static str, text: &'static str| {
         get(move || async move { ([(header::CONTENT_TYPE, kind)], text) })
     };
-    Router::new()
+    verbs_api::routes(Router::new())
         .route("/", get(pages::live))
         .route("/machine", get(pages::machine))
         .route("/shield", get(pages::shield))
@@ -84,15 +86,17 @@ pub fn app(doors: Doors, rules: DoorRules) -> Router {
         .route("/api/v1/take-back", post(api::take_back))
         .route("/api/v1/check", get(api::check))
         .route("/api/v1/predict", get(api::predict))
-        .route("/api/v1/jobs", get(jobs_api::list).post(jobs_api::start))
+        .route("/api/v1/jobs", get(jobs_api::list).post(verbs_api::start))
         .route("/api/v1/jobs/{id}", get(jobs_api::one))
         .route("/api/v1/jobs/{id}/events", get(jobs_api::events))
+        .route("/api/v1/jobs/{id}/result", get(jobs_api::result))
         .route("/api/v1/jobs/{id}/cancel", post(jobs_api::cancel))
         .route("/api/v1/sound", get(api::sounds).post(api::sound))
         .route("/api/v1/sound/{id}", get(api::knobs))
         .route(DROP, post(api::drop_file))
         .route("/api/v1/runs", get(api::runs))
         .route("/api/v1/runs/{id}", get(api::run))
+        .route("/api/v1/runs/{id}/report", get(runs_page::report))
         .route("/api/v1/compare", get(api::compare))
         .fallback(|| async {
             Problem(StatusCode::NOT_FOUND, "there is nothing at this address; begin at /".into())
@@ -189,15 +193,28 @@ fn let_in(app: &App, request: &Request) -> Response {
     (StatusCode::SEE_OTHER, headers).into_response()
 }
 
+/// How large a file may be that is sent there; `None` where no file is taken.
+fn most_of(request: &Request) -> Option<usize> {
+    if request.method() != Method::POST {
+        return None;
+    }
+    match request.uri().path() {
+        DROP => Some(quiet_live::MOST_DROPPED),
+        path => {
+            let path = path.strip_prefix("/api/v1/")?;
+            VERBS.iter().find(|door| door.path == path && !door.looks())?.file()
+        }
+    }
+}
+
 /// The request with its whole body, which is small and soon there, or a dropped file and the only one at a time.
 async fn whole(
     app: &App,
     request: Request,
     access: Access,
 ) -> Result<(Request, Option<SemaphorePermit<'_>>), Problem> {
-    let is_file = request.uri().path() == DROP && request.method() == Method::POST;
-    let (most, time) =
-        if is_file { (quiet_live::MOST_DROPPED, DROP_TIME) } else { (BODY, BODY_TIME) };
+    let file = most_of(&request);
+    let (most, time) = file.map_or((BODY, BODY_TIME), |most| (most, DROP_TIME));
     let too_large = || Problem(StatusCode::PAYLOAD_TOO_LARGE, format!("{most} bytes are the most"));
     let (mut parts, body) = request.into_parts();
     parts.extensions.insert(access);
@@ -207,12 +224,12 @@ async fn whole(
         return Err(too_large());
     }
     let busy = || {
-        let why = "another file is being dropped: try again in a moment";
+        let why = "another file is on its way: try again in a moment";
         Problem(StatusCode::SERVICE_UNAVAILABLE, why.into())
     };
-    let turn = match is_file {
-        true => Some(app.dropping.try_acquire().map_err(|_| busy())?),
-        false => None,
+    let turn = match file {
+        Some(_) => Some(app.dropping.try_acquire().map_err(|_| busy())?),
+        None => None,
     };
     let body: Bytes = match tokio::time::timeout(time, to_bytes(body, most)).await {
         Ok(Ok(body)) => body,

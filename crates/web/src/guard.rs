@@ -1,8 +1,8 @@
 //! Who may: decided from the head of a request. Pure.
 
-use crate::tls::TlsIdentity;
+use crate::{mdns::SaidName, tls::TlsIdentity};
 use axum::http::{HeaderMap, Method, StatusCode, header};
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::PoisonError};
 
 /// The header that a page's own script sends with what changes something.
 pub(crate) const CSRF: &str = "x-quietcores-csrf";
@@ -31,6 +31,10 @@ impl std::fmt::Debug for Keys {
 pub struct DoorRules {
     /// `host:port` by which it may be called; nothing else is answered (DNS rebinding).
     pub hosts: Vec<String>,
+    /// The name that is said on the network, which may become another one; with the port it is a host, too.
+    pub said: Option<SaidName>,
+    /// Its port.
+    pub port: u16,
     /// Whether looking needs the token too: it does beyond loopback.
     pub closed: bool,
     /// The secrets.
@@ -43,8 +47,26 @@ impl DoorRules {
     /// For a server at `at`, which may be called by `names` as well.
     pub fn new(at: SocketAddr, names: &[String], keys: Keys) -> DoorRules {
         let hosts = host_names(at, names);
-        DoorRules { hosts, closed: !at.ip().is_loopback(), keys, tls: None }
+        let closed = !at.ip().is_loopback();
+        DoorRules { hosts, said: None, port: at.port(), closed, keys, tls: None }
     }
+
+    /// Whether it is one of the server's names, with its port.
+    fn is_host(&self, host: &str) -> bool {
+        let said = self.said.as_ref().map(|said| {
+            let name = said.lock().unwrap_or_else(PoisonError::into_inner).to_ascii_lowercase();
+            format!("{name}:{}", self.port)
+        });
+        let said = said.filter(|said| !said.starts_with(':'));
+        let is_said =
+            |said: String| host == said || usual(&said).is_some_and(|short| host == short);
+        self.hosts.iter().any(|known| known == host) || said.is_some_and(is_said)
+    }
+}
+
+/// A browser leaves out the port that its scheme has by itself.
+fn usual(host: &str) -> Option<String> {
+    host.strip_suffix(":80").or_else(|| host.strip_suffix(":443")).map(str::to_owned)
 }
 
 /// `host:port` by which a server at `at` may be called, these names included.
@@ -55,10 +77,7 @@ pub fn host_names(at: SocketAddr, names: &[String]) -> Vec<String> {
         hosts.extend(["localhost", "127.0.0.1", "[::1]"].map(|name| format!("{name}:{port}")));
     }
     hosts.extend(names.iter().map(|name| format!("{}:{port}", name.to_ascii_lowercase())));
-    // A browser leaves out the port that its scheme has by itself.
-    for usual in [":80", ":443"].into_iter().filter(|usual| usual[1..] == port.to_string()) {
-        hosts.extend(hosts.clone().iter().map(|h| h.trim_end_matches(usual).to_owned()));
-    }
+    hosts.extend(hosts.clone().iter().filter_map(|host| usual(host)));
     hosts
 }
 
@@ -115,7 +134,7 @@ pub fn check(
         }
     };
     let host = text(header::HOST.as_str()).unwrap_or_default().to_ascii_lowercase();
-    if !rules.hosts.contains(&host) {
+    if !rules.is_host(&host) {
         let why = "this server does not go by that name; call it as `quietcores serve` printed it, or start it with --name";
         return Err(turned(StatusCode::MISDIRECTED_REQUEST, why));
     }

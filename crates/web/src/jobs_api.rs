@@ -1,7 +1,7 @@
 //! Long work as jobs: begun, told of and ended under `/api/v1/jobs`.
 
 use crate::{
-    api::{Answer, AppState, Json, bad, body},
+    api::{Answer, AppState, Json, bad},
     state::{Problem, asking},
 };
 use axum::{
@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures_util::stream::unfold;
-use quiet_types::live::{JobWish, LiveJob};
+use quiet_types::live::LiveJob;
 use std::{convert::Infallible, time::Duration};
 
 /// Between two looks at a job that somebody follows.
@@ -23,17 +23,21 @@ pub(crate) async fn list(State(app): AppState) -> Json<Vec<LiveJob>> {
     Json(app.doors.jobs.list())
 }
 
-pub(crate) async fn start(State(app): AppState, bytes: Bytes) -> Answer<LiveJob> {
-    let wish: JobWish = body(&bytes)?;
-    app.doors.jobs.start(wish).map(Json).map_err(bad(StatusCode::CONFLICT))
-}
-
 fn none() -> Problem {
     Problem(StatusCode::NOT_FOUND, "there is no job of that number".into())
 }
 
 pub(crate) async fn one(State(app): AppState, Path(id): Path<u64>) -> Answer<LiveJob> {
     app.doors.jobs.get(id).map(Json).ok_or_else(none)
+}
+
+/// What it printed, where it kept nothing under an id.
+pub(crate) async fn result(State(app): AppState, Path(id): Path<u64>) -> Result<Response, Problem> {
+    let printed = app.doors.jobs.printed(id).ok_or_else(|| {
+        let why = "nothing is here of a job of that number: what it kept is at runs/{id}";
+        Problem(StatusCode::NOT_FOUND, why.into())
+    })?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], printed.to_string()).into_response())
 }
 
 pub(crate) async fn cancel(State(app): AppState, Path(id): Path<u64>) -> Answer<LiveJob> {

@@ -19,12 +19,15 @@ mod sound_page;
 mod state;
 mod tls;
 mod tune_page;
+mod verbs;
+mod verbs_api;
 
 pub use app::app;
 pub use guard::{Access, DoorRules, Keys, Turned, check, host_names};
-pub use mdns::LocalName;
+pub use mdns::{LocalName, NameTeller, SaidName};
 pub use openapi::openapi;
 pub use scrape::{Scrape, ScrapeRules, Scraped, run_metrics};
 pub use server::{HttpLimits, run, serve};
 pub use state::{Doors, MachineReader};
 pub use tls::{MadeCertificate, TlsIdentity};
+pub use verbs::{WITHOUT_ADDRESS, addresses};

@@ -1,6 +1,9 @@
 //! The interface, described for programs: made of the same types that it speaks.
 
-use crate::api::{ApplyBody, LendBody, SoundBody};
+use crate::{
+    api::{ApplyBody, LendBody, SoundBody},
+    verbs::{VERBS, VerbDoor, Way},
+};
 use quiet_types::{
     Machine, Plan,
     check::Checked,
@@ -23,6 +26,9 @@ pub fn openapi() -> Value {
     let mut paths = Map::new();
     looks(&mut paths, &mut schemas);
     acts(&mut paths, &mut schemas);
+    for door in VERBS {
+        called(door, &mut paths, &mut schemas);
+    }
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -113,6 +119,14 @@ fn looks(paths: &mut Map<String, Value>, schemas: &mut SchemaGenerator) {
         of::<Prediction>(schemas),
         predict,
     );
+    let report = json!({
+        "summary": "The page of what is kept under an id, as `report` writes it", "security": [{}, { "token": [] }],
+        "parameters": [{ "name": "id", "in": "path", "required": true, "schema": { "type": "string" } }],
+        "responses": { "200": {
+            "description": "One self-contained page", "content": { "text/html": { "schema": { "type": "string" } } }
+        } }
+    });
+    paths.insert("/api/v1/runs/{id}/report".into(), json!({ "get": report }));
     jobs(paths, schemas);
     let stream = json!({
         "summary": "The stream: each event's data is a moment", "security": [{}, { "token": [] }],
@@ -122,6 +136,49 @@ fn looks(paths: &mut Map<String, Value>, schemas: &mut SchemaGenerator) {
         } }
     });
     paths.insert("/api/v1/stream".into(), json!({ "get": stream }));
+}
+
+/// A verb that is called.
+fn called(door: &VerbDoor, paths: &mut Map<String, Value>, schemas: &mut SchemaGenerator) {
+    let prints = (door.prints)(schemas);
+    let responses = match door.way {
+        Way::Look | Way::Act => answer(prints),
+        Way::Job => {
+            let mut begun = answer(of::<LiveJob>(schemas));
+            begun["200"]["description"] =
+                json!("The job that has begun; what it comes to is of the schema x-result");
+            begun["200"]["x-result"] = prints;
+            begun
+        }
+        Way::Text => json!({ "200": { "description": "A file", "content": {
+            "text/plain": { "schema": { "type": "string" } }
+        } } }),
+    };
+    let arguments = door.arguments();
+    let file = door.file().map(|most| {
+        json!({ "content": { "application/octet-stream": {
+            "schema": { "type": "string", "format": "binary", "maxLength": most }
+        } } })
+    });
+    let security =
+        if door.looks() { json!([{}, { "token": [] }]) } else { json!([{ "token": [] }]) };
+    let mut told = json!({
+        "summary": door.about, "description": format!("`quietcores {}`", door.verb),
+        "security": security, "responses": responses
+    });
+    if door.looks() || file.is_some() {
+        let parameter = |(name, schema)| json!({ "name": name, "in": "query", "schema": schema });
+        told["parameters"] = arguments.into_iter().map(parameter).collect();
+    } else {
+        let body =
+            json!({ "type": "object", "properties": arguments, "additionalProperties": false });
+        told["requestBody"] = json!({ "content": { "application/json": { "schema": body } } });
+    }
+    if let Some(file) = file {
+        told["requestBody"] = file;
+    }
+    let entry = paths.entry(format!("/api/v1/{}", door.path)).or_insert_with(|| json!({}));
+    entry[if door.looks() { "get" } else { "post" }] = told;
 }
 
 /// Long work: begun by POST, told of by GET, ended by cancel.
@@ -148,6 +205,13 @@ fn jobs(paths: &mut Map<String, Value>, schemas: &mut SchemaGenerator) {
     paths.insert("/api/v1/jobs/{id}".into(), json!({ "get": {
         "summary": "A job", "security": looks, "parameters": number, "responses": answer(job.clone())
     } }));
+    paths.insert(
+        "/api/v1/jobs/{id}/result".into(),
+        json!({ "get": {
+        "summary": "What a job printed that kept nothing under an id", "security": looks,
+        "parameters": number, "responses": answer(json!({ "type": "object" }))
+    } }),
+    );
     paths.insert(
         "/api/v1/jobs/{id}/cancel".into(),
         json!({ "post": {

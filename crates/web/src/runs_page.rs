@@ -136,7 +136,7 @@ pub(crate) async fn kept(
     Extension(access): Extension<Access>,
     Path(id): Path<String>,
 ) -> Page {
-    let kept = app.blocking(move |app| api::kept(app, &id)).await??;
+    let (kept, _) = app.blocking(move |app| api::kept(app, &id)).await??;
     let (id, what) = (kept.id().to_owned(), kept.what());
     let body = html! {
         h1 { (when(&id)) ": " (what) }
@@ -156,7 +156,7 @@ pub(crate) async fn report(
 ) -> Result<Response, Trouble> {
     let page = app
         .blocking(move |app| {
-            Ok::<String, Problem>(match api::kept(app, &id)? {
+            Ok::<String, Problem>(match api::kept(app, &id)?.0 {
                 Kept::Run(run) => quiet_report::runs_page(&[*run]),
                 Kept::Proof(proof) => quiet_report::proof_page(&proof),
                 Kept::Buffers(it) => quiet_report::buffers_page(&it),

@@ -6,7 +6,7 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use quiet_live::{Hands, Jobs, Onlooker};
+use quiet_live::{Hands, Jobs, Onlooker, Program};
 use quiet_store::Store;
 use quiet_types::Machine;
 use std::{
@@ -31,6 +31,8 @@ pub struct Doors {
     pub sounds: Option<PathBuf>,
     /// The history.
     pub store: Store,
+    /// Calls verbs.
+    pub program: Program,
     /// Long work.
     pub jobs: Jobs,
     /// The machine.
@@ -83,6 +85,12 @@ impl App {
             work(&app)
         });
         done.await.map_err(|_| Problem(StatusCode::INTERNAL_SERVER_ERROR, "it failed".into()))
+    }
+
+    /// The turn to do something: one deed at a time.
+    pub fn turn(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, Problem> {
+        let why = "something is being done already: look again in a moment";
+        self.deed.try_lock().map_err(|_| Problem(StatusCode::CONFLICT, why.into()))
     }
 
     /// Whether another wrong token is looked at.

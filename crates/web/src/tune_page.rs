@@ -129,8 +129,8 @@ fn work(jobs: &[LiveJob], access: Access) -> Markup {
             @if access == Access::Act {
                 form #work.row {
                     label { "What " select name="work" {
-                        option value="measure" { "measure wakeup latency" }
-                        option value="gap" { "measure gaps" }
+                        option value="measure wakeup" { "measure wakeup latency" }
+                        option value="measure gap" { "measure gaps" }
                         option value="prove" { "prove a shield" }
                         option value="tune" { "tune" }
                     } }
@@ -154,6 +154,7 @@ fn line(job: &LiveJob) -> Markup {
         li data-job=(job.id) data-state=(job.state.word()) {
             strong { (job.what) } " " span.state { (job.state.word()) }
             @if let Some(id) = &job.result { " " a href={ "/runs/" (id) } { "its result" } }
+            @if job.printed { " " a href={ "/api/v1/jobs/" (job.id) "/result" } { "its result as JSON" } }
             @if let Some(said) = job.said.last() { p.note { (said) } }
         }
     }

@@ -109,12 +109,8 @@ fn serve_beside(limits: HttpLimits, closed: bool, engines: Option<PathBuf>) -> S
         sounds: engines.as_ref().map(|dir| dir.join("sounds")),
         engines,
         store: Store::at(store.path()),
-        jobs: quiet_live::Jobs::new(Box::new(|_| {
-            let mut command = std::process::Command::new("sh");
-            let script = "trap 'echo kept >&2; exit 0' TERM; echo '<b>pair</b> 1' >&2; while :; do sleep 0.05; done";
-            command.args(["-c", script]);
-            command
-        })),
+        jobs: quiet_live::Jobs::new(program()),
+        program: program(),
         machine: match engines_are_there {
             false => Box::new(|| Err("not <s>here</s>".into())),
             true => Box::new(|| Ok(machine_with_a_sly_card())),
@@ -130,6 +126,27 @@ fn serve_beside(limits: HttpLimits, closed: bool, engines: Option<PathBuf>) -> S
         quiet_web::run(listener, (doors, rules), limits, &ended).unwrap();
     });
     Served { at, hands, stop, worker: Some(worker), _store: store, _stream: stream }
+}
+
+/// Plays the part of the program: a measurement goes on until it is told to end, `doctor` fails, `reach` prints no JSON, and the others
+/// print what they were given.
+fn program() -> quiet_live::Program {
+    Arc::new(|call| {
+        let script = match call.words[0].as_str() {
+            "measure" => {
+                "trap 'echo kept >&2; exit 0' TERM; echo '<b>pair</b> 1' >&2; while :; do sleep 0.05; done"
+            }
+            "doctor" => "echo 'quietcores: no <u>doctor</u>' >&2; exit 2",
+            "stress" => "echo no JSON",
+            "export" => "echo \"lost: a thing\" >&2; printf '%s,' \"$@\"",
+            _ => {
+                "printf '{\"given\":\"'; printf '%s,' \"$@\"; printf '\",\"input\":\"'; cat; printf '\"}'; exit 1"
+            }
+        };
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", script, "sh"]).args(&call.words);
+        command
+    })
 }
 
 /// A machine from the fixtures, with a card whose maker wishes no good.
@@ -639,23 +656,23 @@ fn long_work_is_a_job_that_is_followed_and_ended() {
     let served = serve();
     let bearer = format!("Authorization: Bearer {TOKEN}");
     let ask = |what: &str, body: &str| served.ask(what, &[JSON, &bearer], body);
-    let measure = r#"{"work":"measure","probe":"wakeup","cpus":"0","seconds":5}"#;
+    let measure = r#"{"verb":"measure wakeup","with":{"cpus":"0","for":"5s"}}"#;
     // Nobody without the token, and nothing that makes no sense.
     assert_eq!(served.ask("POST /api/v1/jobs", &[JSON], measure).0, 401);
     for wrong in [
-        r#"{"work":"measure","probe":"wakeup","cpus":"","seconds":5}"#,
-        r#"{"work":"measure","probe":"wakeup","cpus":"0","seconds":0}"#,
-        r#"{"work":"measure","probe":"wakeup","cpus":"0","seconds":5,"stress":["--root"]}"#,
-        r#"{"work":"measure","probe":"wakeup","cpus":"0","seconds":5,"output":"/etc/passwd"}"#,
-        r#"{"work":"tune","seconds":1}"#,
-        r#"{"work":"sh"}"#,
+        r#"{"verb":"measure wakeup","with":{"cpus":"0","output":"/etc/passwd"}}"#,
+        r#"{"verb":"measure wakeup","with":{"stress":["/root"]}}"#,
+        r#"{"verb":"measure wakeup","more":1}"#,
+        r#"{"verb":"campaign"}"#,
+        r#"{"verb":"apply"}"#,
+        r#"{"verb":"sh"}"#,
     ] {
         let (status, said) = ask("POST /api/v1/jobs", wrong);
         assert!([400, 409].contains(&status), "{wrong}: {said}");
     }
     assert_eq!(served.get("/api/v1/jobs/1").0, 404);
     let (status, said) = ask("POST /api/v1/jobs", measure);
-    assert!(status == 200 && said.contains("measure wakeup, CPU 0, 5 s"), "{said}");
+    assert!(status == 200 && said.contains("measure wakeup, cpus 0, for 5s"), "{said}");
     assert_eq!(ask("POST /api/v1/jobs", measure).0, 409);
     // Its events begin with how it stands and end with it.
     let mut events = served.open();
@@ -677,6 +694,75 @@ fn long_work_is_a_job_that_is_followed_and_ended() {
     assert!(told.contains(r#""state":"running""#) && told.contains(r#""state":"ended""#), "{told}");
     assert_eq!(ask("POST /api/v1/jobs/1/cancel", "{}").0, 409);
     assert_eq!(ask("POST /api/v1/jobs/9/cancel", "{}").0, 409);
+}
+
+#[test]
+fn a_verb_is_called_with_what_it_may_be_given_and_nothing_else() {
+    let served = serve();
+    let bearer = format!("Authorization: Bearer {TOKEN}");
+    let octets = "Content-Type: application/octet-stream";
+    let act = |path: &str, body: &str| served.ask(&format!("POST {path}"), &[JSON, &bearer], body);
+    let send =
+        |path: &str, body: &str| served.ask(&format!("POST {path}"), &[octets, &bearer], body);
+    // Looks need no token and change nothing; acts need it.
+    let (status, said) = served.get("/api/v1/persist?cpus=2-3&trial=true&chain=ready:mpd");
+    let given = r#""given":"persist,--dry-run,--json,--cpus=2-3,--trial,ready:mpd,""#;
+    assert!(status == 200 && said.contains(given), "{said}");
+    for path in ["persist", "unpersist", "setup", "import", "campaign", "farm/send", "approve"] {
+        assert_eq!(served.ask(&format!("POST /api/v1/{path}"), &[JSON], "{}").0, 401, "{path}");
+    }
+    let (status, said) = act("/api/v1/persist", r#"{"cpus":"2-3","never-sleep":true}"#);
+    assert!(
+        status == 200 && said.contains("persist,--yes,--json,--cpus=2-3,--never-sleep,"),
+        "{said}"
+    );
+    for (path, wrong) in [
+        ("persist", r#"{"root":"x"}"#),
+        ("persist", r#"{"cpus":"2/3"}"#),
+        ("persist", r#"{"chain":"/etc/passwd"}"#),
+        ("doctor/undo", r#"{"undo":"../x"}"#),
+        ("prove", r#"{"html":"x"}"#),
+    ] {
+        assert_eq!(act(&format!("/api/v1/{path}"), wrong).0, 400, "{path} {wrong}");
+    }
+    assert_eq!(served.get("/api/v1/persist?store=x").0, 400);
+    // What it says when it fails is the answer; what is no JSON is never called that.
+    let (status, said) = act("/api/v1/doctor", "{}");
+    assert!(status == 409 && said.contains("no <u>doctor</u>"), "{said}");
+    assert_eq!(served.get("/api/v1/stress").0, 500);
+    // A run is named by its id and found in the store.
+    let (status, said) = served.get("/api/v1/export?run=20261124T100000Z-a&format=csv");
+    assert!(status == 200 && said.contains("x-quietcores-said: lost: a thing"), "{said}");
+    assert!(said.contains("export,--format=csv,/") && said.contains("attachment"), "{said}");
+    for run in ["../20261124T100000Z-a", "/etc/passwd", "nobody"] {
+        assert_eq!(served.get(&format!("/api/v1/export?run={run}")).0, 404, "{run}");
+    }
+    // A file is the body, bounded, and reaches the verb by its standard input.
+    let (status, said) = send("/api/v1/import?format=oslat&label=a%20b", "a stranger's");
+    assert!(
+        status == 200 && said.contains("import,--json,--format=oslat,--label=a b,-,"),
+        "{said}"
+    );
+    assert!(said.contains(r#""input":"a stranger's""#), "{said}");
+    let head = format!(
+        "POST /api/v1/campaign HTTP/1.1\r\nHost: {}\r\n{octets}\r\n{bearer}\r\nContent-Length: 1048577\r\n\r\n",
+        served.at
+    );
+    assert_eq!(served.raw(&head).0, 413);
+    // Long work by its own address is a job, and what it printed without an id is kept.
+    let (status, said) = send("/api/v1/campaign?status=true", "[campaign]");
+    assert!(status == 200 && said.contains(r#""what":"campaign, status true""#), "{said}");
+    let over = || served.get("/api/v1/jobs/1").1;
+    while over().contains(r#""state":"running""#) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(over().contains(r#""printed":true"#), "{}", over());
+    let (status, said) = served.get("/api/v1/jobs/1/result");
+    assert!(status == 200 && said.contains(r#""given":"campaign,--json,--status,-,""#), "{said}");
+    assert!(said.contains(r#""input":"[campaign]""#), "{said}");
+    assert_eq!(served.get("/api/v1/jobs/2/result").0, 404);
+    let (status, said) = served.get("/api/v1/runs/20261124T100000Z-a/report");
+    assert!(status == 200 && said.contains("sandbox allow-scripts;"), "{status}");
 }
 
 #[test]

@@ -55,10 +55,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     if let Some(name) = &args.withdraw {
         let was = approved.withdraw(name).map_err(|e| anyhow!(e.sentence()))?;
-        face::print(&match was {
-            true => format!("`{name}` is approved no more.\n"),
-            false => format!("`{name}` was not approved.\n"),
-        })?;
+        let said = match was {
+            true => format!("`{name}` is approved no more."),
+            false => format!("`{name}` was not approved."),
+        };
+        match args.json {
+            true => {
+                face::say(&said);
+                let left = approved.list(&known).map_err(|e| anyhow!(e.sentence()))?;
+                face::print_json(&ApprovedList { schema: APPROVED.to_owned(), chains: left })?;
+            }
+            false => face::print(&format!("{said}\n"))?,
+        }
         return Ok(if was { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) });
     }
     if let Some(path) = &args.chain {

@@ -1,8 +1,16 @@
 //! `campaign`: a declared matrix of runs, measured until all of it is there.
 
+use super::walled::shut;
 use crate::{face, keep, progress::Progress};
-use quiet_experiment::Workplace;
-use std::{path::PathBuf, process::ExitCode};
+use anyhow::{Context, bail};
+use quiet_experiment::{LARGEST_CAMPAIGN, Workplace, parse_campaign};
+use quiet_linux::files;
+use quiet_types::campaign::{Campaign, Shielding};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    thread,
+};
 
 /// Measure a declared matrix of probes, stresses and settings, until all of it is there
 ///
@@ -37,7 +45,7 @@ A campaign file (docs/campaign.md, examples/campaigns):
 
 Exit status: 0 all of it is there, 1 something is left, waits or failed, 2 an error.")]
 pub struct Args {
-    /// Campaign file (TOML)
+    /// Campaign file (TOML); - for standard input, where it names no chain file
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Measure nothing: say what is done and what is left
@@ -61,7 +69,10 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (campaign, dir) = quiet_experiment::read_campaign(&args.file)?;
+    let (campaign, dir) = match args.file == Path::new("-") {
+        true => (given()?, PathBuf::new()),
+        false => quiet_experiment::read_campaign(&args.file)?,
+    };
     let html = args.html.as_deref().map(keep::Target::page).transpose()?;
     let markdown = args.markdown.as_deref().map(keep::Target::page).transpose()?;
     let store = match args.status {
@@ -91,4 +102,25 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let whole = it.left + it.waiting + it.failed == 0;
     Ok(losses.end(if whole { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) }))
+}
+
+/// The campaign on standard input. Whoever wrote it may have no right to this user's files: it is read behind walls, and names none.
+fn given() -> anyhow::Result<Campaign> {
+    let text = files::take_text(std::io::stdin(), LARGEST_CAMPAIGN)
+        .context("cannot read the campaign on standard input")?;
+    let read = thread::spawn(move || {
+        shut(&[]);
+        parse_campaign(&text, "standard input")
+    });
+    let Ok(read) = read.join() else { bail!("cannot read the campaign on standard input") };
+    let campaign = read?;
+    let named = campaign.settings.iter().find(|one| matches!(one.shield, Shielding::Chain(_)));
+    if let Some(setting) = named {
+        bail!(
+            "the setting `{}` names a chain file, which a campaign on standard input cannot: write `shield = true`, or give the \
+             campaign as a file",
+            setting.name
+        );
+    }
+    Ok(campaign)
 }

@@ -1,5 +1,6 @@
 //! `import`: recipes of other tools as a chain file, results of other tools as a run.
 
+use super::walled::{folder, shut_all};
 use crate::{face, keep};
 use anyhow::{Context, bail};
 use clap::{ValueEnum, builder::PossibleValue};
@@ -7,6 +8,7 @@ use quiet_engine::render::camilla;
 use quiet_foreign as foreign;
 use quiet_linux::files::{self, Replace};
 use quiet_plan::recipe;
+use quiet_store::Store;
 use quiet_types::{
     Run,
     said::{IMPORTED, Imported},
@@ -162,13 +164,23 @@ impl ValueEnum for Format {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let shown = quiet_types::printable(&args.file.display().to_string(), 300);
     let text = read(&args.file, &shown)?;
+    let store = keep::store(args.store.as_deref())?;
+    // From here on what a stranger wrote is read.
+    match &args.output {
+        Some(path) => shut_all(&[&folder(path)]),
+        None => {
+            // Its folder is there before the walls are. Where it cannot be made, keeping the run says why.
+            let _ = store.ready("runs");
+            shut_all(&[store.dir()]);
+        }
+    }
     // A result may quote a kernel command line, never the other way round.
     let told = args.format.or_else(|| foreign::detect(&text).map(Format::Result));
     let told = told.or_else(|| recipe::detect(&text).map(Format::Recipe));
     let told = told.or_else(|| camilla::is_camilla(&text).then_some(Format::Camilla));
     match told {
         Some(Format::Recipe(format)) => chain(&args, &text, &shown, format)?,
-        Some(Format::Result(format)) => result(&args, &text, &shown, format)?,
+        Some(Format::Result(format)) => result(&args, &store, (&text, &shown), format)?,
         Some(Format::Camilla) => strip(&args, &text, &shown)?,
         None => bail!(
             "cannot import {shown}: it looks like none of cset, isolcpus, rtirq, tuned, camilladsp, and like \
@@ -221,12 +233,17 @@ fn imported(what: &str, args: &Args, text: String, lost: Vec<String>) -> anyhow:
     face::print_json(&Imported { schema, what, path, text, lost })
 }
 
-fn result(args: &Args, text: &str, shown: &str, format: foreign::Format) -> anyhow::Result<()> {
+fn result(
+    args: &Args,
+    store: &Store,
+    (text, shown): (&str, &str),
+    format: foreign::Format,
+) -> anyhow::Result<()> {
     let mut run = foreign::read(text, format)
         .map_err(|error| anyhow::anyhow!("cannot import {shown} as {format}: {error}"))?;
     if let Some(label) = &args.label {
         run.label.clone_from(label);
-    } else if run.label.is_empty() {
+    } else if run.label.is_empty() && args.file.as_os_str() != "-" {
         let stem = args.file.file_stem().unwrap_or_default().to_string_lossy();
         run.label = quiet_types::printable(&stem, 60);
     }
@@ -245,7 +262,7 @@ fn result(args: &Args, text: &str, shown: &str, format: foreign::Format) -> anyh
             face::say(&format!("wrote {to}"));
         }
         None => {
-            let path = keep::store(args.store.as_deref())?.save_run(&run).map_err(|error| {
+            let path = store.save_run(&run).map_err(|error| {
                 if error.is_taken() {
                     anyhow::anyhow!("{shown} is kept already, as {}", run.id)
                 } else {

@@ -20,7 +20,7 @@ use quiet_web::{DoorRules, Doors, HttpLimits, Keys, LocalName, MadeCertificate, 
 use std::{
     fs::DirBuilder,
     io::Read,
-    net::{IpAddr, SocketAddr, TcpListener},
+    net::{SocketAddr, TcpListener},
     os::{fd::AsFd, unix::fs::DirBuilderExt},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -48,7 +48,8 @@ pub struct Args {
     /// A name by which it may be called as well; every other one is refused (DNS rebinding)
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
-    /// Say this name on the network by multicast DNS, NAME.local, to who asks for it; with --listen and an IPv4 address of this machine
+    /// Say this name on the network by multicast DNS, NAME.local, to who asks for it; with --listen and an address of this machine. Where
+    /// somebody has it, it is NAME-2.local
     #[arg(long, value_name = "NAME")]
     mdns: Option<String>,
     /// Moments a second, 0.2 to 10
@@ -123,7 +124,11 @@ fn listener(args: &Args) -> anyhow::Result<TcpListener> {
 }
 
 /// What it shows to whoever connects, where it is to be encrypted.
-fn identity(args: &Args, at: SocketAddr) -> anyhow::Result<Option<TlsIdentity>> {
+fn identity(
+    args: &Args,
+    at: SocketAddr,
+    name: Option<&str>,
+) -> anyhow::Result<Option<TlsIdentity>> {
     let read = |path: &Path| {
         files::read(path, 1 << 20).with_context(|| format!("cannot read {}", path.display()))
     };
@@ -143,7 +148,8 @@ fn identity(args: &Args, at: SocketAddr) -> anyhow::Result<Option<TlsIdentity>> 
     if certificate.exists() && key.exists() {
         return made(&read(&certificate)?, &read(&key)?);
     }
-    let mut names = args.name.clone();
+    let mut names: Vec<String> = name.map(str::to_owned).into_iter().collect();
+    names.extend(args.name.clone());
     names.extend([at.ip().to_string(), "localhost".to_owned(), "127.0.0.1".to_owned(), host()]);
     names.retain(|name| name.is_ascii() && !name.is_empty());
     let fresh = MadeCertificate::new(&names).map_err(|why| anyhow!(why))?;
@@ -173,7 +179,11 @@ fn qr(address: &str) -> anyhow::Result<String> {
 }
 
 /// Says where it listens, and to whom.
-fn announce(args: &Args, at: SocketAddr, rules: &DoorRules) -> anyhow::Result<()> {
+fn announce(
+    args: &Args,
+    (at, name): (SocketAddr, Option<&str>),
+    rules: &DoorRules,
+) -> anyhow::Result<()> {
     if face::is_root() {
         face::say("quietcores: this runs as root: whoever has the token acts as root");
     }
@@ -187,7 +197,7 @@ fn announce(args: &Args, at: SocketAddr, rules: &DoorRules) -> anyhow::Result<()
     if rules.closed && rules.tls.is_none() {
         face::say("quietcores: this is not encrypted: whoever hears the network has the token");
     }
-    let shown = args.name.first().map_or_else(|| at.to_string(), |n| format!("{n}:{}", at.port()));
+    let shown = name.map_or_else(|| at.to_string(), |name| format!("{name}:{}", at.port()));
     let token = &rules.keys.token;
     if args.json {
         return face::print_json(&Serving::new(&format!("{scheme}://{shown}/"), token));
@@ -200,24 +210,21 @@ fn announce(args: &Args, at: SocketAddr, rules: &DoorRules) -> anyhow::Result<()
     Ok(())
 }
 
-/// The name on the network, where one is asked for: from then on it is one of the server's names.
-fn local_name(args: &mut Args, at: SocketAddr) -> anyhow::Result<Option<LocalName>> {
+/// The name on the network, where one is asked for: while it is said it is one of the server's names.
+fn local_name(args: &Args, at: SocketAddr) -> anyhow::Result<Option<LocalName>> {
     let Some(label) = &args.mdns else { return Ok(None) };
-    let IpAddr::V4(address) = at.ip() else {
-        bail!("cannot say a name for {at}: --mdns needs an IPv4 address");
-    };
-    if address.is_unspecified() {
+    if at.ip().is_unspecified() {
         bail!(
             "cannot say a name for every address: give --listen the one of the interface on which it is to be heard"
         );
     }
-    let name = LocalName::take(label, address).map_err(|why| anyhow!(why))?;
-    face::say(&format!("{} is said by multicast DNS on the interface of {address}", name.name()));
-    args.name.insert(0, name.name().to_owned());
+    let tell = Box::new(|news: &str| face::say(&format!("quietcores: {news}")));
+    let name = LocalName::take(label, at, tell).map_err(|why| anyhow!(why))?;
+    face::say(&format!("{} is said by multicast DNS on the interface of {}", name.name(), at.ip()));
     Ok(Some(name))
 }
 
-pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.activated {
         allowed(&args, args.listen)?;
     }
@@ -227,7 +234,7 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let listener = listener(&args)?;
     let at = listener.local_addr().context("cannot tell where it listens")?;
     allowed(&args, at)?;
-    let _said = local_name(&mut args, at)?;
+    let said = local_name(&args, at)?;
     let options = LiveOptions { engines: private.ok(), ..LiveOptions::at(args.rate) };
     let root = Root::system().context("cannot look at the machine")?;
     let stream = Stream::start(root, options.clone(), status_reader(&args.state))
@@ -237,19 +244,23 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         let root = Root::system().map_err(|e| e.to_string())?;
         glance(&root, options).map_err(|e| e.to_string())
     };
+    let program = crate::work::program(&args.wish, &args.state, args.store.as_deref())?;
     let doors = Doors {
         watch: stream.watch(),
         hands: Arc::new(MachineHands::new(&args.wish, &args.state)?),
         engines: options.engines,
         sounds: user::sounds_dir(),
         store: keep::store(args.store.as_deref())?,
-        jobs: Jobs::new(crate::work::command(&args.wish, &args.state, args.store.as_deref())),
+        jobs: Jobs::new(program.clone()),
+        program,
         machine: Box::new(machine),
         host: host(),
     };
-    let tls = identity(&args, at)?;
-    let rules = DoorRules { tls, ..DoorRules::new(at, &args.name, keys) };
-    announce(&args, at, &rules)?;
+    let name = said.as_ref().map(LocalName::name).or_else(|| args.name.first().cloned());
+    let tls = identity(&args, at, name.as_deref())?;
+    let said = said.as_ref().map(LocalName::said);
+    let rules = DoorRules { tls, said, ..DoorRules::new(at, &args.name, keys) };
+    announce(&args, (at, name.as_deref()), &rules)?;
     quiet_web::run(listener, (doors, rules), HttpLimits::default(), &stop)
         .context("cannot serve")?;
     Ok(ExitCode::SUCCESS)

@@ -1,11 +1,15 @@
-//! `play` behind walls: what it may read and write from before the first strip is read until its end.
+//! Behind walls: what `play` may read and write from before the first strip is read until its end, and where other verbs read
+//! what strangers wrote.
 
 use crate::face;
 use quiet_engine::{
     AudioHost, Error, ErrorKind, Loaded, ProcessSpec, Setup, Shelf, StripTrial, Strips, Taster,
     WantedStrip, control::private_dir,
 };
-use quiet_linux::walls::{Use, Walls, refuse_calls};
+use quiet_linux::{
+    rights::no_new,
+    walls::{Use, Walls, refuse_calls},
+};
 use quiet_types::{Finding, Severity};
 use std::{
     io,
@@ -48,7 +52,28 @@ pub fn build(setup: &Setup) -> Walls {
     walls
 }
 
-fn folder(path: &Path) -> PathBuf {
+/// Shuts this thread, and those that it makes later, off from everything but writing to these folders, as far as the kernel can: before
+/// it reads what a stranger wrote.
+pub fn shut(write: &[&Path]) {
+    let walls = Walls::bare();
+    for dir in write {
+        let _ = walls.allow(dir, Use::Write);
+    }
+    // The list of CPUs that are there.
+    let _ = walls.allow(Path::new("/sys/devices/system/cpu"), Use::Read);
+    if no_new().is_ok() {
+        let _ = walls.close();
+    }
+}
+
+/// The same of this whole process, which starts no other program from then on.
+pub fn shut_all(write: &[&Path]) {
+    shut(write);
+    let _ = refuse_calls();
+}
+
+/// The folder that a file lies in.
+pub fn folder(path: &Path) -> PathBuf {
     match path.parent() {
         Some(dir) if dir != Path::new("") => dir.to_owned(),
         _ => PathBuf::from("."),
@@ -198,4 +223,32 @@ fn explained(error: Error, folders: &str) -> Error {
         error.kind(),
         format!("{said}; `play` reads from {folders} alone: start it with --allow DIR"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn behind_the_walls_nothing_is_read_and_only_the_folder_written() {
+        let (inside, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(outside.path().join("file"), "x").unwrap();
+        if let Some(missing) = Walls::bare().missing() {
+            return quiet_testing::skip(quiet_testing::Why::Machine(format!("{missing:?}")));
+        }
+        let (inside, outside) = (inside.path().to_owned(), outside.path().to_owned());
+        // In a thread of its own: it is for good.
+        let behind = std::thread::spawn(move || {
+            shut(&[&inside]);
+            fs::write(inside.join("new"), "x").unwrap();
+            assert_eq!(fs::read_to_string(inside.join("new")).unwrap(), "x");
+            for path in [&outside.join("file"), Path::new("/etc/passwd")] {
+                let refused = fs::read(path).unwrap_err();
+                assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "{}", path.display());
+            }
+            assert!(fs::write(outside.join("new"), "x").is_err());
+        });
+        behind.join().unwrap();
+    }
 }

@@ -314,8 +314,14 @@ fn limit(svg: &mut Svg, x: &Scale, plot: &Plot, threshold: Nanos) {
     let value = threshold.0 as f64;
     if (x.low..=x.high).contains(&value) {
         svg.line("limit", (x.at(value), plot.top), (x.at(value), plot.bottom));
-        let at = (x.at(value) + 5.0, plot.top + 12.0);
-        svg.text("limit", at, Anchor::Start, &threshold_name(threshold));
+        let name = threshold_name(threshold);
+        // Where there is no room on its right it stands on its left.
+        let wide = 7.0 * name.chars().count() as f64;
+        let (at, anchor) = match x.at(value) + 5.0 + wide <= plot.right {
+            true => (x.at(value) + 5.0, Anchor::Start),
+            false => (x.at(value) - 5.0, Anchor::End),
+        };
+        svg.text("limit", (at, plot.top + 12.0), anchor, &name);
     }
 }
 

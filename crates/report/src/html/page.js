@@ -25,6 +25,8 @@ for (const svg of document.querySelectorAll("svg")) {
       name.style.opacity = off ? 0.45 : 1;
       for (const one of all) one.style.display = off ? "none" : "";
     };
+    // A picture for who does not see it; what can be pressed within it is a group.
+    svg.setAttribute("role", "group");
     name.setAttribute("role", "button");
     name.setAttribute("tabindex", "0");
     name.setAttribute("aria-pressed", "true");

@@ -305,7 +305,7 @@ pub(super) fn commands(commands: &[String]) -> Markup {
     html! {
         @if !commands.is_empty() {
             h2 { "Do it again" }
-            pre { code { @for line in commands { (line) "\n" } } }
+            pre tabindex="0" { code { @for line in commands { (line) "\n" } } }
         }
     }
 }

@@ -31,7 +31,7 @@ pub fn tune_page(tuned: &Tuned) -> String {
         (findings(&tuned.findings))
         (left_out(tuned))
         h2 { "The chain file" }
-        pre { code { (tuned.chain) } }
+        pre tabindex="0" { code { (tuned.chain) } }
         (boots(tuned))
         (blocks(tuned))
         @if let Some(restored) = &tuned.restored {

@@ -22,7 +22,7 @@ pub(crate) fn waterfall(budget: &[BudgetPart]) -> Option<String> {
         FORMS
             .map(|(class, width)| {
                 let (left, right, tall) =
-                    (if class == "wide" { 150.0 } else { 104.0 }, width - 76.0, 24.0);
+                    (if class == "wide" { 150.0 } else { 122.0 }, width - 76.0, 24.0);
                 let x = |ms: f64| left + (right - left) * (ms / end).clamp(0.0, 1.0);
                 let mut svg = Svg::new(width, tall * bars.len() as f64 + 6.0);
                 for (at, bar) in bars.iter().enumerate() {

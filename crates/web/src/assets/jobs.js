@@ -37,9 +37,9 @@
       one.append(end);
     }
     if (!running && end) end.remove();
-    if (job.result && !one.querySelector('a')) {
-      const link = make('a', 'its result');
-      link.href = '/runs/' + encodeURIComponent(job.result);
+    if ((job.result || job.printed) && !one.querySelector('a')) {
+      const link = make('a', job.result ? 'its result' : 'its result as JSON');
+      link.href = job.result ? '/runs/' + encodeURIComponent(job.result) : `/api/v1/jobs/${job.id}/result`;
       one.insertBefore(link, note);
     }
     if (running) follow(job.id);
@@ -60,9 +60,8 @@
   if (form) form.onsubmit = async event => {
     event.preventDefault();
     const what = form.work.value, cpus = form.cpus.value.trim(), seconds = Number(form.seconds.value);
-    const wish = what === 'prove' ? { work: 'prove', pairs: 8 } : what === 'tune' ? { work: 'tune', seconds }
-      : { work: 'measure', probe: what === 'gap' ? 'gap' : 'wakeup', seconds };
-    if (cpus || wish.work === 'measure') wish.cpus = cpus;
+    const wish = { verb: what, with: what === 'prove' ? { pairs: 8 } : { for: `${seconds}s` } };
+    if (cpus) wish.with.cpus = cpus;
     say('...');
     try { show(await post('jobs', JSON.stringify(wish))); say(''); } catch (error) { say(error.message, true); }
   };

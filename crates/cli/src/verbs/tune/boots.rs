@@ -125,7 +125,10 @@ fn begin(args: &Args, words: &[String]) -> anyhow::Result<ExitCode> {
 
 fn status(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(tune) = quiet_experiment::boots_status(&args.state)? else {
-        face::print("No tune of boot parameters is under way.\n")?;
+        match args.json {
+            true => face::print_json(&())?,
+            false => face::print("No tune of boot parameters is under way.\n")?,
+        }
         return Ok(ExitCode::SUCCESS);
     };
     if args.json {

@@ -1,21 +1,21 @@
-//! `top` and `serve`, as programs.
+//! `top` and `serve`, as programs: the stream, the screen in a terminal, the doors of the server.
 #![allow(clippy::unwrap_used)] // a test may
 
 mod machine;
 
-use machine::{
-    Machine, PROGRAM,
-    planted::{BURST, Disk, NAME, Planted},
-    read, soon, text,
+use machine::{Machine, PROGRAM, read, soon, text};
+use quiet_testing::{
+    Why,
+    faces::{self, Ended, Server, Tmux},
+    skip,
 };
-use quiet_testing::{Why, skip};
-use quiet_types::live::{Deed, Moment, QuietState};
+use quiet_types::live::Moment;
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::Duration,
 };
 
@@ -50,48 +50,18 @@ fn the_stream_is_a_moment_a_line() {
     assert!(text(&drawn).contains("add --json"), "{}", text(&drawn));
 }
 
-/// A terminal of its own.
-struct Tmux(tempfile::TempDir);
-
-impl Tmux {
-    fn run(&self, words: &[&str]) -> String {
-        let socket = self.0.path().join("tmux");
-        let done = Command::new("tmux").arg("-S").arg(socket).args(words).output().unwrap();
-        text(&done)
-    }
-
-    fn screen(&self) -> String {
-        self.run(&["capture-pane", "-p", "-t", "top"])
-    }
-
-    fn key(&self, key: &str) {
-        self.run(&["send-keys", "-t", "top", key]);
-    }
-
-    fn shows(&self, what: &str) {
-        soon(&format!("the screen shows {what}"), || self.screen().contains(what));
-    }
-}
-
-impl Drop for Tmux {
-    fn drop(&mut self) {
-        self.run(&["kill-server"]);
-    }
-}
-
 #[test]
 fn keys_in_a_terminal_apply_confirm_lend_and_put_back() {
     if quiet_testing::program("tmux").is_none() {
         return skip(Why::Program("tmux", "tmux"));
     }
     let Some(machine) = Machine::take() else { return };
-    let tmux = Tmux(tempfile::tempdir().unwrap());
     let top = format!(
         "LC_ALL=C NO_COLOR=1 {PROGRAM} top --cpus {} --state {}; echo left with $?; sleep 600",
         machine.cpu,
         machine.state().display()
     );
-    tmux.run(&["-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "80", "-y", "24", &top]);
+    let tmux = Tmux::start((80, 24), &top);
     tmux.shows("OPEN No shield is up");
     let screen = tmux.screen();
     assert!(screen.is_ascii() && screen.lines().all(|line| line.len() <= 80), "{screen}");
@@ -151,13 +121,12 @@ fn the_mouse_alone_applies_and_puts_back() {
         return skip(Why::Program("tmux", "tmux"));
     }
     let Some(machine) = Machine::take() else { return };
-    let tmux = Tmux(tempfile::tempdir().unwrap());
     let top = format!(
         "LC_ALL=C NO_COLOR=1 {PROGRAM} top --cpus {} --state {}; echo left with $?; sleep 600",
         machine.cpu,
         machine.state().display()
     );
-    tmux.run(&["-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "100", "-y", "30", &top]);
+    let tmux = Tmux::start((100, 30), &top);
     tmux.shows("OPEN No shield is up");
     mouse(&tmux, 0, place(&tmux, "? help"));
     tmux.shows("put the machine back");
@@ -273,8 +242,8 @@ fn a_name_on_the_network_is_one_of_the_servers_names() {
     }
     let host = address.split("://").nth(1).unwrap().split('/').next().unwrap().to_owned();
     let port = host.strip_prefix(&format!("{label}.local:")).unwrap().to_owned();
-    let ask = |host: &str| {
-        let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    let ask_at = |at: &str, host: &str| {
+        let mut stream = TcpStream::connect(at).unwrap();
         stream.set_read_timeout(Some(machine::PATIENCE)).unwrap();
         let request =
             format!("GET /icon.svg HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
@@ -283,137 +252,29 @@ fn a_name_on_the_network_is_one_of_the_servers_names() {
         stream.read_to_string(&mut answer).unwrap();
         answer.split(' ').nth(1).unwrap().to_owned()
     };
+    let ask = |host: &str| ask_at(&format!("127.0.0.1:{port}"), host);
     assert_eq!(ask(&host), "200");
     assert_ne!(ask(&format!("other.local:{port}")), "200");
-    // The same name for another address of this machine is somebody else's.
-    let second = serve("127.0.0.2:0").wait_with_output().unwrap();
-    assert!(text(&second).contains("already"), "{}", text(&second));
+    // The same name for another address of this machine is somebody else's: it gets the next one, and says so.
+    let mut second = Ended(serve("127.0.0.2:0"));
+    let mut address = String::new();
+    BufReader::new(second.0.stdout.take().unwrap()).read_line(&mut address).unwrap();
+    assert!(address.starts_with(&format!("http://{label}-2.local:")), "{address}");
+    let own = address.split("://").nth(1).unwrap().split('/').next().unwrap();
+    let (_, port) = own.split_once(':').unwrap();
+    let at = format!("127.0.0.2:{port}");
+    assert_eq!(ask_at(&at, own), "200");
+    assert_ne!(ask_at(&at, &format!("{label}.local:{port}")), "200");
+    let said = BufReader::new(second.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let has = format!("127.0.0.1 has the name {label}.local: {label}-2.local is said in its place");
+    assert!(said.take(5).any(|line| line.contains(&has)));
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert!(child.wait().unwrap().success());
-    for (listen, why) in [("[::1]:0", "IPv4"), ("127.0.0.1:0", "no name")] {
-        let mut command = Command::new(PROGRAM);
-        command.args(["serve", "--as-root", "--listen", listen, "--mdns"]);
-        command.arg(if why == "IPv4" { label.as_str() } else { "a.b" });
-        let refused = command.env("XDG_RUNTIME_DIR", dir.path()).output().unwrap();
-        assert!(text(&refused).contains(why), "{}", text(&refused));
-    }
-}
-
-/// A probe that another command runs is in the stream, with its histogram, and gone from it with its end.
-#[test]
-fn a_probe_that_measures_elsewhere_is_in_the_stream() {
-    let dir = tempfile::tempdir().unwrap();
-    let runtime = |command: &mut Command| {
-        // As root this counts for nothing: its own directory is /run/quietcores.
-        command.env("XDG_RUNTIME_DIR", dir.path());
-    };
-    let mut measure = Command::new(PROGRAM);
-    measure.args(["measure", "wakeup", "--cpus", "0", "--policy", "other", "--priority", "0"]);
-    measure.args(["--interval", "1ms", "--for", "10min", "--label", "sto\u{1b}ry", "--store"]);
-    measure.arg(dir.path().join("store")).stdout(Stdio::null()).stderr(Stdio::null());
-    runtime(&mut measure);
-    let mut measure = measure.spawn().unwrap();
-    let name = format!("probe-{}.sock", measure.id());
-    let mut top = Command::new(PROGRAM);
-    top.args(["top", "--json", "--state"]).arg(dir.path()).stdout(Stdio::piped());
-    runtime(&mut top);
-    let mut top = top.spawn().unwrap();
-    let mut told = BufReader::new(top.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let began = std::time::Instant::now();
-    let mut next = || -> Moment {
-        assert!(began.elapsed() < 3 * machine::PATIENCE, "not in time");
-        serde_json::from_str(&told.next().unwrap()).unwrap()
-    };
-    let mut seen = Vec::new();
-    while seen.len() < 3 {
-        let moment = next();
-        let Some(probe) = moment.probes.into_iter().find(|probe| probe.name == name) else {
-            continue;
-        };
-        if seen
-            .last()
-            .is_none_or(|last: &quiet_types::live::LiveProbe| last.elapsed < probe.elapsed)
-        {
-            seen.push(probe);
-        }
-    }
-    for probe in &seen {
-        assert_eq!((probe.probe.as_str(), probe.cpus.to_string()), ("wakeup", "0".to_owned()));
-        assert!(!probe.label.contains('\u{1b}') && probe.told.contains("readings"), "{probe:?}");
-        // Every reading and every missed period stands in a column.
-        assert_eq!(probe.bars.iter().sum::<u64>(), probe.obtained + probe.missed, "{probe:?}");
-    }
-    assert!(seen[0].obtained < seen[2].obtained);
-    // Killed, it is gone from the stream, and the next one takes its socket away.
-    measure.kill().unwrap();
-    measure.wait().unwrap();
-    while next().probes.iter().any(|probe| probe.name == name) {}
-    top.kill().unwrap();
-    top.wait().unwrap();
-}
-
-/// What is planted on the shield stands in the stream and on the screen, with name and length.
-#[test]
-fn a_burst_and_a_disks_interrupt_on_the_shield_are_told_of_by_name_and_length() {
-    for program in ["tmux", "perl", "chrt"] {
-        if quiet_testing::program(program).is_none() {
-            return skip(Why::Program(program, program));
-        }
-    }
-    let Some(machine) = Machine::take() else { return };
-    let applied = machine.apply().output().unwrap();
-    assert!(applied.status.success(), "{}", text(&applied));
-    let mut lines = Command::new(PROGRAM)
-        .args(["top", "--json", "--state"])
-        .arg(machine.state())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut told = BufReader::new(lines.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let mut next = || -> Moment { serde_json::from_str(&told.next().unwrap()).unwrap() };
-    let tmux = Tmux(tempfile::tempdir().unwrap());
-    let top = format!("LC_ALL=C NO_COLOR=1 {PROGRAM} top --state {}", machine.state().display());
-    tmux.run(&["-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "110", "-y", "40", &top]);
-    tmux.shows("[");
-    while next().shield.is_none_or(|shield| shield.cpus.is_empty()) {}
-    let mut met = |what: &str, test: &dyn Fn(&quiet_types::live::Occupant) -> bool| {
-        let began = std::time::Instant::now();
-        loop {
-            let moment = next();
-            let there = moment.cpus.iter().filter(|cpu| cpu.id.0 == machine.cpu);
-            let mut foreign = there.flat_map(|cpu| &cpu.occupants).filter(|one| one.foreign);
-            if let Some(one) = foreign.find(|one| test(one)) {
-                // How soon depends on this machine's load: it is told, and not judged.
-                eprintln!("{what} after {:?}: {one:?}", began.elapsed());
-                return one.clone();
-            }
-            assert!(began.elapsed() < machine::PATIENCE, "{what} is not told of: {moment:?}");
-        }
-    };
-    let mut planted = Planted::place(&machine).unwrap();
-    planted.go();
-    let burst = met("the burst", &|one| one.name == NAME && one.ran.is_some_and(|ran| ran.0 > 0));
-    // Between two looks it ran once, perhaps twice where looks are rare; by the kernel's own clock.
-    let (ran, least) = (burst.ran.unwrap().0, BURST.as_nanos() as u64);
-    assert!((least..least * 100).contains(&ran), "{burst:?}");
-    tmux.shows("planted-burst ran");
-    drop(planted);
-    match Disk::towards(&machine) {
-        None => eprintln!("no disk can interrupt this CPU"),
-        Some(disk) => {
-            let number = met("the disk", &|one| {
-                disk.write();
-                one.name.contains(&disk.name) && one.times > 0
-            });
-            tmux.shows(&format!("IRQ {}", number.number.unwrap()));
-        }
-    }
-    lines.kill().unwrap();
-    lines.wait().unwrap();
-    drop(tmux);
-    let reverted = machine.run("revert");
-    assert!(reverted.status.success(), "{}", text(&reverted));
+    let mut command = Command::new(PROGRAM);
+    command.args(["serve", "--as-root", "--listen", "127.0.0.1:0", "--mdns", "a.b"]);
+    let refused = command.env("XDG_RUNTIME_DIR", dir.path()).output().unwrap();
+    assert!(text(&refused).contains("no name"), "{}", text(&refused));
 }
 
 /// A window that is closed, a line that is cut: the screen is nobody's, and costs nothing any more.
@@ -429,7 +290,7 @@ fn a_terminal_that_goes_away_ends_the_screen() {
         note.display(),
         state.display()
     );
-    tmux.run(&["-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "80", "-y", "24", &top]);
+    tmux.begin((80, 24), &top);
     tmux.shows("No shield is up");
     let pid = fs::read_to_string(note).unwrap();
     let shown = Path::new("/proc").join(pid.trim());
@@ -441,79 +302,14 @@ fn a_terminal_that_goes_away_ends_the_screen() {
     });
 }
 
-/// A server of its own.
-pub struct Server {
-    child: Child,
-    /// With the token.
-    pub address: String,
-}
-
-impl Server {
-    fn start(state: &Path, run: &Path, more: &[&str]) -> Server {
-        let mut child = Command::new(PROGRAM)
-            .args(["serve", "--as-root"])
-            .args(more)
-            .arg("--state")
-            .arg(state)
-            .arg("--store")
-            .arg(run.join("store"))
-            .env("XDG_RUNTIME_DIR", run)
-            .env("XDG_STATE_HOME", run.join("own"))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut address = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut address).unwrap();
-        assert!(address.contains("://127.0.0.1:"), "{address}");
-        Server { child, address: address.trim().to_owned() }
-    }
-
-    fn at(&self) -> &str {
-        self.address.split_once("://").unwrap().1.split('/').next().unwrap()
-    }
-
-    fn token(&self) -> &str {
-        self.address.split("token=").nth(1).unwrap()
-    }
-
-    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.at()).unwrap();
-        stream.set_read_timeout(Some(machine::PATIENCE)).unwrap();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-            self.at(),
-            self.token(),
-            body.len()
-        );
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
-    }
-
-    fn stop(mut self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn serve_keeps_its_token_and_serves_no_other_machine_as_root() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(dir.path(), dir.path(), &["--listen", "127.0.0.1:0"]);
+    let server = Server::start(PROGRAM, (dir.path(), dir.path()), &["--listen", "127.0.0.1:0"]);
     let token = server.token().to_owned();
     assert_eq!(server.ask("GET", "/api/v1/live", "").0, 200);
     server.stop();
-    let server = Server::start(dir.path(), dir.path(), &["--listen", "127.0.0.1:0"]);
+    let server = Server::start(PROGRAM, (dir.path(), dir.path()), &["--listen", "127.0.0.1:0"]);
     assert_eq!(server.token(), token);
     let refused = Command::new(PROGRAM)
         .args(["serve", "--as-root", "--listen", server.at()])
@@ -522,7 +318,11 @@ fn serve_keeps_its_token_and_serves_no_other_machine_as_root() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused).contains("give --listen another one"), "{}", text(&refused));
     server.stop();
-    let server = Server::start(dir.path(), dir.path(), &["--listen", "127.0.0.1:0", "--new-token"]);
+    let server = Server::start(
+        PROGRAM,
+        (dir.path(), dir.path()),
+        &["--listen", "127.0.0.1:0", "--new-token"],
+    );
     assert_ne!(server.token(), token);
     server.stop();
     if quiet_testing::is_root() {
@@ -536,78 +336,6 @@ fn serve_keeps_its_token_and_serves_no_other_machine_as_root() {
     }
 }
 
-#[test]
-fn a_script_applies_by_the_interface_and_a_stranger_on_the_shield_is_named() {
-    let Some(machine) = Machine::take() else { return };
-    let cpu = machine.cpu.to_string();
-    let state = machine.state();
-    let server = Server::start(
-        &state,
-        machine.dir(),
-        &["--listen", "127.0.0.1:0", "--cpus", &cpu, "--rate", "10"],
-    );
-    // Where nobody has looked before, what stands there has not happened.
-    assert_eq!(server.ask("GET", "/api/v1/live", "").0, 200);
-    let before = machine::Capture::take();
-    let (status, plan) = server.ask("GET", "/api/v1/plan", "");
-    assert_eq!(status, 200, "{plan}");
-    let (status, deed) = server.ask("POST", "/api/v1/apply", r#"{"confirm":600}"#);
-    assert_eq!(status, 200, "{deed}");
-    assert_eq!(serde_json::from_str::<Deed>(&deed).unwrap().asked, "apply");
-    assert_eq!(server.ask("POST", "/api/v1/confirm", "{}").0, 200);
-    let now =
-        || -> Moment { serde_json::from_str(&server.ask("GET", "/api/v1/live", "").1).unwrap() };
-    soon("it is up", || {
-        now().shield.is_some_and(|s| {
-            s.confirm.is_none() && s.cpus.contains(quiet_types::CpuId(machine.cpu))
-        })
-    });
-    // No thread of the server's own is left there.
-    let own = format!("/proc/{}/task", server.child.id());
-    for thread in fs::read_dir(own).unwrap().flatten() {
-        let status = read(thread.path().join("status").to_str().unwrap());
-        let allowed = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap();
-        let allowed: quiet_types::CpuSet = allowed.trim().parse().unwrap();
-        assert!(!allowed.contains(quiet_types::CpuId(machine.cpu)), "{status}");
-    }
-    // Somebody who goes there is met, by name. In a partition nobody can by his own mask alone.
-    let mut stranger = Command::new("sh");
-    let entry = now().shield.unwrap().mechanism;
-    let spin = "while :; do :; done";
-    let mut spinning = stranger
-        .arg("-c")
-        .arg(format!("exec -a stranger true 2>/dev/null; {spin}"))
-        .spawn()
-        .unwrap();
-    let moved = Command::new("taskset")
-        .args(["-p", "-c", &cpu, &spinning.id().to_string()])
-        .output()
-        .unwrap();
-    if moved.status.success() {
-        soon("the stranger is told of", || {
-            let moment = now();
-            moment.quiet.state == QuietState::Disturbed
-                && moment
-                    .cpus
-                    .iter()
-                    .flat_map(|c| &c.occupants)
-                    .any(|one| one.foreign && one.name == "sh")
-        });
-    } else {
-        eprintln!("nobody can go onto this shield ({entry:?}): {}", text(&moved));
-    }
-    spinning.kill().unwrap();
-    spinning.wait().unwrap();
-    let (status, deed) = server.ask("POST", "/api/v1/revert", "{}");
-    assert_eq!(status, 200, "{deed}");
-    soon("it is down", || now().quiet.state == QuietState::Open);
-    let events = server.ask("GET", "/api/v1/events", "").1;
-    assert!(events.contains("applied") && events.contains("reverted"), "{events}");
-    assert_eq!(before.differences(&machine::Capture::take()), Vec::<String>::new());
-    std::thread::sleep(Duration::from_millis(1));
-    server.stop();
-}
-
 /// Lets this process have so many descriptors, where it may; how many it has.
 fn descriptors(wanted: u64) -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -617,37 +345,14 @@ fn descriptors(wanted: u64) -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(wanted)
 }
 
-/// Ends it, whatever becomes of the test.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// An engine on the card that does not exist; and its blocks, missed periods and xruns whenever it is asked.
 fn play(dir: &Path) -> (Ended, impl Fn() -> (u64, u64, u64)) {
     let strip = dir.join("strip.toml");
     fs::write(&strip, "[strip]\nname = \"plain\"\nchannels = 1\n[[stage]]\nkind = \"gain\"\n")
         .unwrap();
     let socket = dir.join("attacked.sock");
-    let mut command = Command::new(PROGRAM);
-    command.args([
-        "play",
-        "--host",
-        "null",
-        "--mode",
-        "sleep",
-        "--period",
-        "512",
-        "--channels",
-        "1",
-    ]);
-    command.args(["--buffer", "8192", "--control"]).arg(&socket).arg(&strip);
-    command.env("XDG_STATE_HOME", dir.join("own"));
-    let child = Ended(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
+    let control = ["--control", socket.to_str().unwrap()];
+    let child = faces::play(PROGRAM, dir, &strip, &control);
     let at = socket.clone();
     soon("it plays", || std::os::unix::net::UnixStream::connect(&at).is_ok());
     let asked = move || {
@@ -669,9 +374,9 @@ fn ten_thousand_connections_that_ask_nothing_cost_no_memory() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(dir.path(), dir.path(), &["--listen", "127.0.0.1:0"]);
+    let server = Server::start(PROGRAM, (dir.path(), dir.path()), &["--listen", "127.0.0.1:0"]);
     let resident = || -> u64 {
-        let status = read(&format!("/proc/{}/status", server.child.id()));
+        let status = read(&format!("/proc/{}/status", server.process.0.id()));
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
     };
@@ -697,7 +402,7 @@ fn ten_thousand_connections_that_ask_nothing_cost_no_memory() {
     assert_eq!(server.ask("GET", "/api/v1/live", "").0, 200);
     let more = resident().saturating_sub(before);
     assert!(more < 32 << 10, "{more} KiB more than before");
-    let held = fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count();
+    let held = fs::read_dir(format!("/proc/{}/fd", server.process.0.id())).unwrap().count();
     assert!(held < 300, "{held} descriptors are held");
     // The engine plays on. How many periods it lost before and meanwhile depends on this machine's load: it is told.
     let attacked = plays();
@@ -725,7 +430,7 @@ fn an_encrypted_page_is_known_by_its_certificate_and_keeps_it() {
     }
     let dir = tempfile::tempdir().unwrap();
     let tls = ["--listen", "127.0.0.1:0", "--tls"];
-    let server = Server::start(dir.path(), dir.path(), &tls);
+    let server = Server::start(PROGRAM, (dir.path(), dir.path()), &tls);
     assert!(server.address.starts_with("https://"), "{}", server.address);
     let certificate = dir.path().join("own/quietcores/tls/certificate.pem");
     let kept = fs::read_to_string(&certificate).unwrap();
@@ -781,7 +486,7 @@ fn a_socket_that_listens_already_is_served() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let mut child = Command::new(PROGRAM)
+    let child = Command::new(PROGRAM)
         .args(["serve", "--as-root", "--activated", "--state"])
         .arg(dir.path())
         .arg("--store")
@@ -791,9 +496,7 @@ fn a_socket_that_listens_already_is_served() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut address = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut address).unwrap();
-    let server = Server { child, address: address.trim().to_owned() };
+    let server = Server::of(child);
     assert_eq!(server.at(), at.to_string());
     assert_eq!(server.ask("GET", "/api/v1/live", "").0, 200);
     server.stop();
