@@ -71,9 +71,9 @@ fn a_probe_that_measures_elsewhere_is_in_the_stream() {
 /// What is planted on the shield stands in the stream and on the screen, with name and length.
 #[test]
 fn a_burst_and_a_disks_interrupt_on_the_shield_are_told_of_by_name_and_length() {
-    for program in ["tmux", "perl", "chrt"] {
+    for (program, package) in [("tmux", "tmux"), ("perl", "perl"), ("chrt", "util-linux")] {
         if quiet_testing::program(program).is_none() {
-            return skip(Why::Program(program, program));
+            return skip(Why::Program(program, package));
         }
     }
     let Some(machine) = Machine::take() else { return };

@@ -142,6 +142,12 @@ impl Svg {
 
     /// A text at a point of its baseline.
     pub fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) {
+        // What stands above its place and would reach over the edge is moved inwards.
+        let half = 4.0 * text.chars().count() as f64;
+        let x = match anchor {
+            Anchor::Middle if 2.0 * half < self.width => x.clamp(half, self.width - half),
+            _ => x,
+        };
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",

@@ -54,7 +54,7 @@ const whole = async (page, where) => {
       if (drawing) {
         if (element.tagName !== 'text' || within(drawing)) continue;
         const edge = drawing.getBoundingClientRect();
-        if (box.left < edge.left - 1 || box.right > edge.right + 1 || box.top < edge.top - 1 || box.bottom > edge.bottom + 1) told(element, 'beyond its drawing');
+        if (box.left < edge.left - 1 || box.right > edge.right + 1 || box.top < edge.top - 1 || box.bottom > edge.bottom + 1) told(element, `beyond its drawing (${[box.left - edge.left, edge.right - box.right, box.top - edge.top, edge.bottom - box.bottom].map(Math.round)}) "${drawing.getAttribute('aria-label')}"`);
       } else if (element instanceof HTMLElement && !within(element)) {
         if (box.right > wide + 1 || box.left < -1) told(element, 'beyond the window');
         // What is hidden from eyes and read aloud is one pixel wide.
