@@ -93,6 +93,32 @@ fn of(schema: &str, (status, body): (u16, String)) -> Value {
 }
 
 #[test]
+fn the_page_of_a_farm_has_the_wall_where_a_collector_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(PROGRAM, (&dir.path().join("state"), dir.path()), &HERE);
+    let (status, page) = server.ask("GET", "/farm", "");
+    assert!(status == 200 && page.contains("there is no collector"), "{page}");
+    assert!(page.contains("It is in no farm") && !page.contains("<iframe"), "{page}");
+    assert_eq!(server.ask("GET", "/farm/wall", "").0, 409);
+    let result = fs::read(fixture("results/cyclictest.json")).unwrap();
+    let (status, said) = server.send("POST", "/api/v1/import", (FILE, &result));
+    assert_eq!(status, 200, "{said}");
+    let store = dir.path().join("store");
+    let collected = Command::new(PROGRAM)
+        .args(["farm", "collect"])
+        .arg(&store)
+        .env("XDG_DATA_HOME", dir.path().join("data"))
+        .output()
+        .unwrap();
+    assert!(collected.status.success(), "{collected:?}");
+    let (_, page) = server.ask("GET", "/farm", "");
+    assert!(page.contains("src=\"/farm/wall\"") && page.contains("sandbox"), "{page}");
+    let (status, wall) = server.ask("GET", "/farm/wall", "");
+    assert!(status == 200 && wall.starts_with("<!DOCTYPE html>"), "{wall}");
+    server.stop();
+}
+
+#[test]
 fn verbs_answer_by_their_addresses_as_they_do_by_hand() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(PROGRAM, (&dir.path().join("state"), dir.path()), &HERE);

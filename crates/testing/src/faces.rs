@@ -39,6 +39,7 @@ impl Server {
         command.args(["serve", "--as-root"]).args(more);
         command.arg("--state").arg(state).arg("--store").arg(dir.join("store"));
         command.env("XDG_RUNTIME_DIR", dir).env("XDG_STATE_HOME", dir.join("own"));
+        command.env("XDG_DATA_HOME", dir.join("data"));
         Server::of(command.stdout(Stdio::piped()).spawn().expect("serve starts"))
     }
 

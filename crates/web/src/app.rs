@@ -1,7 +1,7 @@
 //! The routes, and what stands before all of them.
 
 use crate::{
-    api, assets,
+    api, assets, farm_page,
     guard::{Access, COOKIE, CSRF, DoorRules, Turned, check},
     jobs_api, pages, runs_page, sound_page,
     state::{AT_WORK, App, Doors, Problem, STREAMS},
@@ -66,6 +66,8 @@ pub fn app(doors: Doors, rules: DoorRules) -> Router {
         .route("/runs/{id}", get(runs_page::kept))
         .route("/runs/{id}/report", get(runs_page::report))
         .route("/tune", get(tune_page::tunes))
+        .route("/farm", get(farm_page::farm))
+        .route("/farm/wall", get(farm_page::wall))
         .route("/compare", get(runs_page::compare))
         .route("/page.css", asset("text/css; charset=utf-8", assets::STYLE))
         .route("/live.js", asset("text/javascript; charset=utf-8", assets::SCRIPT))

@@ -7,6 +7,7 @@
 mod api;
 mod app;
 mod assets;
+mod farm_page;
 mod guard;
 mod jobs_api;
 mod mdns;

@@ -66,13 +66,14 @@ fn head(title: &str, csrf: Option<&str>) -> Markup {
 
 pub(crate) type Page = Result<Html<String>, Trouble>;
 
-const PAGES: [(&str, &str); 6] = [
+const PAGES: [(&str, &str); 7] = [
     ("/", "Live"),
     ("/sound", "Sound"),
     ("/shield", "Shield"),
     ("/machine", "Machine"),
     ("/runs", "Runs"),
     ("/tune", "Tune"),
+    ("/farm", "Farm"),
 ];
 
 pub(crate) fn page(

@@ -165,13 +165,18 @@ pub(crate) async fn report(
             })
         })
         .await??;
+    Ok(apart(page))
+}
+
+/// A page that stands within one of the server's, with a style and a script of its own, and reaches nothing.
+pub(crate) fn apart(page: String) -> Response {
     let mut answer = Html(page).into_response();
     let apart = "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; \
                  script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(apart));
     headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN"));
-    Ok(answer)
+    answer
 }
 
 pub(crate) async fn compare(

@@ -9,7 +9,7 @@ use quiet_types::{
     campaign::Campaigned,
     doctor::Doctored,
     explain::{Cost, Explained},
-    farm::FarmAnswer,
+    farm::{FarmAnswer, FarmLeft, FarmSent, FarmStatus},
     history::History,
     live::given_text,
     proof::Proof,
@@ -501,6 +501,7 @@ pub(crate) const VERBS: &[VerbDoor] = &[
         path: "farm",
         about: "What was agreed to leave this machine, and what waits",
         own: STORE,
+        prints: of::<FarmStatus>,
         ..BARE
     },
     VerbDoor {
@@ -509,6 +510,7 @@ pub(crate) const VERBS: &[VerbDoor] = &[
         way: Way::Act,
         about: "Make records of what is new, and send what waits",
         own: KEPT,
+        prints: of::<FarmSent>,
         ..BARE
     },
     VerbDoor {
@@ -517,6 +519,7 @@ pub(crate) const VERBS: &[VerbDoor] = &[
         way: Way::Act,
         about: "Nothing is made or sent any more",
         own: STORE,
+        prints: of::<FarmLeft>,
         ..BARE
     },
     VerbDoor {

@@ -639,7 +639,7 @@ fn pages_need_nothing_that_their_policy_forbids_and_are_small() {
         sum += served.ask(&format!("GET {path}"), &[&cookie], "").1.len();
     }
     assert!(sum < 150_000, "{sum} bytes at first load");
-    for path in ["/", "/sound", "/shield", "/runs", "/tune", "/nowhere"] {
+    for path in ["/", "/sound", "/shield", "/runs", "/tune", "/farm", "/nowhere"] {
         let (_, page) = served.ask(&format!("GET {path}"), &[&cookie], "");
         for word in
             [" style=", "<style", " onclick", "javascript:", "<script>", "http://", "https://"]

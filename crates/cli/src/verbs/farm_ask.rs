@@ -91,7 +91,7 @@ Examples:
 pub struct PageArgs {
     #[command(flatten)]
     asked: Asked,
-    /// The page
+    /// The page; - is standard output
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
     /// Print where the page is as JSON on standard output
@@ -187,8 +187,12 @@ pub fn metrics(args: MetricsArgs) -> anyhow::Result<ExitCode> {
 pub fn page(args: PageArgs) -> anyhow::Result<ExitCode> {
     let mut question = args.asked.question()?;
     question.changes = true;
-    let target = Target::page(&args.out)?;
     let collector = args.asked.place.open(Trust::FirstKey, false)?;
+    if args.out == Path::new("-") {
+        face::print(&quiet_report::farm_page(&collector.wall(&question, now())?))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let target = Target::page(&args.out)?;
     target.write(&quiet_report::farm_page(&collector.wall(&question, now())?))?;
     if args.json {
         let path = target.path().display().to_string();
