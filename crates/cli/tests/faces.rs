@@ -50,19 +50,25 @@ fn the_stream_is_a_moment_a_line() {
     assert!(text(&drawn).contains("add --json"), "{}", text(&drawn));
 }
 
+/// `top` on a terminal of this size, before anything is pressed.
+fn top_of(machine: &Machine, size: (u32, u32)) -> Tmux {
+    let top = format!(
+        "LC_ALL=C NO_COLOR=1 {PROGRAM} top --cpus {} --state {}; echo left with $?; sleep 600",
+        machine.cpu,
+        machine.state().display()
+    );
+    let tmux = Tmux::start(size, &top);
+    tmux.shows("OPEN No shield is up");
+    tmux
+}
+
 #[test]
 fn keys_in_a_terminal_apply_confirm_lend_and_put_back() {
     if quiet_testing::program("tmux").is_none() {
         return skip(Why::Program("tmux", "tmux"));
     }
     let Some(machine) = Machine::take() else { return };
-    let top = format!(
-        "LC_ALL=C NO_COLOR=1 {PROGRAM} top --cpus {} --state {}; echo left with $?; sleep 600",
-        machine.cpu,
-        machine.state().display()
-    );
-    let tmux = Tmux::start((80, 24), &top);
-    tmux.shows("OPEN No shield is up");
+    let tmux = top_of(&machine, (80, 24));
     let screen = tmux.screen();
     assert!(screen.is_ascii() && screen.lines().all(|line| line.len() <= 80), "{screen}");
     tmux.key("?");
@@ -121,13 +127,7 @@ fn the_mouse_alone_applies_and_puts_back() {
         return skip(Why::Program("tmux", "tmux"));
     }
     let Some(machine) = Machine::take() else { return };
-    let top = format!(
-        "LC_ALL=C NO_COLOR=1 {PROGRAM} top --cpus {} --state {}; echo left with $?; sleep 600",
-        machine.cpu,
-        machine.state().display()
-    );
-    let tmux = Tmux::start((100, 30), &top);
-    tmux.shows("OPEN No shield is up");
+    let tmux = top_of(&machine, (100, 30));
     mouse(&tmux, 0, place(&tmux, "? help"));
     tmux.shows("put the machine back");
     // A press anywhere takes it away.

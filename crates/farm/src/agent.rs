@@ -57,29 +57,16 @@ impl Agent {
         here: &NowHere,
     ) -> Result<Passed> {
         let mut passed = Passed::default();
-        let put = self.put(store, dir, member, key, outbox, here, &mut passed);
+        let put = self
+            .kept(store, member, key, outbox, here, &mut passed)
+            .and_then(|()| shield(dir, member, key, outbox, here, &mut passed))
+            .and_then(|()| match member.live {
+                true => self.played(member, key, outbox, here, &mut passed),
+                false => Ok(()),
+            });
         // Where nothing could be put since the disk is full, room is made all the same.
         passed.thinned = outbox.thin(member.bound, key)?;
         put.map(|()| passed)
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "a part of `pass`")]
-    fn put(
-        &mut self,
-        store: &Store,
-        dir: &MemberDir,
-        member: &Membership,
-        key: &SecretKey,
-        outbox: &mut Outbox,
-        here: &NowHere,
-        passed: &mut Passed,
-    ) -> Result<()> {
-        self.kept(store, member, key, outbox, here, passed)?;
-        shield(dir, member, key, outbox, here, passed)?;
-        if member.live {
-            self.played(member, key, outbox, here, passed)?;
-        }
-        Ok(())
     }
 
     fn kept(
