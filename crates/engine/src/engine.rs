@@ -119,7 +119,7 @@ impl SecondThread {
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
         let body = move || {
-            bench.serve(&told, SecondRest::Yield);
+            bench.serve(&told, SecondRest::Sleep);
             None
         };
         let thread = thread::Builder::new().name("quiet-second".into()).spawn(body);

@@ -148,11 +148,13 @@ impl Cutter {
             let is_later = halves.as_ref().is_none_or(|(_, halves)| worst(*halves) >= takes);
             takes <= WORTH * costs.whole() && (takes <= ROOMY * period || is_later)
         };
-        match (shared.filter(is_worth), halves) {
-            (Some(shared), _) => self.share(strip, shared, setting),
-            (None, Some((seam, worst))) => self.halve(strip, seam, worst, setting),
+        match (shared, halves) {
+            // Where it cannot be cut in a row, branches are all there is to share out.
+            (Some(shared), None) => self.share(strip, shared, setting),
+            (Some(shared), Some(_)) if is_worth(&shared) => self.share(strip, shared, setting),
+            (_, Some((seam, worst))) => self.halve(strip, seam, worst, setting),
             (None, None) => {
-                let why = "the strip has no two stages in a row, so it cannot be cut for two CPUs: play it with --cores 1";
+                let why = "the strip has neither two stages in a row nor two branches, so it cannot be cut for two CPUs: play it with --cores 1";
                 Err(Error::of(ErrorKind::Asked, why))
             }
         }
@@ -409,8 +411,17 @@ pub enum SecondRest {
     Never,
     /// Looks for a while, then sleeps for moments.
     Sleep,
-    /// Lets others run.
-    Yield,
+}
+
+/// Looks for a while, then sleeps for a moment. Who gives way instead (`sched_yield`) is put behind every busy thread of the machine:
+/// beside two of them a hand-over took up to 100 ms.
+fn look_or_sleep(looks: &mut u32) {
+    *looks += 1;
+    if *looks > LOOKS {
+        std::thread::sleep(Duration::from_micros(20));
+    } else {
+        std::hint::spin_loop();
+    }
 }
 
 impl SecondSide {
@@ -426,11 +437,9 @@ impl SecondSide {
                 idle = 0;
                 continue;
             }
-            idle += 1;
             match rest {
-                SecondRest::Sleep if idle > LOOKS => std::thread::sleep(Duration::from_micros(20)),
-                SecondRest::Yield => std::thread::yield_now(),
-                SecondRest::Never | SecondRest::Sleep => std::hint::spin_loop(),
+                SecondRest::Never => std::hint::spin_loop(),
+                SecondRest::Sleep => look_or_sleep(&mut idle),
             }
         }
     }

@@ -227,14 +227,21 @@ async fn send_part(
             }
         }
     }
+    // One patience for all: the library's begins anew with each that is waited for, 256 of them where servers have fallen silent.
+    let mut until = tokio::time::Instant::now() + PATIENCE;
     for (number, ack) in under_way {
-        match ack.await {
-            Ok(ack) => {
+        match tokio::time::timeout_at(until, ack).await {
+            Ok(Ok(ack)) => {
                 sent.records += 1;
                 sent.repeats += u64::from(ack.duplicate);
                 outbox.sent(number)?;
+                until = tokio::time::Instant::now() + PATIENCE;
             }
-            Err(error) => failed = failed.or(Some(error.to_string())),
+            Ok(Err(error)) => failed = failed.or(Some(error.to_string())),
+            Err(_) => {
+                let why = || format!("no answer within {} s", PATIENCE.as_secs());
+                failed = failed.or_else(|| Some(why()));
+            }
         }
     }
     failed.map_or(Ok(()), |why| {

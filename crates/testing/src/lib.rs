@@ -26,7 +26,7 @@ mod wait;
 
 pub use namespaces::within;
 pub use turn::{machine_alone, machine_still};
-pub use wait::{PATIENCE, until};
+pub use wait::{PATIENCE, until, until_within};
 
 use std::{
     env,

@@ -1,5 +1,6 @@
 //! The way of blocks to the second thread and back: by value through wait-free rings, in buffers that go round.
 
+use super::look_or_sleep;
 use crate::{ReadyStrip, clock::Ticks, playing::fault};
 use quiet_dsp::{Block, strip::Elsewhere};
 use quiet_rt::Clock;
@@ -179,6 +180,7 @@ impl NearEnd {
 
     fn wait_for(&mut self, wanted: u64) -> Option<Box<[f32]>> {
         let begun = self.clock.ticks();
+        let mut looks = 0;
         loop {
             match self.made.pop() {
                 Ok(Made { number, samples }) if number == wanted => return Some(samples),
@@ -191,8 +193,7 @@ impl NearEnd {
                             self.given_up = true;
                             return None;
                         }
-                        // Files are in no hurry: whoever else is to run shall.
-                        None => std::thread::yield_now(),
+                        None => look_or_sleep(&mut looks),
                         Some(_) => std::hint::spin_loop(),
                     }
                 }

@@ -157,6 +157,13 @@ fn it_cuts_where_it_says_and_begins_anew_as_a_whole_one_does() {
     let alone = Description::parse("[[stage]]\nkind = \"polarity\"\n", "test").unwrap();
     let alone = alone.prepare(2, SETTING.rate, SETTING.block, &mut Files::here()).unwrap();
     assert!(cutter.cut(alone, SETTING).unwrap_err().to_string().contains("--cores 1"));
+    // Where branches are all there is, they are shared out, however little that is worth.
+    let branch = "[[stage.branch]]\n[[stage.branch.stage]]\nkind = \"gain\"\n";
+    let split = format!("[[stage]]\nkind = \"split\"\n{branch}{branch}");
+    let split = Description::parse(&split, "test").unwrap();
+    let split = split.prepare(2, SETTING.rate, SETTING.block, &mut Files::here()).unwrap();
+    let shared = cutter.cut(split, SETTING).unwrap();
+    assert!(matches!(shared.at, CutAt::Branches(names) if names.len() == 1));
 }
 
 /// Two amps of unequal cost, a branch within a branch, one without a stage, and stages around.
