@@ -24,13 +24,14 @@ fn shown(output: &Output) -> String {
 
 #[test]
 fn two_parts_are_played_heard_and_shown() {
+    let root = is_root();
+    // Another CPU and a turn of its own where the machine is changed.
+    let machine = if root { Machine::take() } else { None };
+    // Only now: somebody else's shield may have confined this process until its turn came.
     let cpus = std::thread::available_parallelism().unwrap().get();
     if cpus < 2 {
         return skip(Why::OneCpu);
     }
-    let root = is_root();
-    // Another CPU and a turn of its own where the machine is changed.
-    let machine = if root { Machine::take() } else { None };
     let before = machine.as_ref().map(|_| Capture::take());
     let dir = tempfile::tempdir().unwrap();
     let done = demo(dir.path(), &["--for", "1s", "--json"]);

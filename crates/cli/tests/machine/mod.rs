@@ -47,12 +47,13 @@ impl Machine {
         if !is_root() {
             return skip(Why::Root);
         }
+        // First its turn: before it, somebody else's test may have taken CPUs away.
+        let file = quiet_testing::machine_alone();
         let online = read("/sys/devices/system/cpu/online");
         let online: quiet_types::CpuSet = online.parse().unwrap();
         let Some(cpu) = online.iter().last().filter(|_| online.len() > 1) else {
             return skip(Why::OneCpu);
         };
-        let file = quiet_testing::machine_alone();
         let state = tempfile::tempdir().unwrap();
         Some(Machine { _thread: thread, _process: file, state, cpu: cpu.0 })
     }
