@@ -5,6 +5,7 @@ mod asked;
 mod face;
 mod hands;
 mod keep;
+mod next;
 mod probing;
 mod progress;
 mod talk;
@@ -12,7 +13,7 @@ mod user;
 mod verbs;
 mod work;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Give a low-latency audio chain its own CPU cores, and prove that it holds.
@@ -73,13 +74,14 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let called = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&called).unwrap_or_else(|error| error.exit());
     let Some(verb) = cli.verb else {
         return ended(verbs::greet::run());
     };
     // `top` and `serve` show how a probe goes that another command runs.
     quiet_probe::tell_in(|| quiet_engine::control::private_dir().ok());
-    ended(match verb {
+    let done = match verb {
         Verb::Setup(args) => verbs::setup::run(args),
         Verb::Demo(args) => verbs::demo::run(args),
         Verb::Inspect(args) => verbs::inspect::run(args),
@@ -120,7 +122,11 @@ fn main() -> ExitCode {
         Verb::Keeper(args) => verbs::keeper::run(args),
         Verb::Hold(args) => verbs::hold::run(args),
         Verb::Guard(args) => verbs::guard::run(args),
-    })
+    };
+    if let Ok(ended) = &done {
+        next::say(&called, *ended);
+    }
+    ended(done)
 }
 
 fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {

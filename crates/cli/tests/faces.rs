@@ -477,6 +477,16 @@ fn an_encrypted_page_is_known_by_its_certificate_and_keeps_it() {
     let read = read.trim().split('=').nth(1).unwrap();
     assert!(line.ends_with(read), "{line}: {read}");
     assert_eq!(fs::read_to_string(certificate).unwrap(), kept);
+    // A name that it is not for: made anew, for the names of before too.
+    let named = ["--listen", "127.0.0.1:0", "--tls", "--name", "box.example"];
+    Server::start(PROGRAM, (dir.path(), dir.path()), &named).stop();
+    let (_, names) =
+        said("openssl", &["x509", "-in", certificate, "-noout", "-ext", "subjectAltName"]);
+    assert!(names.contains("DNS:box.example") && names.contains("DNS:localhost"), "{names}");
+    let newer = fs::read_to_string(certificate).unwrap();
+    assert_ne!(newer, kept);
+    Server::start(PROGRAM, (dir.path(), dir.path()), &tls).stop();
+    assert_eq!(fs::read_to_string(certificate).unwrap(), newer);
     let key = fs::metadata(dir.path().join("own/quietcores/tls")).unwrap();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&key.permissions()) & 0o077, 0);
 }

@@ -82,8 +82,17 @@ fn reports(machine: &Machine, at: &str) -> BTreeMap<&'static str, String> {
     let [file, written] = [&file, &page].map(|path| path.to_str().unwrap());
     kept(machine, &["campaign", file, "--html", written]);
     let served = |id: &str| format!("http://{at}/runs/{id}/report");
+    // A farm of one, which needs no server.
+    let store = machine.dir().join("store").to_str().unwrap().to_owned();
+    let farm = ["farm", "collect", &store, "--store", &store];
+    let collected = Command::new(PROGRAM).args(farm).output().unwrap();
+    assert!(collected.status.success(), "{}", text(&collected));
+    let wall = format!("http://{at}/farm/wall");
     let all = [("proof", served(&prove)), ("buffers", served(&buffers)), ("trip", served(&trip))];
-    all.into_iter().chain([("campaign", format!("file://{written}"))]).collect()
+    all.into_iter()
+        .chain([("farm", wall)])
+        .chain([("campaign", format!("file://{written}"))])
+        .collect()
 }
 
 #[test]

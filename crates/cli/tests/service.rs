@@ -4,7 +4,10 @@
 mod machine;
 
 use machine::{Capture, Machine, PROGRAM, text};
-use quiet_testing::bus::{Bus, GROUP, STRANGER, as_user, group};
+use quiet_testing::{
+    bus::{Bus, GROUP, STRANGER, as_user, group},
+    faces::Server,
+};
 use quiet_types::lot::Lot;
 use std::{
     fs::{self, Permissions},
@@ -127,6 +130,58 @@ fn a_user_of_the_group_has_a_shield_without_root_and_another_a_sentence() {
     assert!(text(&confirmed).contains("does not wait"), "{}", text(&confirmed));
     let reverted = world.run(&games, &["revert"]);
     assert_eq!(reverted.status.code(), Some(0), "{}", text(&reverted));
+    assert_eq!(before.differences(&Capture::take()), Vec::<String>::new());
+}
+
+#[test]
+fn pages_of_an_ordinary_user_reach_the_machine_through_the_service_alone() {
+    let Some(world) = World::new() else { return };
+    let chain = world.machine.dir().join("room.toml");
+    let text_of_chain = format!("[chain]\nname = \"room\"\ncpus = \"{}\"\n", world.machine.cpu);
+    fs::write(&chain, text_of_chain).unwrap();
+    let chains = world.machine.dir().join("chains");
+    let approve =
+        Command::new(PROGRAM).arg("approve").arg(&chain).arg("--chains").arg(&chains).output();
+    assert!(approve.unwrap().status.success());
+    let own = world.machine.dir().join("own");
+    fs::create_dir(&own).unwrap();
+    fs::set_permissions(&own, Permissions::from_mode(0o777)).unwrap();
+    world.comes_up("room");
+    let serve = |groups: &str, name: &str| {
+        let mut command = as_user(STRANGER, groups, &world.program);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--store"]).arg(own.join(name));
+        command.env("QUIETCORES_BUS", &world.bus.address).env("HOME", &own);
+        let dirs = ["XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_DATA_HOME"];
+        command.envs(dirs.map(|dir| (dir, own.join(name))));
+        Server::of(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap())
+    };
+    for name in ["member", "stranger"] {
+        fs::create_dir(own.join(name)).unwrap();
+        fs::set_permissions(own.join(name), Permissions::from_mode(0o777)).unwrap();
+    }
+    let member = serve(&group(GROUP), "member");
+    let stranger = serve("", "stranger");
+    let before = Capture::take();
+
+    let (status, said) = stranger.ask("POST", "/api/v1/apply", "{}");
+    assert!(status >= 400 && said.contains("usermod -aG games"), "{status} {said}");
+    assert!(!world.up());
+
+    let (status, said) = member.ask("POST", "/api/v1/apply", r#"{"confirm":600}"#);
+    assert_eq!(status, 200, "{said}");
+    assert!(world.up());
+    let (status, said) = member.ask("GET", "/api/v1/status", "");
+    let json: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((status, &json["state"]), (200, &"up".into()), "{said}");
+    let (status, said) = member.ask("POST", "/api/v1/confirm", "{}");
+    assert!(status == 200 && said.contains("stays until"), "{status} {said}");
+
+    // Somebody else's shield is not a stranger's to end.
+    let (status, said) = stranger.ask("POST", "/api/v1/revert", "{}");
+    assert!(status >= 400 && world.up(), "{status} {said}");
+    let (status, said) = member.ask("POST", "/api/v1/revert", "{}");
+    assert_eq!(status, 200, "{said}");
+    assert!(!world.up());
     assert_eq!(before.differences(&Capture::take()), Vec::<String>::new());
 }
 

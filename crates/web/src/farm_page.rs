@@ -20,6 +20,9 @@ use std::{sync::Arc, time::Duration};
 /// A collector of a thousand machines answers in less.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What `serve` was given to know where runs are kept.
+const STORE: OwnArguments = OwnArguments { state: false, store: true, shield: false };
+
 fn called(app: &App, line: &[&str], own: OwnArguments) -> Result<Vec<u8>, String> {
     let words = line.iter().map(|word| (*word).to_owned()).collect();
     let call = VerbCall { words, own, input: None };
@@ -27,7 +30,7 @@ fn called(app: &App, line: &[&str], own: OwnArguments) -> Result<Vec<u8>, String
 }
 
 fn wall_of(app: &App) -> Result<Vec<u8>, String> {
-    called(app, &["farm", "page", "--out", "-"], OwnArguments::default())
+    called(app, &["farm", "page", "--out", "-"], STORE)
 }
 
 pub(crate) async fn farm(
@@ -36,13 +39,12 @@ pub(crate) async fn farm(
 ) -> Page {
     let (member, wall) = app
         .blocking(|app| {
-            let own = OwnArguments { store: true, ..OwnArguments::default() };
-            let status = called(app, &["farm", "status", "--json"], own);
+            let status = called(app, &["farm", "status", "--json"], STORE);
             let status =
                 status.ok().and_then(|text| serde_json::from_slice::<FarmStatus>(&text).ok());
             // Whether there is a collector, without a look at all that it has.
             let nothing = ["farm", "ask", "--json", "until=1970-01-02"];
-            (status, called(app, &nothing, OwnArguments::default()).map(|_| ()))
+            (status, called(app, &nothing, STORE).map(|_| ()))
         })
         .await?;
     let body = html! {

@@ -530,6 +530,7 @@ pub(crate) const VERBS: &[VerbDoor] = &[
         flags: &["trend", "changes"],
         words: &["by"],
         prints: of::<FarmAnswer>,
+        own: STORE,
         ..BARE
     },
     VerbDoor {
@@ -539,6 +540,7 @@ pub(crate) const VERBS: &[VerbDoor] = &[
         about: "All sums for a Prometheus, as OpenMetrics text",
         place: Place::Words("conditions"),
         words: &["by"],
+        own: STORE,
         ..BARE
     },
 ];

@@ -13,9 +13,12 @@ use std::{
 /// Which collector, and whom it believes.
 #[derive(clap::Args)]
 pub struct Where {
-    /// The collector's database [default: farm.sqlite beside the store]
-    #[arg(long, value_name = "FILE")]
+    /// The collector's database [default: farm.sqlite in the store]
+    #[arg(long, value_name = "FILE", conflicts_with = "store")]
     db: Option<PathBuf>,
+    /// The store whose farm.sqlite it is [default: this user's]
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
 }
 
 /// Whom a collector believes.
@@ -88,7 +91,7 @@ impl Where {
         let path = match &self.db {
             Some(path) => path.clone(),
             None => {
-                let dir = keep::store(None)?.dir().to_owned();
+                let dir = keep::store(self.store.as_deref())?.dir().to_owned();
                 files::make_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
                 dir.join("farm.sqlite")
             }

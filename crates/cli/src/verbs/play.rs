@@ -25,7 +25,7 @@ use quiet_linux::{
 use quiet_types::{
     CpuId, Frames, Nanos, SampleRate,
     loan::LoanEnd,
-    play::{Admission, PlayStatus, Played, SCHEMA, TIGHT},
+    play::{Admission, Level, PlayStatus, Played, SCHEMA, TIGHT},
 };
 use std::{
     io::{self, BufRead, IsTerminal},
@@ -773,17 +773,25 @@ fn lines_typed() -> mpsc::Receiver<String> {
 }
 
 fn line(status: &PlayStatus, session: &Session, began: Instant) -> String {
-    let levels: Vec<String> =
-        status.levels.iter().map(|l| format!("{:>6.1} > {:>6.1} dB", l.input, l.output)).collect();
+    let meters = |(at, level): (usize, &Level)| {
+        let (input, output) = (level.input, level.output);
+        format!(
+            "{:>2}  in [{}] {input:>6.1} dB  out [{}] {output:>6.1} dB",
+            at + 1,
+            meter(input),
+            meter(output)
+        )
+    };
+    let levels: Vec<String> = status.levels.iter().enumerate().map(meters).collect();
     let last = session
         .xruns()
         .next_back()
         .map_or(String::new(), |xrun| format!(", last at {:.1} s", xrun.at.as_secs_f64()));
     let ratio = status.ratio.map_or(String::new(), |r| format!("  ratio {r:.6}"));
     format!(
-        "{:>7.1} s  {}\nload p50 {} %  p99 {} %  worst {} [{}]\nxruns {} (missed {}{last})  gone {}{ratio}",
+        "{}\n{:>7.1} s  load p50 {} %  p99 {} %  worst {} [{}]\nxruns {} (missed {}{last})  gone {}{ratio}",
+        levels.join("\n"),
         began.elapsed().as_secs_f64(),
-        levels.join("  "),
         status.load.p50,
         status.load.p99,
         status.load.worst,
@@ -792,6 +800,14 @@ fn line(status: &PlayStatus, session: &Session, began: Instant) -> String {
         status.missed,
         status.gone,
     )
+}
+
+/// A peak level as a bar over the 60 dB below full scale; its end is `!` from full scale on.
+fn meter(level: f32) -> String {
+    const CELLS: usize = 20;
+    let lit = ((level + 60.0) / 60.0 * CELLS as f32).round().clamp(0.0, CELLS as f32) as usize;
+    let end = if level >= 0.0 { "!" } else { " " };
+    format!("{}{}{end}", "=".repeat(lit), " ".repeat(CELLS - lit))
 }
 
 /// The load histogram in tenths of a period, each as high as its logarithm; the last is all
@@ -913,4 +929,19 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     }
     face::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::meter;
+
+    #[test]
+    fn a_meter_is_as_long_as_it_is_loud_and_marks_full_scale() {
+        assert_eq!(meter(-200.0), " ".repeat(21));
+        assert_eq!(meter(f32::NEG_INFINITY), " ".repeat(21));
+        assert_eq!(meter(-30.0), format!("{}{}", "=".repeat(10), " ".repeat(11)));
+        assert_eq!(meter(0.0), format!("{}!", "=".repeat(20)));
+        assert_eq!(meter(6.0), meter(0.0));
+        assert_eq!(meter(f32::NAN).len(), 21);
+    }
 }

@@ -123,6 +123,9 @@ fn listener(args: &Args) -> anyhow::Result<TcpListener> {
         .with_context(|| format!("cannot listen at {}; give --listen another one", args.listen))
 }
 
+/// Names of before that a certificate is made for again.
+const MOST_NAMES: usize = 32;
+
 /// What it shows to whoever connects, where it is to be encrypted.
 fn identity(
     args: &Args,
@@ -145,13 +148,23 @@ fn identity(
         .context("there is no folder to keep a certificate in: HOME is not set")?;
     let dir = dir.join("tls");
     let (certificate, key) = (dir.join("certificate.pem"), dir.join("key.pem"));
-    if certificate.exists() && key.exists() {
-        return made(&read(&certificate)?, &read(&key)?);
-    }
     let mut names: Vec<String> = name.map(str::to_owned).into_iter().collect();
     names.extend(args.name.clone());
     names.extend([at.ip().to_string(), "localhost".to_owned(), "127.0.0.1".to_owned(), host()]);
     names.retain(|name| name.is_ascii() && !name.is_empty());
+    // What the kept one was made for, a line each.
+    let made_for = dir.join("names");
+    let before = files::read_text(&made_for, 64 << 10).unwrap_or_default();
+    let new = names.iter().find(|name| !before.lines().any(|line| line == *name)).cloned();
+    if certificate.exists() && key.exists() {
+        let Some(new) = new else { return made(&read(&certificate)?, &read(&key)?) };
+        face::say(&format!(
+            "quietcores: the certificate is made anew, since the kept one is not for {new}: its fingerprint is another one"
+        ));
+        names.extend(before.lines().take(MOST_NAMES).map(str::to_owned));
+    }
+    names.sort();
+    names.dedup();
     let fresh = MadeCertificate::new(&names).map_err(|why| anyhow!(why))?;
     let cannot = || format!("cannot keep a certificate in {}", dir.display());
     DirBuilder::new().recursive(true).mode(0o700).create(&dir).with_context(cannot)?;
@@ -159,6 +172,7 @@ fn identity(
     let keep = |path: &Path, text: &str| files::write_whole(path, text.as_bytes(), Replace::Always);
     keep(&key, &fresh.key).with_context(cannot)?;
     keep(&certificate, &fresh.certificate).with_context(cannot)?;
+    keep(&made_for, &names.join("\n")).with_context(cannot)?;
     made(fresh.certificate.as_bytes(), fresh.key.as_bytes())
 }
 

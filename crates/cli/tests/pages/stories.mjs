@@ -267,7 +267,7 @@ const phone = { viewport: { width: 390, height: 844 }, colorScheme: 'dark', isMo
 
 try {
   for (const [name, options] of [['desktop', desktop], ['phone', phone]]) {
-    for (const [path, word] of [['/', 'Live'], ['/sound', 'Sound'], ['/machine', 'Machine'], ['/shield', 'Shield'], ['/runs', 'Runs'], ['/tune', 'Tune']]) {
+    for (const [path, word] of [['/', 'Live'], ['/sound', 'Sound'], ['/machine', 'Machine'], ['/shield', 'Shield'], ['/runs', 'Runs'], ['/tune', 'Tune'], ['/farm', 'Farm']]) {
       const page = await open(options, path);
       await page.locator('h1').first().waitFor();
       if (path === '/') {
@@ -277,6 +277,7 @@ try {
         await page.locator('.cpu .who li').first().waitFor();
       }
       if (path === '/sound') await page.locator('.desk[data-strip=story] .knob').first().waitFor();
+      if (path === '/farm') await page.frameLocator('iframe.report').locator('svg, table').first().waitFor();
       await fits(page, `${name} ${path}`);
       await lawful(page, `${name} ${path}`);
       await picture(page, `live-${name}-${word.toLowerCase()}`);
