@@ -84,10 +84,9 @@ const NEXT: &[Next] = &[
     next("farm send", Anyhow, "farm status", "what waits still"),
     next("farm collect", Anyhow, "farm ask", "percentiles of all machines"),
     next("farm serve", Anyhow, "farm ask", "percentiles of all machines"),
-    next("farm ask", Anyhow, "farm page", "the wall of machines as a page"),
+    next("farm ask", Anyhow, "farm page -o farm.html", "the wall of machines as a page"),
     next("farm metrics", Anyhow, "farm metrics --help", "how a server scrapes them"),
     next("farm page", Anyhow, "farm ask", "percentiles of all machines"),
-    next("generate", Anyhow, "--help", "all verbs"),
 ];
 
 /// Says what is usually done after the verb that ended so; nothing after an error, and nothing to programs.

@@ -478,7 +478,8 @@ fn an_encrypted_page_is_known_by_its_certificate_and_keeps_it() {
     assert!(line.ends_with(read), "{line}: {read}");
     assert_eq!(fs::read_to_string(certificate).unwrap(), kept);
     // A name that it is not for: made anew, for the names of before too.
-    let named = ["--listen", "127.0.0.1:0", "--tls", "--name", "box.example"];
+    let names = ["--name", "127.0.0.1", "--name", "box.example"];
+    let named = [&tls[..], &names[..]].concat();
     Server::start(PROGRAM, (dir.path(), dir.path()), &named).stop();
     let (_, names) =
         said("openssl", &["x509", "-in", certificate, "-noout", "-ext", "subjectAltName"]);

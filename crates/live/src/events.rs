@@ -23,13 +23,19 @@ pub fn changes(before: &LiveShield, now: &LiveShield) -> Vec<(LiveEventKind, Str
     if is_up && (!was_up || is_another) {
         let by = now.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
         found.push((Kind::Applied, format!("CPU {}: a shield was put up{by}", now.cpus)));
+        if is_another {
+            return found;
+        }
+    }
+    if !is_up {
         return found;
     }
-    if !(was_up && is_up) {
-        return found;
-    }
+    // Also of one that was not whole yet when it was seen last: it may be confirmed before the next look.
     if before.confirm.is_some() && now.confirm.is_none() {
         found.push((Kind::Confirmed, format!("CPU {}: the shield stays", now.cpus)));
+    }
+    if !was_up {
+        return found;
     }
     match (before.lent, now.lent) {
         (None, Some(left)) => {

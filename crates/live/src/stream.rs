@@ -106,12 +106,25 @@ const SLOW: Duration = Duration::from_secs(2);
 struct Board {
     moment: Option<Arc<Moment>>,
     made: Option<Instant>,
-    events: VecDeque<LiveEvent>,
+    /// With the number of the moment that brought it.
+    events: VecDeque<(u64, LiveEvent)>,
     status: Option<(Instant, Result<Status, String>)>,
     /// The shield is to be looked at now.
     poked: bool,
     asked: Option<Instant>,
     ended: bool,
+}
+
+impl Board {
+    /// The moment for who had the one of this number last: what the moments between them brought comes with it.
+    fn caught_up(&self, moment: &Arc<Moment>, number: u64) -> Arc<Moment> {
+        if number == 0 || moment.number <= number + 1 {
+            return moment.clone();
+        }
+        let missed = self.events.iter().filter(|(brought, _)| *brought > number);
+        let events = missed.map(|(_, event)| event.clone()).collect();
+        Arc::new(Moment { events, ..(**moment).clone() })
+    }
 }
 
 #[derive(Default)]
@@ -150,7 +163,8 @@ impl std::fmt::Debug for Onlooker {
 }
 
 impl Onlooker {
-    /// The next moment after the one of this number (0: any); `None` where none came in time.
+    /// The next moment after the one of this number (0: any); `None` where none came in time. Who is slow misses moments, but no event
+    /// of the last [`quiet_types::live::MOST_EVENTS`]: those of the missed moments are in this one.
     pub fn after(&self, number: u64, wait: Duration) -> Option<Arc<Moment>> {
         let until = Instant::now() + wait;
         let mut board = self.0.board();
@@ -159,7 +173,7 @@ impl Onlooker {
             self.0.wanted.notify_all();
             let next = board.moment.as_ref().filter(|moment| moment.number > number);
             if let Some(moment) = next {
-                return Some(moment.clone());
+                return Some(board.caught_up(moment, number));
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || board.ended {
@@ -186,7 +200,19 @@ impl Onlooker {
 
     /// What happened, oldest first.
     pub fn events(&self) -> Vec<LiveEvent> {
-        self.0.board().events.iter().cloned().collect()
+        self.history().1
+    }
+
+    /// The number of the last moment, and what happened until it, oldest first.
+    pub fn history(&self) -> (u64, Vec<LiveEvent>) {
+        let board = self.0.board();
+        let number = board.moment.as_ref().map_or(0, |moment| moment.number);
+        (number, board.events.iter().map(|(_, event)| event.clone()).collect())
+    }
+
+    /// The number of the last moment; 0 before the first.
+    pub fn number(&self) -> u64 {
+        self.0.board().moment.as_ref().map_or(0, |moment| moment.number)
     }
 
     /// The whole status, as it was read last.
@@ -387,7 +413,7 @@ impl Reader {
                 next += self.options.every;
             }
             let mut board = shared.board();
-            board.events.extend(moment.events.iter().cloned());
+            board.events.extend(moment.events.iter().map(|event| (moment.number, event.clone())));
             let more = board.events.len().saturating_sub(MOST_EVENTS);
             board.events.drain(..more);
             board.moment = Some(moment);

@@ -139,6 +139,12 @@ fn what_became_of_a_shield_is_told_by_two_looks() {
     assert_eq!(kinds(&up, &up), []);
     let waits = LiveShield { confirm: Some(9), ..up.clone() };
     assert_eq!(kinds(&waits, &up), [Kind::Confirmed]);
+    // Seen while it was put up, and confirmed before the next look.
+    let half = LiveShield { state: ShieldStanding::Leftover, ..waits.clone() };
+    assert_eq!(kinds(&half, &up), [Kind::Applied, Kind::Confirmed]);
+    assert_eq!(kinds(&half, &waits), [Kind::Applied]);
+    let later = LiveShield { since: Some("later".into()), ..up.clone() };
+    assert_eq!(kinds(&waits, &later), [Kind::Reverted, Kind::Applied]);
     let lent = LiveShield { lent: Some(60), ..up.clone() };
     assert_eq!(kinds(&up, &lent), [Kind::Lent]);
     assert_eq!(kinds(&lent, &up), [Kind::TakenBack]);
@@ -156,4 +162,41 @@ fn what_became_of_a_shield_is_told_by_two_looks() {
         said.sentence,
         "CPU 1 is quiet: nothing foreign runs there. It is put back in 9 s unless it is confirmed."
     );
+}
+
+/// The shield goes up and down between moments that nobody fetches: who comes late has both, once.
+#[test]
+fn who_is_slow_misses_moments_and_no_event() {
+    let turn = std::sync::atomic::AtomicUsize::new(0);
+    let status = move || {
+        let is_up = turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 2 == 1;
+        let state = if is_up { ShieldStanding::Up } else { ShieldStanding::None };
+        Ok(Status { state, ..no_shield() })
+    };
+    let stream =
+        Stream::start(Root::system().unwrap(), LiveOptions::at(10.0), Box::new(status)).unwrap();
+    let (quick, slow) = (stream.watch(), stream.watch());
+    let first = slow.after(0, LONG).unwrap().number;
+    let mut number = first;
+    let mut seen = Vec::new();
+    let shields = |moment: &quiet_types::live::Moment| {
+        let of_shields = |event: &&quiet_types::live::LiveEvent| {
+            use quiet_types::live::LiveEventKind::{Applied, Reverted};
+            [Applied, Reverted].contains(&event.kind)
+        };
+        moment.events.iter().filter(of_shields).cloned().collect::<Vec<_>>()
+    };
+    let began = std::time::Instant::now();
+    while seen.len() < 4 {
+        assert!(began.elapsed() < LONG, "{seen:?}");
+        quick.poke();
+        let moment = quick.after(number, LONG).unwrap();
+        number = moment.number;
+        seen.extend(shields(&moment));
+    }
+    let late = slow.after(first, LONG).unwrap();
+    assert!(late.number >= number && number > first + 1);
+    let all = shields(&late);
+    assert_eq!(all[..seen.len()], seen[..]);
+    assert!(slow.after(late.number, LONG).unwrap().events.iter().all(|one| !all.contains(one)));
 }

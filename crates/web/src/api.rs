@@ -103,7 +103,13 @@ impl Drop for Follower {
     }
 }
 
-/// Moments as server-sent events. Who is slow misses some.
+/// The number after `after=` in the address: the moment that the page has seen last.
+fn seen(request: &Request) -> Option<u64> {
+    let words = request.uri().query()?.split('&');
+    words.filter_map(|word| word.strip_prefix("after=")).next()?.parse().ok()
+}
+
+/// Moments as server-sent events. Who is slow misses moments, and no event; so does who comes again and names the last one.
 pub(crate) async fn stream(State(app): AppState, request: Request) -> Response {
     let Ok(place) = app.streams.clone().try_acquire_owned() else {
         let why = "too many follow the stream already";
@@ -111,16 +117,32 @@ pub(crate) async fn stream(State(app): AppState, request: Request) -> Response {
     };
     app.following.fetch_add(1, Relaxed);
     let held = (place, asking(&request), Follower(app.following.clone()));
-    let state = (app.moments.clone(), held);
-    let stream = unfold(state, |(mut moments, held)| async move {
-        let text = match tokio::time::timeout(Duration::from_secs(10), moments.changed()).await {
-            Ok(Ok(())) => moments.borrow_and_update().clone(),
+    // A number from before this server began is none of its own.
+    let last = seen(&request).filter(|seen| *seen <= app.doors.watch.number()).unwrap_or(0);
+    let state = (app.moments.clone(), app.clone(), last, held);
+    let stream = unfold(state, |(mut moments, app, mut last, held)| async move {
+        let next = match tokio::time::timeout(Duration::from_secs(10), moments.changed()).await {
+            Ok(Ok(())) => Some(moments.borrow_and_update().clone()),
             Ok(Err(_)) => return None,
             // A word now and then, so that a client that is gone is noticed.
-            Err(_) => Arc::from(""),
+            Err(_) => None,
         };
-        let text = if text.is_empty() { ":\n\n".to_owned() } else { format!("data: {text}\n\n") };
-        Some((Ok::<Bytes, Infallible>(Bytes::from(text)), (moments, held)))
+        let text = match next {
+            Some((number, _)) if last > 0 && number > last + 1 => {
+                let caught_up = app.doors.watch.after(last, Duration::ZERO);
+                caught_up.and_then(|moment| {
+                    last = moment.number;
+                    serde_json::to_string(&*moment).ok().map(Arc::from)
+                })
+            }
+            Some((number, text)) if number > last => {
+                last = number;
+                Some(text)
+            }
+            _ => None,
+        };
+        let text = text.map_or(":\n\n".to_owned(), |text| format!("data: {text}\n\n"));
+        Some((Ok::<Bytes, Infallible>(Bytes::from(text)), (moments, app, last, held)))
     });
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(stream)).into_response()
 }

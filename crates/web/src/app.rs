@@ -4,7 +4,7 @@ use crate::{
     api, assets, farm_page,
     guard::{Access, COOKIE, CSRF, DoorRules, Turned, check},
     jobs_api, pages, runs_page, sound_page,
-    state::{AT_WORK, App, Doors, Problem, STREAMS},
+    state::{AT_WORK, App, Doors, MomentText, Problem, STREAMS},
     tune_page,
     verbs::VERBS,
     verbs_api,
@@ -110,19 +110,21 @@ pub fn app(doors: Doors, rules: DoorRules) -> Router {
 }
 
 /// Brings moments from the stream's threads, while somebody follows.
-fn bridge(watching: Onlooker, following: Arc<AtomicUsize>) -> watch::Receiver<Arc<str>> {
-    let (tell, told) = watch::channel(Arc::from(""));
+fn bridge(watching: Onlooker, following: Arc<AtomicUsize>) -> watch::Receiver<MomentText> {
+    let (tell, told) = watch::channel((0, Arc::from("")));
     let follow = move || {
         let mut number = 0;
         while !tell.is_closed() {
             if following.load(Relaxed) == 0 {
+                // What happens now is in the pages that are drawn later.
+                number = watching.number();
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
             }
             let Some(moment) = watching.after(number, Duration::from_millis(500)) else { continue };
             number = moment.number;
             if let Ok(text) = serde_json::to_string(&*moment) {
-                tell.send_replace(Arc::from(text));
+                tell.send_replace((number, Arc::from(text)));
             }
         }
     };

@@ -130,6 +130,10 @@ fn looks(paths: &mut Map<String, Value>, schemas: &mut SchemaGenerator) {
     jobs(paths, schemas);
     let stream = json!({
         "summary": "The stream: each event's data is a moment", "security": [{}, { "token": [] }],
+        "parameters": [{
+            "name": "after", "in": "query", "required": false, "schema": { "type": "integer" },
+            "description": "The number of the moment that was seen last: the first one then has what happened since"
+        }],
         "responses": { "200": {
             "description": "Server-sent events",
             "content": { "text/event-stream": { "schema": of::<Moment>(schemas) } }

@@ -203,11 +203,11 @@ fn occupant(one: &Occupant) -> Markup {
     html! { li data-foreign[one.foreign] { (what) } }
 }
 
-fn events(events: &[LiveEvent]) -> Markup {
+fn events((number, events): &(u64, Vec<LiveEvent>)) -> Markup {
     html! {
         section {
             h2 { "What happened" }
-            ol #events.events {
+            ol #events.events data-after=(number) {
                 @for event in events.iter().rev().take(50) { (line(event)) }
                 @if events.is_empty() { li.none { "Nothing yet." } }
             }
@@ -299,14 +299,14 @@ pub(crate) fn switches(sound: &LiveSound) -> Markup {
 }
 
 /// The last late moments, with who was there.
-pub(crate) fn late(events: &[LiveEvent]) -> Markup {
+pub(crate) fn late((number, events): &(u64, Vec<LiveEvent>)) -> Markup {
     let late = quiet_live::late_moments(events);
     html! {
         section {
             h2 { "Late moments" }
             p.note { "The last ten, with who else was on the engine's CPU meanwhile where that is known; "
                 code { "quietcores explain" } " sees everybody." }
-            ol #late.events {
+            ol #late.events data-after=(number) {
                 @for event in &late { (line(event)) }
                 @if late.is_empty() { li.none { "None yet." } }
             }
@@ -324,7 +324,7 @@ fn line(event: &LiveEvent) -> Markup {
 
 pub(crate) async fn live(State(app): AppState, Extension(access): Extension<Access>) -> Page {
     let moment = api::moment(&app).await?;
-    let happened = app.doors.watch.events();
+    let happened = app.doors.watch.history();
     let body = html! {
         (sentence(&moment))
         (deeds(&app, access, &moment))

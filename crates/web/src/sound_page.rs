@@ -40,7 +40,7 @@ pub(crate) async fn sound(
                 p.none { "No engine of this user plays: " code { "quietcores play STRIP.toml" } " plays one." }
             }
         }
-        (late(&app.doors.watch.events()))
+        (late(&app.doors.watch.history()))
     };
     Ok(page(&app, access, "/sound", "Sound", body))
 }

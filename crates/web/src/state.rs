@@ -54,12 +54,15 @@ pub(crate) const AT_WORK: usize = 6;
 /// Wrong tokens in a minute, before more are turned away unread.
 const GUESSES: usize = 10;
 
+/// A moment's number, and the moment as JSON.
+pub(crate) type MomentText = (u64, Arc<str>);
+
 /// What every answer is made from.
 pub(crate) struct App {
     pub doors: Doors,
     pub rules: DoorRules,
     /// The moments as JSON, one text for all.
-    pub moments: watch::Receiver<Arc<str>>,
+    pub moments: watch::Receiver<MomentText>,
     pub streams: Arc<Semaphore>,
     pub work: Arc<Semaphore>,
     /// One file at a time.

@@ -56,6 +56,8 @@ const whole = async (page, where) => {
         const edge = drawing.getBoundingClientRect();
         if (box.left < edge.left - 1 || box.right > edge.right + 1 || box.top < edge.top - 1 || box.bottom > edge.bottom + 1) told(element, `beyond its drawing (${[box.left - edge.left, edge.right - box.right, box.top - edge.top, edge.bottom - box.bottom].map(Math.round)}) "${drawing.getAttribute('aria-label')}"`);
       } else if (element instanceof HTMLElement && !within(element)) {
+        // A table that must be moved sideways hides its last figures.
+        if (element.matches('.box') && element.scrollWidth > element.clientWidth + 1) told(element, `${element.scrollWidth} of ${element.clientWidth} px are seen`);
         if (box.right > wide + 1 || box.left < -1) told(element, 'beyond the window');
         // What is hidden from eyes and read aloud is one pixel wide.
         if (['hidden', 'clip'].includes(style.overflowX) && box.width > 2 && element.scrollWidth > element.clientWidth + 1) told(element, 'cut by its box');
@@ -119,6 +121,10 @@ const turnTheKnobs = async () => {
 
   const choose = (act, field) => desk.locator(`.row:has([data-act=${act}]) ${field}`);
   await choose('save', 'input').fill('loud one');
+  // The strip is drawn anew beneath it; what was typed stays.
+  await page.evaluate(() => document.querySelector('.desk').dataset.strip = 'drawn before');
+  await page.locator('.desk[data-strip=story]').waitFor({ timeout: 60000 });
+  if (await choose('save', 'input').inputValue() !== 'loud one') fail('what was typed is gone');
   await choose('save', 'button').click();
   await said.filter({ hasText: 'kept as loud one' }).waitFor();
   await choose('load', 'select').selectOption('loud one');
@@ -332,6 +338,11 @@ try {
   if (errors.length) fail('the console has errors:\n' + errors.join('\n'));
   console.log('done');
 } catch (error) {
+  for (const page of browser.contexts().flatMap(context => context.pages())) {
+    const said = page.isClosed() ? '' : await page.locator('#said').textContent({ timeout: 1000 }).catch(() => '');
+    const events = page.isClosed() ? [] : await page.locator('.events li').allTextContents().catch(() => []);
+    console.log(`the page ${page.url()} says "${said}", and lists ${JSON.stringify(events.slice(0, 20))}`);
+  }
   console.log('failed ' + String(error && error.stack || error).replaceAll('\n', '\n  '));
   process.exitCode = 1;
 } finally {

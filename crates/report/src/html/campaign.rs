@@ -117,27 +117,18 @@ fn section(it: &Campaigned, group: &RunsBySetting<'_>) -> Markup {
 
 fn table(it: &Campaigned, group: &RunsBySetting<'_>, gap: bool) -> Markup {
     let shown = |time: Option<Nanos>| time.map_or("–".to_owned(), |time| time.to_string());
+    let row = |(name, _): &(&str, Vec<&Run>)| {
+        let middle = Middle::of(it, group.probe, group.stress, name);
+        let runs = [(*name).to_owned(), middle.runs.to_string()];
+        let times = [middle.p50, middle.p99, middle.p99_9, middle.max].map(shown);
+        let beyond = middle.beyond.map_or("–".to_owned(), words::share);
+        let missed = middle.missed.map_or("–".to_owned(), words::count);
+        runs.into_iter().chain(times).chain([beyond, missed]).collect()
+    };
+    let rows: Vec<Vec<String>> = group.settings.iter().map(row).collect();
+    let beyond = if gap { "gap time" } else { "beyond" };
     html! {
-        div.box tabindex="0" {
-            table {
-                thead { tr {
-                    th { "setting" } th.n { "runs" } th.n { "p50" } th.n { "p99" } th.n { "p99.9" } th.n { "largest" }
-                    th.n { @if gap { "gap time" } @else { "beyond" } } th.n { "missed" }
-                } }
-                tbody {
-                    @for (name, _) in &group.settings {
-                        @let middle = Middle::of(it, group.probe, group.stress, name);
-                        tr {
-                            td { (name) } td.n { (middle.runs) }
-                            td.n { (shown(middle.p50)) } td.n { (shown(middle.p99)) } td.n { (shown(middle.p99_9)) }
-                            td.n { (shown(middle.max)) }
-                            td.n { (middle.beyond.map_or("–".to_owned(), words::share)) }
-                            td.n { (middle.missed.map_or("–".to_owned(), words::count)) }
-                        }
-                    }
-                }
-            }
-        }
+        (parts::figures_table(&["setting", "runs", "p50", "p99", "p99.9", "largest", beyond, "missed"], &rows))
         p.why { "Medians over runs; the largest reading of all of them, which is never judged." }
     }
 }

@@ -7,7 +7,7 @@ use charts::Series;
 use maud::{Markup, PreEscaped, html};
 use quiet_types::{
     Nanos,
-    farm::{FarmAnswer, FarmDay, FarmMachine, FarmRecord, FarmWall, WallMachine},
+    farm::{FarmAnswer, FarmDay, FarmGroup, FarmMachine, FarmRecord, FarmWall, WallMachine},
     words,
 };
 
@@ -42,7 +42,7 @@ pub fn farm_page(wall: &FarmWall) -> String {
         style { (PreEscaped(STYLE)) }
         header {
             p.over { "quietcores farm" @if let (Some(first), Some(last)) = ends { ", " (first) " to " (last) } }
-            h1.plain { (words::count(answer.machines)) " machines" }
+            h1.plain { (words::count(answer.machines)) @if answer.machines == 1 { " machine" } @else { " machines" } }
             p.lede { (made_of(answer)) "." }
         }
         (groups(answer))
@@ -78,24 +78,17 @@ fn figures(about: &FarmMachine) -> String {
 
 fn groups(answer: &FarmAnswer) -> Markup {
     let time = |time: Option<Nanos>| time.map_or("–".to_owned(), |time| time.to_string());
+    let row = |group: &FarmGroup| {
+        let counts = [name(group), words::count(group.machines), words::count(group.expected)];
+        let times = [group.p50, group.p99, group.p99_9, group.max].map(time);
+        let late = group.late_share.map_or("–".to_owned(), words::share);
+        counts.into_iter().chain(times).chain([late, words::count(group.missed)]).collect()
+    };
     html! {
-        div.box tabindex="0" {
-            table {
-                thead { tr {
-                    th { "group" } th.n { "machines" } th.n { "expected" } th.n { "p50" } th.n { "p99" } th.n { "p99.9" } th.n { "max" }
-                    th.n { "late" } th.n { "missed" }
-                } }
-                tbody {
-                    @for group in answer.groups.iter().take(60) {
-                        tr {
-                            td.wrap { (name(group)) } td.n { (group.machines) } td.n { (words::count(group.expected)) }
-                            td.n { (time(group.p50)) } td.n { (time(group.p99)) } td.n { (time(group.p99_9)) } td.n { (time(group.max)) }
-                            td.n { (group.late_share.map_or("–".to_owned(), words::share)) } td.n { (words::count(group.missed)) }
-                        }
-                    }
-                }
-            }
-        }
+        (parts::figures_table(
+            &["group", "machines", "expected", "p50", "p99", "p99.9", "max", "late", "missed"],
+            &answer.groups.iter().take(60).map(row).collect::<Vec<_>>(),
+        ))
     }
 }
 
@@ -155,22 +148,18 @@ fn deep(at: usize, machine: &WallMachine, runs: &[FarmRecord], days: &[String]) 
 
 fn course_table(probe: &str, course: &[(usize, FarmDay)], days: &[String]) -> Markup {
     let time = |time: Option<Nanos>| time.map_or("–".to_owned(), |time| time.to_string());
+    let row = |(at, day): &(usize, FarmDay)| {
+        let name = days.get(*at).cloned().unwrap_or_default();
+        let times = [day.p50, day.p99, day.p99_9, day.max].map(time);
+        let counts = [day.expected, day.late, day.missed].map(words::count);
+        [name].into_iter().chain(times).chain(counts).collect()
+    };
     html! {
         h3 { (probe) ", day by day" }
-        div.box tabindex="0" {
-            table {
-                thead { tr { th { "day" } th.n { "p50" } th.n { "p99" } th.n { "p99.9" } th.n { "max" } th.n { "expected" } th.n { "late" } th.n { "missed" } } }
-                tbody {
-                    @for (at, day) in course.iter().rev().take(14) {
-                        tr {
-                            td { (days.get(*at).map_or("", String::as_str)) } td.n { (time(day.p50)) } td.n { (time(day.p99)) }
-                            td.n { (time(day.p99_9)) } td.n { (time(day.max)) } td.n { (words::count(day.expected)) }
-                            td.n { (words::count(day.late)) } td.n { (words::count(day.missed)) }
-                        }
-                    }
-                }
-            }
-        }
+        (parts::figures_table(
+            &["day", "p50", "p99", "p99.9", "max", "expected", "late", "missed"],
+            &course.iter().rev().take(14).map(row).collect::<Vec<_>>(),
+        ))
     }
 }
 

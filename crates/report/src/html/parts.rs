@@ -41,6 +41,26 @@ pub(super) fn finding_list(findings: &[Finding]) -> Markup {
     }
 }
 
+/// A row of figures for each name, which stands first. On a phone each row is a card: no figure hides beyond the edge.
+pub(super) fn figures_table(heads: &[&str], rows: &[Vec<String>]) -> Markup {
+    html! {
+        div.box tabindex="0" {
+            table.cards {
+                thead { tr { @for (at, head) in heads.iter().enumerate() { th.n[at > 0] { (head) } } } }
+                tbody {
+                    @for row in rows {
+                        tr {
+                            @for (at, (head, cell)) in heads.iter().zip(row).enumerate() {
+                                @if at == 0 { td.name { (cell) } } @else { td.n data-name=(head) { (cell) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// What was done to the machine, and how it was left.
 pub(super) fn applied(proof: &Proof) -> Markup {
     html! {
@@ -144,7 +164,7 @@ pub(super) fn arms(proof: &Proof) -> Markup {
                 "it is one event, often the host's, and the ratio of two of them is chance."
             }
             div.box tabindex="0" {
-                table {
+                table.cards {
                     thead { tr {
                         th.n { "pair" } th { "setting" } th.n { "p50" } th.n { "p99" } th.n { "p99.9" }
                         th.n { "max" } th.n { "beyond" } th.n { "missed" } th.n { "gap time" } th {}
@@ -163,18 +183,18 @@ fn arm_row(arm: &Arm) -> Markup {
     let latest = run.threads.iter().max_by_key(|thread| thread.readings.max);
     html! {
         tr class=[arm.void.is_some().then_some("void")] {
-            td.n { (arm.pair + 1) }
+            td.n data-name="pair" { (arm.pair + 1) }
             td { (arm.setting) }
-            @for q in [0.5, 0.99, 0.999] {
-                td.n { (all.percentile(q).map_or("–".to_owned(), |v| run.figure(v))) }
+            @for (q, name) in [(0.5, "p50"), (0.99, "p99"), (0.999, "p99.9")] {
+                td.n data-name=(name) { (all.percentile(q).map_or("–".to_owned(), |v| run.figure(v))) }
             }
-            td.n {
+            td.n data-name="max" {
                 (all.max.map_or("–".to_owned(), |v| run.figure(v)))
                 @if let Some(at) = latest.and_then(|thread| thread.max_at) { " " small { "at " (at) } }
             }
-            td.n { (known::or_not(run.share_beyond(&all).map(words::share))) }
-            td.n { (known::or_not(run.missed().map(words::count))) }
-            td.n { (stolen.unwrap_or_else(|| "–".to_owned())) }
+            td.n data-name="beyond" { (known::or_not(run.share_beyond(&all).map(words::share))) }
+            td.n data-name="missed" { (known::or_not(run.missed().map(words::count))) }
+            td.n data-name="gap time" { (stolen.unwrap_or_else(|| "–".to_owned())) }
             td { @if let Some(why) = &arm.void { "void: " (why) } }
         }
     }

@@ -197,7 +197,7 @@ pub(super) fn threads(runs: &[&Run], names: &[String]) -> Markup {
     html! {
         h2 { @if gap { "Gaps" } @else { "Wakeup latency" } }
         div.box tabindex="0" {
-            table {
+            table.cards {
                 thead { tr {
                     @if runs.len() > 1 { th { "run" } }
                     th.n { "CPU" } th { "policy" } th.n { "min" } th.n { "p50" } th.n { "p99" }
@@ -222,16 +222,18 @@ fn thread_row(run: &Run, thread: &MeasuringThread, name: Option<&String>) -> Mar
     let gap = run.is_gap();
     html! {
         tr {
-            @if let Some(name) = name { td { (name) } }
-            td.n { (thread.cpu) }
+            @if let Some(name) = name { td.name { (name) } }
+            td.n data-name="CPU" { (thread.cpu) }
             td { (known::policy(thread)) }
-            td.n { (shown(thread.readings.min)) }
-            @for q in [0.5, 0.99, 0.999] { td.n { (shown(all.percentile(q))) } }
-            td.n {
+            td.n data-name="min" { (shown(thread.readings.min)) }
+            @for (q, name) in [(0.5, "p50"), (0.99, "p99"), (0.999, "p99.9")] {
+                td.n data-name=(name) { (shown(all.percentile(q))) }
+            }
+            td.n data-name="max" {
                 (shown(thread.readings.max))
                 @if let Some(at) = thread.max_at { br; small { "at " (at) } }
             }
-            td.n {
+            td.n data-name="beyond" {
                 @if let (Some(threshold), Some(beyond), Some(expected)) =
                     (run.spec.threshold, thread.beyond, thread.expected)
                 {
@@ -240,7 +242,7 @@ fn thread_row(run: &Run, thread: &MeasuringThread, name: Option<&String>) -> Mar
                     br; small { "above " (threshold) }
                 } @else { (known::NOT_KNOWN) }
             }
-            td.n {
+            td.n data-name=(if gap { "gap time" } else { "missed" }) {
                 @if gap {
                     @if let (Some(stolen), Some(lasted)) = (thread.stolen, run.lasted) {
                         (part(stolen.0, lasted.0)) br; small { (stolen) }

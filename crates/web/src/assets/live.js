@@ -289,14 +289,18 @@
 
   // The stream; when the server is away, it is tried again, less and less often up to 5 s.
   let source = null, pause = 500, last = 0;
+  // The moment that was seen last: what happens while nobody looks comes with the next one.
+  const drawn_at = document.querySelector('[data-after]');
+  let seen = drawn_at ? Number(drawn_at.dataset.after) : 0;
   const away = is => by('away').hidden = !is;
   const open = () => {
-    source = new EventSource('/api/v1/stream');
+    source = new EventSource('/api/v1/stream?after=' + seen);
     source.onmessage = message => {
       const moment = JSON.parse(message.data);
       away(false);
       pause = 500;
       last = Date.now();
+      seen = moment.number;
       verdict(moment); cpus(moment); events(moment); sounds(moment); probes(moment);
       hooks.forEach(hook => hook(moment));
       put(by('look'), `${moment.look.threads} threads, looked at every ${(moment.look.since / 1e9).toFixed(1)} s; ${(moment.cost * 100).toFixed(1)} % of one CPU for all of this.`);

@@ -113,6 +113,7 @@
       const answer = await ask(desk, { do: button.dataset.act, [key]: what });
       const left = answer.left_out && answer.left_out.length ? `, without ${answer.left_out.join(', ')}` : '';
       say({ load: `${what} is called${left}`, save: `kept as ${what}`, strip: `${what} sounds` }[button.dataset.act]);
+      field.value = '';
       await renew();
     } catch (error) { say(error.message, true); }
   });
@@ -133,8 +134,15 @@
       const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html').getElementById('desks');
       if (!fresh) return;
       const held = document.activeElement && document.activeElement.id;
+      // What somebody has typed or chosen and not sent yet stays.
+      const fields = [...desks.querySelectorAll('.row input, .row select')].filter(field => field.id && field.value);
+      const typed = fields.map(field => [field.id, field.value]);
       desks.replaceChildren(...[...fresh.childNodes].map(node => document.importNode(node, true)));
       wire();
+      typed.forEach(([id, value]) => {
+        const field = by(id);
+        if (field && (field.localName !== 'select' || [...field.options].some(option => option.value === value))) field.value = value;
+      });
       if (held && by(held)) by(held).focus();
     } catch { /* The stream says that the server is away. */ } finally { renewing = false; }
   };
