@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 /// What follows a verb; of several the first that fits.
 struct Next {
-    /// The verb, and the option it was called with where that matters: `apply --confirm`.
+    /// The verb, and the argument it was called with where that matters: `apply --confirm`, `lend --command`.
     after: &'static str,
     ended: Ended,
     /// A command without the program's name. `{name}` stands for what that argument of the verb was.
@@ -33,11 +33,13 @@ const fn next(after: &'static str, ended: Ended, then: &'static str, why: &'stat
 }
 
 const NEXT: &[Next] = &[
+    next("setup --dry_run", Anyhow, "setup", "do it"),
     next("setup", Anyhow, "status", "whether the shield is as it was made"),
     next("demo", Anyhow, "setup", "a shield for your own sound, by questions"),
     next("inspect", Anyhow, "check", "what stands in the way of low latency here"),
     next("check", Findings, "doctor", "mend what was found, one finding after the other"),
     next("check", Well, "prove --for 1min", "whether a shield helps here"),
+    next("doctor --dry_run", Anyhow, "doctor", "mend it"),
     next("doctor", Anyhow, "check", "what is left"),
     next("plan", Anyhow, "apply {chain} --confirm 60", "do it, put back unless confirmed"),
     next("apply --confirm", Anyhow, "confirm", "keep it; else all is put back"),
@@ -49,12 +51,14 @@ const NEXT: &[Next] = &[
     next("status", Findings, "revert", "put the machine back"),
     next("status", Well, "top", "who runs where now"),
     next("lend --return", Anyhow, "status", "whether the shield is as it was made"),
+    next("lend --command", Anyhow, "status", "whether the shield is as it was made"),
     next("lend", Anyhow, "lend --return", "take the CPUs back"),
     next("revert", Findings, "status", "what is left, and why"),
     next("revert", Well, "inspect", "the machine as it is again"),
     next("watch", Anyhow, "status", "whether the shield is as it was made"),
     next("top", Anyhow, "serve", "the same as a page, for a phone"),
     next("serve", Anyhow, "top", "the same in a terminal"),
+    next("persist --dry_run", Anyhow, "persist {chain}", "write it"),
     next("persist", Anyhow, "status", "after the next boot: whether it is what was asked for"),
     next("unpersist", Anyhow, "check", "after the next boot: what stands in the way again"),
     next("measure wakeup", Anyhow, "explain --probe wakeup", "who made it late"),
@@ -67,8 +71,10 @@ const NEXT: &[Next] = &[
     next("stress", Anyhow, "prove", "what a shield does about it"),
     next("prove", Findings, "explain", "who was late, and why"),
     next("prove", Well, "apply {chain} --confirm 60", "put the shield up to stay"),
+    next("tune --list", Anyhow, "tune {chain}", "try them"),
     next("tune", Anyhow, "apply {chain} --confirm 60", "put a shield up"),
     next("play", Anyhow, "measure buffers", "which buffers hold here"),
+    next("campaign --status", Anyhow, "campaign {file}", "measure what is left"),
     next("campaign", Anyhow, "report {file}", "the same as a page"),
     next("compare", Anyhow, "report {a} {b}", "the same as a page"),
     next("runs", Anyhow, "compare A B", "a verdict on two of them"),
@@ -78,6 +84,7 @@ const NEXT: &[Next] = &[
     next("report", Anyhow, "serve", "all runs on pages"),
     next("import", Anyhow, "runs", "what is kept"),
     next("export", Anyhow, "runs", "what is kept"),
+    next("farm join --show", Anyhow, "farm join {url} --yes", "agree to it"),
     next("farm join", Anyhow, "farm send", "send what waits, now"),
     next("farm leave", Anyhow, "farm status", "what is left on this machine"),
     next("farm status", Anyhow, "farm send", "send what waits, now"),
@@ -119,7 +126,7 @@ fn innermost(called: &ArgMatches) -> Option<(String, &ArgMatches)> {
 impl Next {
     fn fits(&self, verb: &str, args: &ArgMatches, how: Ended) -> bool {
         let (of, option) = self.after.split_once(" --").unwrap_or((self.after, ""));
-        // The names of two options are words of the language.
+        // Options by the names that clap has for them; one is a word of the language.
         let id = if option == "return" { "back" } else { option };
         of == verb
             && (self.ended == Anyhow || self.ended == how)
@@ -131,7 +138,7 @@ impl Next {
         {
             None => Some(word.to_owned()),
             Some(id) => {
-                let values = args.try_get_raw(id).ok().flatten()?;
+                let values = args.try_get_raw(id).ok().flatten().filter(|_| given(args, id))?;
                 let values = values.map(|value| quoted(&printable(&value.to_string_lossy(), 300)));
                 Some(values.collect::<Vec<_>>().join(" "))
             }
@@ -218,6 +225,9 @@ mod tests {
         assert_eq!(after("quietcores apply a.toml", Well), "top");
         assert_eq!(after("quietcores check", Findings), "doctor");
         assert_eq!(after("quietcores lend --return", Well), "status");
+        assert_eq!(after("quietcores lend -- make", Well), "status");
+        assert_eq!(after("quietcores lend --for 5min", Well), "lend --return");
+        assert_eq!(after("quietcores campaign c.toml --status", Well), "campaign c.toml");
         assert_eq!(after("quietcores compare x y", Findings), "report x y");
     }
 }

@@ -226,7 +226,8 @@ fn a_scraper_gets_text_or_messages_and_a_stranger_nothing() {
     let (head, body) = server.ask("/metrics", &server.1, "");
     assert!(head.starts_with("HTTP/1.1 200") && head.contains("openmetrics-text"), "{head}");
     let body = String::from_utf8(body).unwrap();
-    assert_eq!(body, good(&["farm", "metrics", "--by", "host", "--db", &db]));
+    let printed = run(&["farm", "metrics", "--by", "host", "--db", &db]).stdout;
+    assert_eq!(body, String::from_utf8(printed).unwrap());
     let accept = "Accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
                   encoding=delimited;q=0.6,text/plain;q=0.3\r\n";
     let (head, messages) = server.ask("/metrics", &server.1, accept);

@@ -107,7 +107,8 @@ fn the_page_of_a_farm_has_the_wall_where_a_collector_is() {
     let collected = Command::new(PROGRAM)
         .args(["farm", "collect"])
         .arg(&store)
-        .env("XDG_DATA_HOME", dir.path().join("data"))
+        .arg("--store")
+        .arg(&store)
         .output()
         .unwrap();
     assert!(collected.status.success(), "{collected:?}");

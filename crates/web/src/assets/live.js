@@ -16,11 +16,18 @@
   // What is asked before, and what comes of it.
   let resolve = null;
   const dialog = by('ask');
-  by('yes').onclick = () => dialog.close('yes');
-  by('no').onclick = () => dialog.close('');
-  dialog.onclose = () => { if (resolve) resolve(dialog.returnValue === 'yes'); resolve = null; };
+  // The answer is given at once: the event of the end comes later, perhaps when the next question is open already.
+  const end = answer => {
+    const done = resolve;
+    resolve = null;
+    dialog.close();
+    if (done) done(answer);
+  };
+  by('yes').onclick = () => end(true);
+  by('no').onclick = () => end(false);
+  dialog.oncancel = event => { event.preventDefault(); end(false); };
   const sure = text => new Promise(done => {
-    put(by('question'), text); resolve = done; dialog.returnValue = ''; dialog.showModal(); by('no').focus();
+    put(by('question'), text); resolve = done; dialog.showModal(); by('no').focus();
   });
   const say = (text, bad) => {
     const said = by('said');
