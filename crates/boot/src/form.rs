@@ -177,7 +177,11 @@ pub(super) fn words_of(bytes: &[u8]) -> Vec<String> {
 /// The bytes without our words.
 fn cut(value: &[u8], words: &[String]) -> (Vec<u8>, usize) {
     let run = run(words);
-    let whole = |at: usize| value.get(at + run.len()).is_none_or(|b| b.is_ascii_whitespace());
+    // What stands within somebody's quotes is a part of their word.
+    let whole = |at: usize| {
+        value.get(at + run.len()).is_none_or(|b| b.is_ascii_whitespace())
+            && !has_open_quote(&value[..at])
+    };
     if let Some(at) = positions(value, run.as_bytes()).find(|at| whole(*at)) {
         let mut left = value.to_vec();
         left.drain(at..at + run.len());
@@ -189,6 +193,7 @@ fn cut(value: &[u8], words: &[String]) -> (Vec<u8>, usize) {
         let whole = |at: &usize| {
             (*at == 0 || left[at - 1].is_ascii_whitespace())
                 && left.get(at + word.len()).is_none_or(|b| b.is_ascii_whitespace())
+                && !has_open_quote(&left[..*at])
         };
         let Some(at) = positions(&left, word.as_bytes()).find(whole) else { continue };
         // One blank goes with it.
@@ -541,6 +546,21 @@ mod tests {
         let text = b"options a isolcpus=managed_irq,domain,2-3,5 skew_tick=12\n";
         let (left, found) = remove(&FileForm::Bls, text, &ours()).unwrap();
         assert_eq!((left.as_slice(), found), (text.as_slice(), 0));
+    }
+
+    /// Words like ours within quotes of others are theirs.
+    #[test]
+    fn what_stands_in_quotes_stays() {
+        for text in [
+            "dyndbg=\"a skew_tick=1 irqaffinity=0-1 isolcpus=managed_irq,domain,2-3 b\" rw\n",
+            "x=\"a skew_tick=1 b\"\n",
+        ] {
+            let with = add(&FileForm::OneLine, text.as_bytes(), &ours()).unwrap();
+            let (left, found) = remove(&FileForm::OneLine, &with, &ours()).unwrap();
+            assert_eq!((String::from_utf8(left).unwrap().as_str(), found), (text, 3));
+            let (left, found) = remove(&FileForm::OneLine, text.as_bytes(), &ours()).unwrap();
+            assert_eq!((left.as_slice(), found), (text.as_bytes(), 0));
+        }
     }
 
     fn forms() -> impl Strategy<Value = FileForm> {
