@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 /// What follows a verb; of several the first that fits.
 struct Next {
-    /// The verb, and the argument it was called with where that matters: `apply --confirm`, `lend --command`.
+    /// The verb, and the argument it was called with where that matters, by its name in `Args`: `apply --confirm`, `lend --back`.
     after: &'static str,
     ended: Ended,
     /// A command without the program's name. `{name}` stands for what that argument of the verb was.
@@ -50,7 +50,7 @@ const NEXT: &[Next] = &[
     next("confirm", Anyhow, "persist", "keep it across reboots too"),
     next("status", Findings, "revert", "put the machine back"),
     next("status", Well, "top", "who runs where now"),
-    next("lend --return", Anyhow, "status", "whether the shield is as it was made"),
+    next("lend --back", Anyhow, "status", "whether the shield is as it was made"),
     next("lend --command", Anyhow, "status", "whether the shield is as it was made"),
     next("lend", Anyhow, "lend --return", "take the CPUs back"),
     next("revert", Findings, "status", "what is left, and why"),
@@ -75,7 +75,7 @@ const NEXT: &[Next] = &[
     next("tune", Anyhow, "apply {chain} --confirm 60", "put a shield up"),
     next("play", Anyhow, "measure buffers", "which buffers hold here"),
     next("campaign --status", Anyhow, "campaign {file}", "measure what is left"),
-    next("campaign", Anyhow, "report {file}", "the same as a page"),
+    next("campaign", Anyhow, "campaign {file} --html campaign.html", "the same as a page"),
     next("compare", Anyhow, "report {a} {b}", "the same as a page"),
     next("runs", Anyhow, "compare A B", "a verdict on two of them"),
     next("predict", Anyhow, "measure buffers", "whether it holds"),
@@ -125,9 +125,7 @@ fn innermost(called: &ArgMatches) -> Option<(String, &ArgMatches)> {
 
 impl Next {
     fn fits(&self, verb: &str, args: &ArgMatches, how: Ended) -> bool {
-        let (of, option) = self.after.split_once(" --").unwrap_or((self.after, ""));
-        // Options by the names that clap has for them; one is a word of the language.
-        let id = if option == "return" { "back" } else { option };
+        let (of, id) = self.after.split_once(" --").unwrap_or((self.after, ""));
         of == verb
             && (self.ended == Anyhow || self.ended == how)
             && (id.is_empty() || given(args, id))

@@ -488,6 +488,11 @@ fn an_encrypted_page_is_known_by_its_certificate_and_keeps_it() {
     assert_ne!(newer, kept);
     Server::start(PROGRAM, (dir.path(), dir.path()), &tls).stop();
     assert_eq!(fs::read_to_string(certificate).unwrap(), newer);
+    // Killed while it was made anew: the key is another one's, and it starts all the same.
+    fs::remove_file(dir.path().join("own/quietcores/tls/names")).unwrap();
+    fs::write(certificate, &kept).unwrap();
+    Server::start(PROGRAM, (dir.path(), dir.path()), &tls).stop();
+    assert_ne!(fs::read_to_string(certificate).unwrap(), kept);
     let key = fs::metadata(dir.path().join("own/quietcores/tls")).unwrap();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&key.permissions()) & 0o077, 0);
 }

@@ -168,7 +168,8 @@ fn identity(
     let fresh = MadeCertificate::new(&names).map_err(|why| anyhow!(why))?;
     let cannot = || format!("cannot keep a certificate in {}", dir.display());
     DirBuilder::new().recursive(true).mode(0o700).create(&dir).with_context(cannot)?;
-    // The key first: a certificate without one is made anew.
+    // Until all three are whole there are no names, and whoever is killed here makes them anew at the next start.
+    let _ = std::fs::remove_file(&made_for);
     let keep = |path: &Path, text: &str| files::write_whole(path, text.as_bytes(), Replace::Always);
     keep(&key, &fresh.key).with_context(cannot)?;
     keep(&certificate, &fresh.certificate).with_context(cannot)?;
