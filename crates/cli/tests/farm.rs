@@ -4,6 +4,7 @@
 use quiet_testing::{Why, skip, until};
 use quiet_types::{Run, farm::FarmAnswer};
 use std::{
+    fs,
     net::TcpListener,
     path::Path,
     process::{Child, Command, Output, Stdio},
@@ -117,8 +118,47 @@ fn copied_folders_make_the_sum_of_their_runs_however_often_they_come() {
     assert!(metrics.contains(&format!("_count{{probe=\"wakeup\"}} {}", sum.count)), "{metrics}");
     let page = path(dir.path(), "farm.html");
     good(&["farm", "page", "--db", &db, "-o", &page]);
-    let page = std::fs::read_to_string(page).unwrap();
+    let page = fs::read_to_string(page).unwrap();
     assert!(page.contains("href=\"#m0r0\"") && page.contains("box-a"));
+}
+
+#[test]
+fn many_senders_at_once_put_each_record_once_and_one_alone_follows() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, state) = (path(dir.path(), "a"), path(dir.path(), "state"));
+    good(&["farm", "join", "--yes", "--all", "--as", "box-a", "--store", &store]);
+    for _ in 0..3 {
+        measure(&store);
+    }
+    let words = ["farm", "send", "--store", &store, "--state", &state];
+    let senders: Vec<Running> =
+        (0..6).map(|_| start(env!("CARGO_BIN_EXE_quietcores"), &words)).collect();
+    for mut sender in senders {
+        assert!(sender.0.wait().unwrap().success());
+    }
+    // The runs, and that there is no shield.
+    let waiting = || fs::read_dir(path(dir.path(), "a/farm/outbox")).unwrap().count();
+    assert_eq!(waiting(), 4);
+
+    let follow = [&words[..], &["--follow"]].concat();
+    let first = start(env!("CARGO_BIN_EXE_quietcores"), &follow);
+    let taken = Path::new(&store).join("farm/following");
+    let held = || {
+        let file = fs::File::open(&taken).ok()?;
+        let free = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockShared);
+        free.is_err().then_some(())
+    };
+    until("the first follows", held);
+    let second = run(&follow);
+    assert_eq!(second.status.code(), Some(2), "{}", text(&second));
+    assert!(text(&second).contains("end it first"), "{}", text(&second));
+    // Beside it, one that sends once may.
+    good(&words);
+    drop(first);
+    let third = start(env!("CARGO_BIN_EXE_quietcores"), &follow);
+    until("the third follows after the first was killed", held);
+    drop(third);
+    assert_eq!(waiting(), 4);
 }
 
 /// Ends with the test.
@@ -246,7 +286,7 @@ fn a_scraper_gets_text_or_messages_and_a_stranger_nothing() {
     assert!(now.lines().count() > 80);
 
     let file = path(dir.path(), "token");
-    std::fs::write(&file, "0123456789abcdef\n").unwrap();
+    fs::write(&file, "0123456789abcdef\n").unwrap();
     let server = Server::start(&[
         "farm",
         "metrics",

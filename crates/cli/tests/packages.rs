@@ -3,7 +3,7 @@
 //! After a wanted change: `QUIETCORES_BLESS=1 cargo test -p quietcores --test packages`.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_testing::{Why, skip};
+use quiet_testing::{Why, left_out, machine_alone, program, skip, within};
 use std::{
     collections::BTreeSet,
     fs,
@@ -282,6 +282,36 @@ fn each_example_strip_plays_as_it_is() {
         assert!((-40.0..=0.0).contains(&peak), "{}: {peak} dBFS", strip.display());
     }
     assert!(seen >= 3);
+}
+
+/// The role for Ansible, on three boxes that are this machine: a check changes nothing, they join, one puts a shield up, keeps it, puts it
+/// up anew for another chain.
+#[test]
+fn the_role_rolls_out_and_keeps_a_chain() {
+    if left_out("a minute") {
+        return;
+    }
+    if program("ansible-playbook").is_none() {
+        return skip(Why::Program("ansible-playbook", "ansible-core"));
+    }
+    let folders = ["/etc/quietcores", "/var/lib/quietcores"].map(Path::new);
+    let new: Vec<&Path> = folders.into_iter().filter(|folder| !folder.exists()).collect();
+    let setup = "for i in /etc/quietcores /var/lib/quietcores; do mkdir -p $i && mount -t tmpfs -o mode=700 none $i || exit; done";
+    let inside = within("-m", setup);
+    if !inside {
+        // Where others have put something there by now, it stays.
+        for folder in new {
+            let _ = fs::remove_dir(folder);
+        }
+        return;
+    }
+    let _turn = machine_alone();
+    if quiet_testing::cpus() < 2 {
+        return skip(Why::OneCpu);
+    }
+    let mut tried = Command::new(root().join("packaging/ansible/try"));
+    let tried = tried.args([PROGRAM, "--shield"]).stdin(Stdio::null()).output().unwrap();
+    assert!(tried.status.success() && text(&tried).contains("try: ok"), "{}", text(&tried));
 }
 
 /// A note that dies away: 16 bits, half a second.

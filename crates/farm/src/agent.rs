@@ -3,11 +3,12 @@
 use crate::{
     Around, Error, MemberDir, Membership, Outbox, Result, SecretKey,
     make::{self, LiveMinutes, moment},
+    outbox::lock,
 };
 use quiet_linux::files::{self, Replace};
 use quiet_store::{KeptKind, Store};
 use quiet_types::{Histogram, Nanos, farm::FarmKind, live::LiveSound, run::Host};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs::File, time::Duration};
 
 /// How this machine is now.
 #[derive(Clone, Debug, Default)]
@@ -36,13 +37,28 @@ pub struct Passed {
 }
 
 /// A member that looks at its machine again and again.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Agent {
     before: BTreeMap<String, (i64, LiveSound)>,
     broken: std::collections::BTreeSet<String>,
+    alone: Option<File>,
 }
 
 impl Agent {
+    /// Keeps others from following until this one ends: two would each count the same minutes of a playing chain.
+    ///
+    /// # Errors
+    /// When another one follows, or the lock cannot be made.
+    pub fn follow(&mut self, dir: &MemberDir) -> Result<()> {
+        if self.alone.is_none() {
+            let path = dir.path().join("following");
+            let why =
+                "another `quietcores farm send --follow` is at work for this store; end it first";
+            self.alone = Some(lock(&path, Duration::ZERO, why)?);
+        }
+        Ok(())
+    }
+
     /// Puts what is new into the outbox, oldest first, and thins that where it is too large.
     ///
     /// # Errors

@@ -65,7 +65,8 @@ impl Outbox {
         let home = member.path().to_owned();
         let dir = home.join("outbox");
         files::make_dir(&dir).map_err(|error| Error::io("make", &dir, &error))?;
-        let lock = lock(&home.join("lock"))?;
+        let why = "another `quietcores farm` has the outbox; end it, or wait for it";
+        let lock = lock(&home.join("lock"), PATIENCE, why)?;
         let path = home.join("noted");
         let broken = |error: io::Error| Error::io("use", &path, &error);
         let notes = File::options().create(true).append(true).open(&path).map_err(broken)?;
@@ -366,7 +367,8 @@ fn note_of(record: &FarmRecord) -> String {
     }
 }
 
-fn lock(path: &Path) -> Result<File> {
+/// A lock on a file, for as long as that is open; `why` is what is said where somebody else keeps it for longer than `patience`.
+pub(crate) fn lock(path: &Path, patience: Duration, why: &str) -> Result<File> {
     let file = File::options().create(true).truncate(false).write(true).open(path);
     let file = file.map_err(|error| Error::io("open", path, &error))?;
     let began = Instant::now();
@@ -375,8 +377,7 @@ fn lock(path: &Path) -> Result<File> {
         if !busy {
             return Err(Error::io("lock", path, &error.into()));
         }
-        if began.elapsed() > PATIENCE {
-            let why = "another `quietcores farm` has the outbox; end it, or wait for it";
+        if began.elapsed() >= patience {
             return Err(Error::new(format!("cannot open {}: {why}", path.display())));
         }
         std::thread::sleep(Duration::from_millis(20));

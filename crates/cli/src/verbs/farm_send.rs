@@ -63,6 +63,9 @@ pub fn send(args: SendArgs) -> anyhow::Result<ExitCode> {
                 "this machine is in no farm; `quietcores farm join --show` says what joining means"
             );
         };
+        if args.follow {
+            keep::as_owner(store.owner(), || agent.follow(&dir))??;
+        }
         let here = here(&mut engines, status().ok().as_ref())?;
         let told = keep::as_owner(store.owner(), || {
             once(&store, &member, &key, &mut agent, &here, &stop)

@@ -1,7 +1,11 @@
-//! `simulate MACHINES DAYS FILE [RAW_DAYS]`: so many machines' five-minute histograms, made from the run that is read from standard input
-//! (a run of this program as JSON), into a new collector; prints rates, sizes, and how long questions take. `benches/farm.sh` calls it.
+//! `simulate MACHINES DAYS FILE [RAW_DAYS [FOLDER]]`: so many machines' five-minute histograms, made from the run that is read from standard
+//! input (a run of this program as JSON), into a new collector; prints rates, sizes, and how long questions take. The same records also go
+//! to FOLDER, where one is given: as raw files, and as series for a VictoriaMetrics. `benches/farm.sh` calls it.
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
+mod beside;
+
+use beside::Beside;
 use quiet_farm::{
     Around, Arrival, Arrived, Collector, Discretion, FarmQuestion, SecretKey, Trust, make,
     sealed::seal,
@@ -12,7 +16,7 @@ use quiet_types::{
     farm::{FarmKind, FarmRecord},
     histogram::layout,
 };
-use std::{io::Read, path::Path, time::Instant};
+use std::{collections::BTreeMap, io::Read, path::Path, time::Instant};
 
 /// 2026-08-24 00:00 UTC.
 const START: i64 = 1_787_529_600;
@@ -46,6 +50,7 @@ fn main() {
     let number = |at: usize| words[at].parse::<i64>().unwrap();
     let (machines, days, path) = (number(0), number(1), Path::new(&words[2]));
     let raw = words.get(3).map(|text| text.parse().unwrap());
+    let mut beside = words.get(4).map(|dir| Beside::new(Path::new(dir)));
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).unwrap();
     let run: Run = serde_json::from_str(&text).unwrap();
@@ -72,7 +77,11 @@ fn main() {
             part.iter().flat_map(|round| (0..machines).map(move |m| (*round, m)))
         {
             let record = one(&like, &pool, machine, round, &mut random);
-            sealed.push(seal(&record, &keys[machine as usize]).unwrap());
+            let bytes = seal(&record, &keys[machine as usize]).unwrap();
+            if let Some(beside) = &mut beside {
+                beside.take(&record, &bytes);
+            }
+            sealed.push(bytes);
         }
         making += began.elapsed().as_secs_f64();
         let began = Instant::now();
@@ -107,18 +116,39 @@ fn main() {
         let question =
             FarmQuestion::parse(&[conditions.to_owned()], &[by.to_owned()], today).unwrap();
         let mut times = Vec::new();
-        let mut groups = 0;
+        let mut groups = Vec::new();
         for _ in 0..5 {
             let began = Instant::now();
-            groups = collector.ask(&question, (today + 1) * 86_400_000).unwrap().groups.len();
+            groups = collector.ask(&question, (today + 1) * 86_400_000).unwrap().groups;
             times.push(began.elapsed().as_secs_f64() * 1e3);
         }
         times.sort_by(f64::total_cmp);
         println!(
-            "question {name} groups {groups} first_to_last_ms {:.1} {:.1} {:.1}",
-            times[0], times[2], times[4]
+            "question {name} groups {} first_to_last_ms {:.1} {:.1} {:.1}",
+            groups.len(),
+            times[0],
+            times[2],
+            times[4]
         );
+        if let (Some(dir), "p99.9_by_kernel_last_week") = (words.get(4), name) {
+            let ours = groups.iter().map(|group| (group.name[0].clone(), group.p99_9.unwrap()));
+            compare(Path::new(dir), beside.take().unwrap(), ours.collect(), today);
+        }
     }
+}
+
+/// The same question of the raw files; the answers have to be equal. The series are written for who asks them elsewhere.
+fn compare(dir: &Path, beside: Beside, ours: BTreeMap<String, Nanos>, today: i64) {
+    println!("series_samples {}", beside.end());
+    let began = Instant::now();
+    let raw = beside::by_kernel(dir, (today - 6) * 86_400_000);
+    println!("raw_files_question_ms {:.1}", began.elapsed().as_secs_f64() * 1e3);
+    let raw = raw.into_iter().map(|(kernel, all)| (kernel, all.percentile(0.999).unwrap()));
+    assert_eq!(raw.collect::<BTreeMap<_, _>>(), ours);
+    for (kernel, at) in ours {
+        println!("answer {kernel} {}", at.0);
+    }
+    println!("answered_at {}", (today + 1) * 86_400);
 }
 
 fn one(
