@@ -495,6 +495,22 @@ fn an_encrypted_page_is_known_by_its_certificate_and_keeps_it() {
     assert_ne!(fs::read_to_string(certificate).unwrap(), kept);
     let key = fs::metadata(dir.path().join("own/quietcores/tls")).unwrap();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&key.permissions()) & 0o077, 0);
+    // Several that begin at once, each by a name of its own: each runs, and what is kept is of one making, for all of them.
+    let dir = tempfile::tempdir().unwrap();
+    let names: Vec<String> = (0..4).map(|n| format!("box-{n}.example")).collect();
+    std::thread::scope(|all| {
+        for name in &names {
+            let named = [&tls[..], &["--name", "127.0.0.1", "--name", name]].concat();
+            let dir = dir.path();
+            all.spawn(move || Server::start(PROGRAM, (dir, dir), &named).stop());
+        }
+    });
+    let certificate = dir.path().join("own/quietcores/tls/certificate.pem");
+    let kept = fs::read_to_string(&certificate).unwrap();
+    let named: Vec<&str> = names.iter().flat_map(|name| ["--name", name.as_str()]).collect();
+    let named = [&tls[..], &["--name", "127.0.0.1"], &named].concat();
+    Server::start(PROGRAM, (dir.path(), dir.path()), &named).stop();
+    assert_eq!(fs::read_to_string(&certificate).unwrap(), kept);
 }
 
 #[test]

@@ -217,6 +217,81 @@ fn a_collector_that_is_killed_goes_on_where_it_was() {
     }
 }
 
+/// What a Prometheus answers to a question, in seconds.
+fn prometheus(port: &str, expression: &str) -> Option<f64> {
+    use std::io::{Read, Write};
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.".contains(&byte);
+    let query: String = expression
+        .bytes()
+        .map(|byte| if plain(byte) { (byte as char).to_string() } else { format!("%{byte:02X}") })
+        .collect();
+    let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).ok()?;
+    let head = format!("GET /api/v1/query?query={query} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+    stream.write_all(head.as_bytes()).ok()?;
+    let mut all = String::new();
+    stream.read_to_string(&mut all).ok()?;
+    let answer: serde_json::Value = serde_json::from_str(all.split_once("\r\n\r\n")?.1).ok()?;
+    answer["data"]["result"][0]["value"][1].as_str()?.parse().ok()
+}
+
+#[test]
+fn a_real_prometheus_reads_both_forms_and_the_rules() {
+    let tool = |name| quiet_testing::tool(name);
+    let (Some(program), Some(promtool)) = (tool("prometheus"), tool("promtool")) else {
+        return skip(Why::Program("prometheus", "prometheus"));
+    };
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/farm/alerts.yml");
+    let checked = Command::new(promtool).args(["check", "rules"]).arg(rules).output().unwrap();
+    assert!(checked.status.success() && text(&checked).contains("4 rules found"), "{checked:?}");
+
+    let dir = tempfile::tempdir().unwrap();
+    let (a, db) = (path(dir.path(), "a"), path(dir.path(), "farm.sqlite"));
+    let run = measure(&a);
+    good(&["farm", "collect", &a, "--db", &db]);
+    let server = Server::start(&["farm", "metrics", "--listen", "127.0.0.1:0", "--db", &db]);
+    let ours = run.readings();
+    let seconds = |ns: quiet_types::Nanos| ns.0 as f64 / 1e9;
+    let median = seconds(ours.percentile(0.5).unwrap());
+    for native in [false, true] {
+        let kept = path(dir.path(), if native { "native" } else { "classic" });
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free.to_string();
+        let config = format!(
+            "global: {{scrape_interval: 1s}}\nscrape_configs:\n- job_name: q\n  static_configs: [{{targets: ['{}']}}]\n",
+            server.1
+        );
+        fs::write(format!("{kept}.yml"), config).unwrap();
+        let words = [
+            format!("--config.file={kept}.yml"),
+            format!("--storage.tsdb.path={kept}"),
+            format!("--web.listen-address=127.0.0.1:{port}"),
+        ];
+        let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
+        if native {
+            words.push("--enable-feature=native-histograms");
+        }
+        let _scraper = start(&program, &words);
+        let ask = |expression: &str| until(expression, || prometheus(&port, expression));
+        let (count, quantile, off) = match native {
+            false => {
+                ("quietcores_latency_seconds_count", "quietcores_latency_seconds_bucket", 0.25)
+            }
+            true => {
+                ("histogram_count(quietcores_latency_seconds)", "quietcores_latency_seconds", 0.04)
+            }
+        };
+        assert_eq!(ask(count) as u64, ours.count, "{count}");
+        let theirs = ask(&format!("histogram_quantile(0.5, {quantile})"));
+        // As wide as a bucket of theirs, and half of one of ours.
+        assert!(
+            (theirs / median - 1.0).abs() <= off + 0.01,
+            "{theirs} for {median}, native {native}"
+        );
+        let maximum = ask("quietcores_latency_max_seconds");
+        assert!((maximum - seconds(ours.max.unwrap())).abs() < 1e-9, "{maximum}");
+    }
+}
+
 /// A program that serves until this is dropped.
 struct Server(Child, String);
 

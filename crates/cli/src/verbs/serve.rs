@@ -18,7 +18,7 @@ use quiet_shield::DEFAULT_STATE;
 use quiet_types::live::Serving;
 use quiet_web::{DoorRules, Doors, HttpLimits, Keys, LocalName, MadeCertificate, TlsIdentity};
 use std::{
-    fs::DirBuilder,
+    fs::{DirBuilder, File},
     io::Read,
     net::{SocketAddr, TcpListener},
     os::{fd::AsFd, unix::fs::DirBuilderExt},
@@ -147,6 +147,12 @@ fn identity(
     let dir = user::state_dir()
         .context("there is no folder to keep a certificate in: HOME is not set")?;
     let dir = dir.join("tls");
+    let cannot = || format!("cannot keep a certificate in {}", dir.display());
+    DirBuilder::new().recursive(true).mode(0o700).create(&dir).with_context(cannot)?;
+    // One at a time: of two that begin together the second reads what the first made.
+    let lock = File::options().create(true).append(true).open(dir.join("lock"));
+    let lock = lock.with_context(cannot)?;
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).with_context(cannot)?;
     let (certificate, key) = (dir.join("certificate.pem"), dir.join("key.pem"));
     let mut names: Vec<String> = name.map(str::to_owned).into_iter().collect();
     names.extend(args.name.clone());
@@ -166,8 +172,6 @@ fn identity(
     names.sort();
     names.dedup();
     let fresh = MadeCertificate::new(&names).map_err(|why| anyhow!(why))?;
-    let cannot = || format!("cannot keep a certificate in {}", dir.display());
-    DirBuilder::new().recursive(true).mode(0o700).create(&dir).with_context(cannot)?;
     // Until all three are whole there are no names, and whoever is killed here makes them anew at the next start.
     let _ = std::fs::remove_file(&made_for);
     let keep = |path: &Path, text: &str| files::write_whole(path, text.as_bytes(), Replace::Always);
@@ -313,7 +317,7 @@ fn keys(dir: Option<&Path>, new: bool) -> anyhow::Result<Keys> {
 /// 128 random bits.
 fn secret() -> anyhow::Result<String> {
     let mut bytes = [0u8; 16];
-    let mut source = std::fs::File::open("/dev/urandom").context("there are no random numbers")?;
+    let mut source = File::open("/dev/urandom").context("there are no random numbers")?;
     source.read_exact(&mut bytes).context("there are no random numbers")?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -16,7 +16,7 @@ use quiet_types::{
     farm::{FarmKind, FarmRecord},
     histogram::layout,
 };
-use std::{collections::BTreeMap, io::Read, path::Path, time::Instant};
+use std::{collections::BTreeMap, io::Read, path::Path, sync::mpsc, thread, time::Instant};
 
 /// 2026-08-24 00:00 UTC.
 const START: i64 = 1_787_529_600;
@@ -67,23 +67,31 @@ fn main() {
             minutes(&like.readings, &mut random, stretch)
         })
         .collect();
-    let (mut taking, mut making, mut records, mut bytes) = (0.0, 0.0, 0u64, 0u64);
-    // As a collector that is behind takes them: some thousand at a time.
-    let rounds: Vec<i64> = (0..days * 288).collect();
-    for part in rounds.chunks((2000 / machines).max(1) as usize) {
-        let began = Instant::now();
-        let mut sealed = Vec::new();
-        for (round, machine) in
-            part.iter().flat_map(|round| (0..machines).map(move |m| (*round, m)))
-        {
-            let record = one(&like, &pool, machine, round, &mut random);
-            let bytes = seal(&record, &keys[machine as usize]).unwrap();
-            if let Some(beside) = &mut beside {
-                beside.take(&record, &bytes);
+    // As a collector that is behind takes them: some thousand at a time, while a thread of its own makes and signs the next ones.
+    let (ready, next) = mpsc::sync_channel::<Vec<Vec<u8>>>(2);
+    let maker = thread::spawn(move || {
+        let mut making = 0.0;
+        let rounds: Vec<i64> = (0..days * 288).collect();
+        for part in rounds.chunks((2000 / machines).max(1) as usize) {
+            let began = Instant::now();
+            let mut sealed = Vec::new();
+            for (round, machine) in
+                part.iter().flat_map(|round| (0..machines).map(move |m| (*round, m)))
+            {
+                let record = one(&like, &pool, machine, round, &mut random);
+                let bytes = seal(&record, &keys[machine as usize]).unwrap();
+                if let Some(beside) = &mut beside {
+                    beside.take(&record, &bytes);
+                }
+                sealed.push(bytes);
             }
-            sealed.push(bytes);
+            making += began.elapsed().as_secs_f64();
+            ready.send(sealed).unwrap();
         }
-        making += began.elapsed().as_secs_f64();
+        (making, beside)
+    });
+    let (mut taking, mut records, mut bytes) = (0.0, 0u64, 0u64);
+    for sealed in next {
         let began = Instant::now();
         let mut batch = collector.batch().unwrap();
         for sealed in &sealed {
@@ -94,6 +102,7 @@ fn main() {
         taking += began.elapsed().as_secs_f64();
         records += sealed.len() as u64;
     }
+    let (making, mut beside) = maker.join().unwrap();
     let (kept, size) = collector.size().unwrap();
     println!("machines {machines} days {days} records {records} kept {kept}");
     println!(
