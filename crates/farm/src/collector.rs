@@ -160,9 +160,10 @@ impl Collector {
 
     fn of(db: Connection, trust: Trust) -> Result<Collector> {
         db.busy_timeout(Duration::from_secs(10))?;
+        // A page holds a few records whole: of smaller ones each record would take another for its end (a new database alone takes a size).
         // The stream holds what a power cut takes from the end; the place in it is part of the same transaction.
         db.execute_batch(
-            "pragma journal_mode = wal; pragma synchronous = normal; pragma trusted_schema = off; pragma cache_size = -131072;",
+            "pragma page_size = 16384; pragma journal_mode = wal; pragma synchronous = normal; pragma trusted_schema = off; pragma cache_size = -131072;",
         )?;
         let layout: i64 = db.query_row("pragma user_version", [], |row| row.get(0))?;
         if layout == 0 {
