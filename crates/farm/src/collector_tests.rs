@@ -235,7 +235,7 @@ fn a_full_disk_takes_nothing_of_a_batch_and_it_goes_on_when_there_is_room() {
         let set = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
         collector.db.query_row(&format!("pragma max_page_count = {pages}"), [], set).unwrap();
     };
-    room(&collector, pages + 4);
+    room(&collector, pages + 1);
     let mut fill = || -> crate::Result<()> {
         let mut batch = collector.batch()?;
         for bytes in &sealed {
