@@ -13,7 +13,7 @@ server=
 trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; wait; rm -rf "$dir"' EXIT
 target/release/quietcores measure wakeup --interval 1ms --for 20s --policy other --priority 0 --store "$dir/store" >&2
 lscpu | sed -n 's/^Model name: *//p'
-"$victoria" --version 2>&1 | head -1
+"$victoria" --version 2>&1 | sed -n "/./{p;q}"
 target/release/examples/simulate "$machines" "$days" "$dir/ours.sqlite" 14 "$dir/beside" <"$(ls "$dir"/store/runs/*.json)" | tee "$dir/ours"
 echo "raw_files_mb $(cat "$dir"/beside/*.records | wc -c | awk '{ printf "%d", $1 / 1048576 }')"
 "$victoria" -storageDataPath="$dir/victoria" -httpListenAddr=127.0.0.1:18428 -retentionPeriod=100y -search.maxQueryDuration=20m \
