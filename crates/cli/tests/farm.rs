@@ -137,7 +137,7 @@ fn many_senders_at_once_put_each_record_once_and_one_alone_follows() {
         assert!(sender.0.wait().unwrap().success());
     }
     // The runs, and that there is no shield.
-    let waiting = || fs::read_dir(path(dir.path(), "a/farm/outbox")).unwrap().count();
+    let waiting = || fs::read_dir(Path::new(&store).join("farm").join("outbox")).unwrap().count();
     assert_eq!(waiting(), 4);
 
     let follow = [&words[..], &["--follow"]].concat();

@@ -34,7 +34,7 @@ pub use error::{Error, Result};
 pub use folders::{FolderSum, collect};
 pub use make::{Discretion, LiveMinutes};
 pub use member::{BOUND, MEMBER_SCHEMA, MemberDir, Membership, STREAM};
-pub use metrics::MetricsForm;
+pub use metrics::{MetricsForm, classic};
 pub use outbox::{Outbox, Thinned, Waiting};
 pub use sealed::{HostKey, OpenedRecord, SecretKey, message_id};
 pub use stream::{Gathered, ReadTo, Sent, Servers, gather, make_stream, send};

@@ -111,8 +111,8 @@ impl Collector {
     }
 }
 
-/// Readings at or below each edge of the classic histogram.
-fn classic(all: &Histogram) -> Vec<(u64, u64)> {
+/// Readings at or below each edge of the classic histogram, edges in ns; beyond the last one there may be more.
+pub fn classic(all: &Histogram) -> Vec<(u64, u64)> {
     let mut below = 0;
     let mut buckets = all.buckets.iter().peekable();
     edges()

@@ -1,20 +1,16 @@
 //! The same records as others would keep them: raw files, and series of a Prometheus for a VictoriaMetrics.
 
-use quiet_farm::packed::{Adding, take};
-use quiet_types::{Histogram, farm::FarmRecord, histogram::upper_of};
+use quiet_farm::{
+    classic,
+    packed::{Adding, take},
+};
+use quiet_types::{Histogram, farm::FarmRecord};
 use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::{BufWriter, Write},
     path::{Path, PathBuf},
 };
-
-/// Four edges a doubling from 1 us to 1 s, as `farm metrics` prints them.
-fn edges() -> impl Iterator<Item = u64> {
-    (10..30u32).flat_map(|octave| {
-        (0..4).map(move |part| (1u64 << octave) + part * (1 << (octave - 2)) - 1)
-    })
-}
 
 /// A counter's readings over the time in which its labels stay: one row of buckets a scrape.
 #[derive(Default)]
@@ -46,13 +42,16 @@ impl Beside {
             .or_insert_with(|| BufWriter::with_capacity(16 << 10, File::create(path).unwrap()));
         file.write_all(&(sealed.len() as u32).to_le_bytes()).unwrap();
         file.write_all(sealed).unwrap();
-        let buckets = edges().count() + 1;
+        // As `farm metrics` prints them, with what is beyond.
+        let all = record.readings.count;
+        let buckets: Vec<u64> =
+            classic(&record.readings).into_iter().map(|(_, below)| below).chain([all]).collect();
         let era = self
             .eras
             .entry((record.host.clone(), record.setting.kernel.clone()))
             .or_insert_with(|| Era {
                 cpu: record.setting.cpu.clone(),
-                last: vec![0; buckets],
+                last: vec![0; buckets.len()],
                 ..Era::default()
             });
         if era.times.last().is_none_or(|last| record.at - last > 300_000) {
@@ -60,12 +59,7 @@ impl Beside {
             era.times.push(record.at - 300_000);
             era.rows.extend(&era.last);
         }
-        let mut below = 0u64;
-        let mut readings = record.readings.buckets.iter().peekable();
-        for (edge, last) in edges().chain([u64::MAX - 1]).zip(&mut era.last) {
-            while let Some((_, n)) = readings.next_if(|(lower, _)| upper_of(*lower) <= edge + 1) {
-                below += n;
-            }
+        for (below, last) in buckets.into_iter().zip(&mut era.last) {
             *last += u32::try_from(below).unwrap();
         }
         era.times.push(record.at);
@@ -79,8 +73,9 @@ impl Beside {
         }
         let path = self.dir.join("series.jsonl");
         let mut out = BufWriter::with_capacity(1 << 20, File::create(path).unwrap());
-        let names: Vec<String> = edges()
-            .map(|edge| format!("{:.9}", (edge + 1) as f64 / 1e9))
+        let names: Vec<String> = classic(&Histogram::default())
+            .into_iter()
+            .map(|(edge, _)| format!("{:.9}", (edge + 1) as f64 / 1e9))
             .chain(["+Inf".to_owned()])
             .collect();
         let mut samples = 0;
