@@ -56,6 +56,8 @@ struct Pair {
     period_ns: u64,
     /// Looks in vain since the state of the card was looked at.
     idle: u32,
+    /// A wait failed: the kernel has taken the card from this file, and its state may not say so yet.
+    gone: bool,
 }
 
 impl std::fmt::Debug for Alsa {
@@ -67,6 +69,9 @@ impl std::fmt::Debug for Alsa {
 /// A card that is pulled out keeps its pointers as they are: its state tells. It is read after so
 /// many looks in vain, which is still within a period.
 const LOOKS: u32 = 64;
+
+/// How much longer than its ring lasts a card may stand still before it is begun anew, ns.
+const STANDS: u64 = 1_000_000_000;
 
 impl Alsa {
     pub(crate) fn open(names: &Names, setup: &Setup) -> Result<Alsa> {
@@ -147,6 +152,7 @@ impl Pair {
             due: 0,
             period_ns: period_ns.max(1),
             idle: 0,
+            gone: false,
         })
     }
 
@@ -207,7 +213,7 @@ impl Pair {
     }
 
     fn look(&mut self) -> Look {
-        if !self.started && self.start().is_err() {
+        if self.gone || (!self.started && self.start().is_err()) {
             return Look::Gone;
         }
         let period = AlsaFrames::from(self.sizes.period.0);
@@ -259,7 +265,10 @@ impl Pair {
                 }
             }
         }
-        Look::Empty
+        // A state can be wrong: a stream that was begun anew while the card went says that it runs. Begun once more, it
+        // plays on or the card is gone.
+        let ring = self.period_ns * u64::from(self.sizes.buffer.0 / self.sizes.period.0.max(1));
+        if monotonic().saturating_sub(self.due) > ring + STANDS { self.unseen() } else { Look::Empty }
     }
 
     /// A ring went round, and the kernel has not seen it: what one direction has lost, the other has as well.
@@ -290,9 +299,13 @@ impl Pair {
         let short = |half: &&Half| half.pcm.avail_update().is_ok_and(|there| there < period);
         let capture = self.capture.as_ref().filter(|_| self.bridge.is_none());
         let half = capture.filter(short).or(self.playback.as_ref()).or(capture);
-        // What went wrong is in the state, which the next look reads.
-        if !half.is_some_and(|half| half.pcm.wait(Some(100)).unwrap_or(false)) {
-            self.idle = LOOKS;
+        match half.map(|half| half.pcm.wait(Some(100))) {
+            Some(Ok(true)) => (),
+            // Every wait for a card that goes away ends at once. To wait again until its state says it would keep the
+            // CPU from whoever takes it away, for ever where that thread may not move (files_lock under PREEMPT_RT).
+            Some(Err(e)) if !libc_errno::OF_A_STREAM.contains(&e.errno()) => self.gone = true,
+            // What went wrong is in the state, which the next look reads.
+            _ => self.idle = LOOKS,
         }
     }
 
@@ -355,7 +368,8 @@ impl Pair {
     }
 
     fn resync(&mut self) -> bool {
-        if self.dry && self.bridge.is_some() {
+        let runs = |half: &Half| half.pcm.state() == State::Running;
+        if self.dry && self.bridge.is_some() && self.capture.as_ref().is_some_and(runs) {
             // The cards run on; the delay between them will be as at the start.
             if let Some(bridge) = &mut self.bridge {
                 bridge.reset();

@@ -7,6 +7,9 @@ pub(super) mod libc_errno {
     pub(in super::super) const EACCES: i32 = Errno::ACCESS.raw_os_error();
     pub(in super::super) const EPIPE: i32 = Errno::PIPE.raw_os_error();
     pub(in super::super) const ESTRPIPE: i32 = Errno::STRPIPE.raw_os_error();
+    /// What a wait may say of a card that is still there: an xrun, a suspended card, a signal.
+    pub(in super::super) const OF_A_STREAM: [i32; 4] =
+        [EPIPE, ESTRPIPE, Errno::INTR.raw_os_error(), Errno::AGAIN.raw_os_error()];
 }
 
 pub(crate) fn said(e: &alsa::Error) -> String {
