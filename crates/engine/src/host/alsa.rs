@@ -268,7 +268,11 @@ impl Pair {
         // A state can be wrong: a stream that was begun anew while the card went says that it runs. Begun once more, it
         // plays on or the card is gone.
         let ring = self.period_ns * u64::from(self.sizes.buffer.0 / self.sizes.period.0.max(1));
-        if monotonic().saturating_sub(self.due) > ring + STANDS { self.unseen() } else { Look::Empty }
+        if monotonic().saturating_sub(self.due) > ring + STANDS {
+            self.unseen()
+        } else {
+            Look::Empty
+        }
     }
 
     /// A ring went round, and the kernel has not seen it: what one direction has lost, the other has as well.
