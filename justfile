@@ -28,4 +28,4 @@ packages:
 
 # The book into target/book
 book:
-    mdbook build
+    packaging/book
