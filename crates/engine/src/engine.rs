@@ -406,18 +406,17 @@ impl Drop for Ends {
     }
 }
 
-/// Waits until the device is back; `false` where it is over, or the engine is told to stop.
+/// Waits until the device is back; `false` where it is over, or the engine is told to stop. It sleeps once at least: a device that can
+/// be opened and not be played would keep the CPU for ever.
 fn wait_for(device: &mut impl Device, board: &Board) -> bool {
     loop {
-        match device.again() {
-            Again::Back => return true,
-            Again::Over => return false,
-            Again::NotYet => {
-                if board.stopped() {
-                    return false;
-                }
-                thread::sleep(LOOK_AGAIN);
-            }
+        let again = device.again();
+        if matches!(again, Again::Over) || board.stopped() {
+            return false;
+        }
+        thread::sleep(LOOK_AGAIN);
+        if matches!(again, Again::Back) {
+            return true;
         }
     }
 }
@@ -522,5 +521,44 @@ pub fn mode_name(mode: LoopMode) -> &'static str {
     match mode {
         LoopMode::NeverSleep => "never-sleep",
         LoopMode::Sleep => "sleep",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quiet_rt::{Duplex, Look};
+    use std::time::Instant;
+
+    /// Opened at once, whenever it is asked.
+    struct Opens;
+
+    impl Duplex for Opens {
+        fn look(&mut self) -> Look {
+            Look::Gone
+        }
+
+        fn wait(&mut self) {}
+
+        fn read(&mut self, _: &mut [f32]) {}
+
+        fn write(&mut self, _: &[f32]) {}
+
+        fn resync(&mut self) -> bool {
+            false
+        }
+    }
+
+    impl Device for Opens {
+        fn again(&mut self) -> Again {
+            Again::Back
+        }
+    }
+
+    #[test]
+    fn a_device_that_is_back_at_once_leaves_others_their_turn() {
+        let before = Instant::now();
+        assert!(wait_for(&mut Opens, &Board::default()));
+        assert!(before.elapsed() >= LOOK_AGAIN);
     }
 }
