@@ -329,7 +329,10 @@ fn residents(out: &mut String, found: &[Resident]) {
         (ResidentKind::Chain, "On the shield, as planned:"),
         (ResidentKind::Foreign, "On the shield, and should not be:"),
         (ResidentKind::Irq, "Interrupts that are still delivered to the shield:"),
-        (ResidentKind::Kernel, "Kernel threads that may still run on the shield:"),
+        (
+            ResidentKind::Kernel,
+            "Kernel threads that may still run on the shield (`quietcores watch` moves what came since):",
+        ),
     ] {
         let (silent, these): (Vec<&Resident>, Vec<&Resident>) = found
             .iter()
