@@ -157,3 +157,15 @@ fn what_cannot_be_written_later_is_refused_before_anything_is_measured() {
     assert!(text(&output).contains("did not write"), "{}", text(&output));
     assert_eq!(std::fs::read_to_string(&page).unwrap(), "not a page of quietcores");
 }
+
+#[test]
+fn a_stress_that_cannot_be_started_is_refused_before_a_shield_is_put_up() {
+    let Some(machine) = Machine::take() else { return };
+    // No program is found there.
+    let output = short(&machine, "2").env("PATH", machine.dir()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("stress-ng is not installed"), "{said}");
+    let left = std::fs::read_dir(machine.state()).map_or(0, |files| files.count());
+    assert_eq!(left, 0, "a shield was put up: its journal is there");
+}

@@ -6,7 +6,7 @@ use crate::{
     begun, is_root, machine, plan_to_apply, put_back_overdue, raised,
 };
 use quiet_linux::{Kernel, Root, System};
-use quiet_probe::TraceLender;
+use quiet_probe::{RunningStress, TraceLender};
 use quiet_types::{
     CpuSet, Finding, Machine, Nanos, Plan, Proof, Severity,
     lot::Lot,
@@ -60,6 +60,10 @@ pub struct Proving {
 /// When a shield is up already, the machine cannot be read or put back, a probe fails, or `stop` is raised before
 /// anything was measured.
 pub fn prove(args: &Proving, stop: &AtomicBool, observer: &dyn Observer) -> Result<Proof> {
+    // Before a shield is put up for nothing.
+    if !args.stress.is_empty() {
+        RunningStress::check(&args.stress)?;
+    }
     let before;
     let plan = match &args.lender {
         Some(lender) => {
