@@ -54,6 +54,8 @@ struct Pair {
     /// When a period was seen to be due last, ns, and how long one lasts.
     due: u64,
     period_ns: u64,
+    /// How long after that a card stands still, ns.
+    stands: u64,
     /// Looks in vain since the state of the card was looked at.
     idle: u32,
     /// A wait failed: the kernel has taken the card from this file, and its state may not say so yet.
@@ -139,6 +141,7 @@ impl Pair {
             }
         }
         let Nanos(period_ns) = sizes.period.lasting(sizes.rate);
+        let Nanos(ring) = sizes.buffer.lasting(sizes.rate);
         Ok(Pair {
             capture,
             playback,
@@ -151,6 +154,7 @@ impl Pair {
             started: false,
             due: 0,
             period_ns: period_ns.max(1),
+            stands: ring + STANDS,
             idle: 0,
             gone: false,
         })
@@ -267,12 +271,7 @@ impl Pair {
         }
         // A state can be wrong: a stream that was begun anew while the card went says that it runs. Begun once more, it
         // plays on or the card is gone.
-        let ring = self.period_ns * u64::from(self.sizes.buffer.0 / self.sizes.period.0.max(1));
-        if monotonic().saturating_sub(self.due) > ring + STANDS {
-            self.unseen()
-        } else {
-            Look::Empty
-        }
+        if monotonic().saturating_sub(self.due) > self.stands { self.unseen() } else { Look::Empty }
     }
 
     /// A ring went round, and the kernel has not seen it: what one direction has lost, the other has as well.
