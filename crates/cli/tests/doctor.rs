@@ -7,7 +7,7 @@ use machine::{Capture, Machine, PROGRAM, read, text};
 use quiet_testing::{
     Why,
     bus::{STRANGER, as_user},
-    skip,
+    copy_program, skip,
 };
 use quiet_types::{
     Plan,
@@ -234,7 +234,7 @@ fn an_end_of_input_mends_nothing_and_without_root_there_are_commands() {
     assert_eq!(before.differences(&Capture::take()), Vec::<String>::new());
 
     let program = machine.dir().join("quietcores");
-    fs::copy(PROGRAM, &program).unwrap();
+    copy_program(PROGRAM, &program);
     let poor = as_user(STRANGER, "", &program).args(["doctor", "--yes"]).output().unwrap();
     assert_eq!(poor.status.code(), Some(1), "{}", text(&poor));
     assert!(text(&poor).contains("sudo quietcores doctor"), "{}", text(&poor));

@@ -2,7 +2,7 @@
 //! the user who asked.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_testing::{Why, is_root, skip, tree};
+use quiet_testing::{Why, copy_program, is_root, skip, tree};
 use std::{
     fs,
     os::unix::{
@@ -242,7 +242,7 @@ fn who_is_not_root_is_nobody_elses_hand() {
     let dir = tempfile::Builder::new().prefix("quietcores-nobody").tempdir_in("/var/tmp").unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let program = dir.path().join("quietcores");
-    fs::copy(PROGRAM, &program).unwrap();
+    copy_program(PROGRAM, &program);
     let file = dir.path().join("summary.txt");
     fs::copy(fixture(), &file).unwrap();
     let output = Command::new("setpriv")
@@ -305,7 +305,7 @@ fn an_ordinary_user_is_told_what_to_do_where_only_root_may() {
     let dir = tempfile::Builder::new().prefix("quietcores-nobody").tempdir_in("/var/tmp").unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let program = dir.path().join("quietcores");
-    fs::copy(PROGRAM, &program).unwrap();
+    copy_program(PROGRAM, &program);
     // As root's state directory is: closed.
     let state = dir.path().join("state");
     fs::create_dir(&state).unwrap();

@@ -5,7 +5,7 @@
 mod machine;
 
 use machine::{Capture, Machine, PROGRAM, read, text, thread};
-use quiet_testing::{Why, is_long, report, skip, skip_part, until};
+use quiet_testing::{Why, copy_program, is_long, report, skip, skip_part, until};
 use std::{
     collections::BTreeMap,
     env,
@@ -37,7 +37,7 @@ impl Drop for Running {
 /// A copy of `program` that the kernel calls `name`.
 fn copy(program: &Path, machine: &Machine, name: &str) -> std::path::PathBuf {
     let to = machine.dir().join(name);
-    fs::copy(program, &to).unwrap();
+    copy_program(program, &to);
     to
 }
 

@@ -3,7 +3,7 @@
 //! After a wanted change: `QUIETCORES_BLESS=1 cargo test -p quietcores --test packages`.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_testing::{Why, left_out, machine_alone, program, skip, within};
+use quiet_testing::{Why, copy_program, left_out, machine_alone, program, skip, within};
 use std::{
     collections::BTreeSet,
     fs,
@@ -49,10 +49,11 @@ fn staged(dir: &Path) -> PathBuf {
     for kind in ["sound", "plugins", "static"] {
         fs::create_dir_all(programs.join(kind)).unwrap();
     }
+    let small = dir.join("small");
+    fs::write(&small, format!("#!/bin/sh\nexec '{PROGRAM}' \"$@\"\n")).unwrap();
+    fs::set_permissions(&small, fs::Permissions::from_mode(0o755)).unwrap();
     for at in ["sound/quietcores", "static/quietcores", "sound/quietcored", "static/quietcored"] {
-        let path = programs.join(at);
-        fs::write(&path, format!("#!/bin/sh\nexec '{PROGRAM}' \"$@\"\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        copy_program(&small, programs.join(at));
     }
     fs::write(programs.join("plugins/libquiet_plugin.so"), "no library\n").unwrap();
     let to = dir.join("trees");

@@ -128,7 +128,7 @@ fn without_root_only_the_stress_is_kept_off_and_said_so() {
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(dir.path(), open).unwrap();
     let program = dir.path().join("quietcores");
-    std::fs::copy(PROGRAM, &program).unwrap();
+    quiet_testing::copy_program(PROGRAM, &program);
     let before = Capture::take();
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);

@@ -6,6 +6,7 @@ mod machine;
 use machine::{Capture, Machine, PROGRAM, text};
 use quiet_testing::{
     bus::{Bus, GROUP, STRANGER, as_user, group},
+    copy_program,
     faces::Server,
 };
 use quiet_types::lot::Lot;
@@ -47,7 +48,7 @@ impl World {
         let service = bus.serve(&service(), &machine.state(), &dir.join("chains"));
         // Where everybody may run it.
         let program = dir.join("quietcores");
-        fs::copy(PROGRAM, &program).unwrap();
+        copy_program(PROGRAM, &program);
         Some(World { bus, service, program, machine })
     }
 

@@ -8,7 +8,7 @@
 mod machine;
 
 use machine::{Capture, Machine, PROGRAM, read, text, thread};
-use quiet_testing::{Why, skip, skip_part};
+use quiet_testing::{Why, copy_program, skip, skip_part};
 use rustix::process::Signal;
 use std::{
     fs,
@@ -66,7 +66,7 @@ fn a_chain_is_placed_and_comes_back() {
     let Some(machine) = Machine::take() else { return };
     let dir = tempfile::tempdir().unwrap();
     let player = dir.path().join("qcplayer");
-    fs::copy("/bin/sleep", &player).unwrap();
+    copy_program("/bin/sleep", &player);
     let chain = dir.path().join("room.toml");
     let text_of = "[[link]]\nname = \"player\"\nprocess = \"qcplayer\"\npriority = 70\n";
     fs::write(&chain, text_of).unwrap();

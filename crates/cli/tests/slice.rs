@@ -7,7 +7,7 @@ use machine::{Machine, PROGRAM, text};
 use quiet_testing::{
     Why,
     bus::{STRANGER, as_user},
-    skip,
+    copy_program, skip,
 };
 use quiet_types::{Nanos, Proof, proof::Setting};
 use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, process::Command};
@@ -20,7 +20,7 @@ fn the_slices_of_both_settings_differ_in_the_kernel_and_there_is_a_verdict() {
     // Nothing is changed, and nobody else is to change the machine meanwhile.
     let Some(machine) = Machine::take() else { return };
     let (program, store) = (machine.dir().join("quietcores"), machine.dir().join("store"));
-    fs::copy(PROGRAM, &program).unwrap();
+    copy_program(PROGRAM, &program);
     fs::create_dir(&store).unwrap();
     for dir in [machine.dir(), &store] {
         fs::set_permissions(dir, fs::Permissions::from_mode(0o777)).unwrap();

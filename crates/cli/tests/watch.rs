@@ -7,7 +7,7 @@
 mod machine;
 
 use machine::{Capture, Machine, PROGRAM, read, soon, text, thread};
-use quiet_testing::{Why, skip_part};
+use quiet_testing::{Why, copy_program, skip_part};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
@@ -70,7 +70,7 @@ impl Drop for Watched {
 /// A player of its own name, not running yet, and a chain with it.
 fn player(dir: &Path) -> (PathBuf, PathBuf) {
     let program = dir.join("qcplayer");
-    fs::copy("/bin/sleep", &program).unwrap();
+    copy_program("/bin/sleep", &program);
     let chain = dir.join("room.toml");
     fs::write(&chain, "[[link]]\nname = \"player\"\nprocess = \"qcplayer\"\npriority = 70\n")
         .unwrap();
@@ -159,7 +159,7 @@ fn a_strangers_program_of_a_links_name_stays_an_ordinary_process() {
     let public = tempfile::tempdir().unwrap();
     fs::set_permissions(public.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let theirs = public.path().join("qcplayer");
-    fs::copy(&program, &theirs).unwrap();
+    copy_program(&program, &theirs);
     let before = Capture::take();
     let early = Player::start(&theirs, 65534);
     let alone = Command::new(PROGRAM).args(["plan", "--verbose"]).arg(&chain).output().unwrap();

@@ -7,7 +7,7 @@ use quiet_farm::{
     Arrival, Collector, FarmQuestion, MemberDir, Outbox, ReadTo, SecretKey, Servers, Trust,
     clock_words, day_of, gather, make_stream, message_id, sealed::seal, send, sum_of,
 };
-use quiet_testing::{Why, skip, until, until_within, within};
+use quiet_testing::{Why, skip, skip_part, until, until_within, within};
 use quiet_types::{
     Histogram, Nanos,
     farm::{FarmKind, FarmRecord, FarmSetting, RECORD_SCHEMA},
@@ -381,30 +381,42 @@ fn a_network_that_is_cut_for_a_while_loses_nothing() {
     let cluster = Cluster::start(program);
     until("the stream is made", || make_stream(&cluster.servers("collector"), 3).ok());
     let a = Machine::new("a");
-    let all: Vec<FarmRecord> = (0..1200).map(|n| record("a", n)).collect();
-    a.put(&all);
     let servers = cluster.servers("a");
     let outbox = a.member.path().join("outbox");
     let waiting = || fs::read_dir(&outbox).unwrap().count();
     let dir = tempfile::tempdir().unwrap();
-    std::thread::scope(|scope| {
-        let sender = scope.spawn(|| a.send_all(&servers));
-        // In the middle of it: machine, servers and collector lose each other.
-        until("some is sent", || (waiting() < all.len()).then_some(()));
-        link("down");
-        let left = waiting();
-        std::thread::sleep(std::time::Duration::from_secs(4));
-        let servers = cluster.servers("collector");
-        let mut collector =
-            Collector::open(&dir.path().join("cut.sqlite"), Trust::FirstKey).unwrap();
-        let stop = AtomicBool::new(false);
-        let error = gather(&mut collector, &servers, ReadTo::Once, &stop, &mut |_| {});
-        assert!(error.is_err(), "nobody can be reached");
-        assert!(left == 0 || waiting() > 0, "what nobody has taken waits");
-        link("up");
-        sender.join().unwrap();
-    });
-    agrees(&collect(&cluster.servers("collector"), &dir.path().join("cut.sqlite")), &all);
+    let path = dir.path().join("cut.sqlite");
+    // Who is slow to cut finds all sent: then there is more to send and another cut.
+    let (mut sent, mut left) = (0, 0);
+    for _ in 0..3 {
+        let more: Vec<FarmRecord> = (sent..sent + 1200).map(|n| record("a", n)).collect();
+        sent += 1200;
+        a.put(&more);
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| a.send_all(&servers));
+            until_within(ELECTION, "some is sent", || (waiting() < more.len()).then_some(()));
+            // Machine, servers and collector lose each other.
+            link("down");
+            std::thread::sleep(std::time::Duration::from_secs(4));
+            // What had been answered before is read by now.
+            left = waiting();
+            let servers = cluster.servers("collector");
+            let mut collector = Collector::open(&path, Trust::FirstKey).unwrap();
+            let stop = AtomicBool::new(false);
+            let error = gather(&mut collector, &servers, ReadTo::Once, &stop, &mut |_| {});
+            assert!(error.is_err(), "nobody can be reached");
+            link("up");
+            sender.join().unwrap();
+        });
+        if left > 0 {
+            break;
+        }
+    }
+    let all: Vec<FarmRecord> = (0..sent).map(|n| record("a", n)).collect();
+    agrees(&collect(&cluster.servers("collector"), &path), &all);
+    if left == 0 {
+        skip_part(Why::Machine("three cuts, and each came when all was sent".to_owned()));
+    }
 }
 
 /// Nobody answers what is under way, and that is waited for once, not once for each: 300 records would take most of an hour.

@@ -7,7 +7,7 @@ use quiet_service::client::ServiceClient;
 use quiet_testing::{
     Why,
     bus::{GROUP, STRANGER, as_user, group},
-    skip_part,
+    copy_program, skip_part,
 };
 use quiet_types::plan::ShieldStanding;
 use std::{
@@ -254,7 +254,7 @@ fn whoever_lies_about_a_number_moves_nobody() {
     }
     // A file that runs as its owner is not who started it: the real user is he, the effective one is not.
     let suid = world.chains().join("suid");
-    fs::copy("/bin/sleep", &suid).unwrap();
+    copy_program("/bin/sleep", &suid);
     fs::set_permissions(&suid, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).unwrap();
     fs::set_permissions(world.chains(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .unwrap();

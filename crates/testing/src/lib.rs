@@ -35,7 +35,8 @@ use std::{
     fs,
     io::Write,
     panic::Location,
-    path::PathBuf,
+    path::{Path, PathBuf},
+    process::Command,
     thread,
 };
 
@@ -227,6 +228,20 @@ pub fn tool(name: &str) -> Option<PathBuf> {
     built.filter(|path| path.is_file()).or_else(|| program(name))
 }
 
+/// Copies a program to where it is to be started from, its mode with it. `cp` writes it: while this process itself had the file open for
+/// writing, a child that another thread begins would have it open too until it is a program of its own, and who starts the copy
+/// meanwhile is refused with `ETXTBSY` (execve(2)).
+///
+/// # Panics
+/// When it cannot be copied.
+#[track_caller]
+pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let mut cp = Command::new("cp");
+    cp.arg("--preserve=mode").arg("--").arg(from.as_ref()).arg(to.as_ref());
+    let done = cp.status().unwrap_or_else(|error| panic!("cp: {error}"));
+    assert!(done.success(), "{cp:?}: {done}");
+}
+
 /// A constructed machine of which nothing is known but its CPUs, each a sibling of nobody.
 pub fn plain_machine(cpus: &str) -> quiet_types::Machine {
     let online: quiet_types::CpuSet = cpus.parse().unwrap_or_default();
@@ -269,7 +284,7 @@ pub fn machine_with_cpusets() -> quiet_types::Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Command, Output};
+    use std::process::Output;
 
     /// Is started by the test below: skips for the reason that the environment names.
     #[test]

@@ -187,7 +187,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let file = dir.path().join("bound");
-        std::fs::copy(std::env::current_exe().unwrap(), &file).unwrap();
+        quiet_testing::copy_program(std::env::current_exe().unwrap(), &file);
         std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
         // struct vfs_cap_data of capabilities(7), version 2, effective: CAP_NET_BIND_SERVICE alone.
         let words = [0x0200_0001u32, 1 << 10, 0, 0, 0];
