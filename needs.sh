@@ -1,7 +1,7 @@
 # Sourced by ./run and ./test: finds out what is missing and installs it where that is allowed.
 # Debian keeps tools such as mkfs out of an ordinary user's path.
 PATH=$PATH:/usr/sbin:/sbin
-missing=() packages=() of_backports=()
+missing=() packages=() of_backports=() by_root=()
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
 
@@ -65,9 +65,9 @@ Signed-By: $keys"
     say "from which nothing is taken but what is asked for: $source"
     printf '    %s\n' "${lines//$'\n'/$'\n    '}" >&2
     if ! rights; then
-      say "missing: that file, and no right to write it. As root, with those lines in it:"
-      printf '    apt-get update && apt-get install -t %s-backports cargo rustc\n' "$name" >&2
-      exit 2
+      # What has to be done comes in one piece, below.
+      by_root+=("printf '%s\\n'$(printf " '%s'" "${lines//$'\n'/\' \'}") >$source")
+      return
     fi
     if [ -t 0 ]; then
       read -rp "    Write it now? [Y/n] " answer
@@ -138,12 +138,15 @@ install_needs() {
     printf '    %s\n' "${missing[@]}" >&2
     exit 2
   fi
+  if [ $((${#packages[@]} + ${#of_backports[@]})) -gt 0 ] && ! rights; then
+    by_root+=("apt-get update")
+    [ ${#packages[@]} = 0 ] || by_root+=("apt-get install --no-install-recommends ${packages[*]}")
+    [ ${#of_backports[@]} = 0 ] || by_root+=("apt-get install --no-install-recommends -t $(release)-backports ${of_backports[*]}")
+    say "Debian packages are missing, and this user may not install them. As root, and then once more what you have just typed:"
+    printf '    %s\n' "${by_root[@]}" >&2
+    exit 2
+  fi
   if [ ${#packages[@]} -gt 0 ]; then
-    if ! rights; then
-      say "missing Debian packages, and no right to install them. As root:"
-      printf '    apt-get install %s\n' "${packages[*]}" >&2
-      exit 2
-    fi
     say "installing ${packages[*]}"
     "${as_root[@]}" apt-get update -qq
     DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
@@ -154,11 +157,6 @@ install_needs() {
 install_of_backports() {
   local name
   name=$(release)
-  if ! rights; then
-    say "as root, and then once more what you have just typed:"
-    printf '    apt-get install -t %s-backports %s\n' "$name" "${of_backports[*]}" >&2
-    exit 2
-  fi
   say "installing ${of_backports[*]} from $name-backports"
   DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends -t "$name-backports" "${of_backports[@]}" >/dev/null
 }
