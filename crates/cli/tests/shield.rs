@@ -51,6 +51,52 @@ fn a_shield_goes_up_is_seen_and_comes_down_without_a_trace() {
     assert!(text(&nothing).contains("No shield is up"), "{}", text(&nothing));
 }
 
+/// The note of a card that `play --host hda` has: of no card that a machine has, so nothing is bound.
+fn note_a_card(machine: &Machine, pid: u32, start: &str) {
+    let note = serde_json::json!({
+        "schema": "quietcores.card/1",
+        "boot_id": read("/proc/sys/kernel/random/boot_id").trim(),
+        "address": "ffff:ff:1f.7", "driver": "snd_hda_intel", "override": null,
+        "player": { "pid": pid, "start": start.parse::<u64>().unwrap() },
+    });
+    fs::write(machine.state().join("card.json"), note.to_string()).unwrap();
+}
+
+#[test]
+fn a_card_that_is_taken_is_named_and_never_keeps_a_shield_up() {
+    let Some(machine) = Machine::take() else { return };
+    let before = Capture::take();
+    let applied = machine.apply().output().unwrap();
+    assert!(matches!(applied.status.code(), Some(0 | 1)), "{}", text(&applied));
+
+    let own = read("/proc/self/stat");
+    let start = own.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap();
+    note_a_card(&machine, std::process::id(), start);
+    let said = text(&machine.run("status"));
+    let playing = format!("Process {} plays on the sound card ffff:ff:1f.7", std::process::id());
+    assert!(said.contains(&playing) && said.contains("snd_hda_intel gets it back"), "{said}");
+
+    // Its process is another one's number now.
+    note_a_card(&machine, std::process::id(), "1");
+    let left = machine.run("status");
+    let said = text(&left);
+    assert!(said.contains("has left the sound card ffff:ff:1f.7"), "{said}");
+    assert_eq!(left.status.code(), Some(1), "{said}");
+
+    // What is no note is an error, but the shield comes down.
+    fs::write(machine.state().join("card.json"), "no note\n").unwrap();
+    let reverted = machine.run("revert");
+    assert_eq!(reverted.status.code(), Some(2), "{}", text(&reverted));
+    assert!(text(&reverted).contains("card.json"), "{}", text(&reverted));
+    assert_eq!(before.differences(&Capture::take()), Vec::<String>::new());
+
+    note_a_card(&machine, std::process::id(), "1");
+    let reverted = machine.run("revert");
+    assert_eq!(reverted.status.code(), Some(0), "{}", text(&reverted));
+    assert!(text(&reverted).contains("ffff:ff:1f.7"), "{}", text(&reverted));
+    assert!(!machine.state().join("card.json").exists());
+}
+
 #[test]
 fn the_guards_that_never_sleep_takes_away_come_back() {
     let Some(machine) = Machine::take() else { return };

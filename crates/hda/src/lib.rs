@@ -28,7 +28,7 @@ pub use codec::{Codec, SoundPath, Widget, WidgetKind};
 pub use controller::{Controller, Fault};
 pub use find::{Fence, PciCard, cards};
 pub use format::LinkFormat;
-pub use loan::{BorrowedCard, LoanWish, guard_card, put_back};
+pub use loan::{BorrowedCard, LoanWish, guard_card, put_back, taken};
 pub use registers::{Door, Pages, Registers};
 pub use streams::{CardError, CardWish, Found, Streams, room};
 pub use sys::Card;

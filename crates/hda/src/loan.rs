@@ -9,6 +9,7 @@ use crate::{
     sys::{Card, HUGE, huge_page, stop_reaching},
 };
 use quiet_linux::{Error, Kernel, Result, Root, System, files::StateDir, plain, sys::process};
+use quiet_types::plan::TakenCard;
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read, Write},
@@ -237,6 +238,14 @@ fn give_back(state: &Path, killed: bool) -> Result<()> {
     let _lock = state.lock_patiently(System.lock_file().as_deref())?;
     note.put_back(&root, &write)?;
     note::forget(&state)
+}
+
+/// The card that is taken, and by whom; `None` where none is.
+///
+/// # Errors
+/// When the note of it cannot be read.
+pub fn taken(state: &Path) -> Result<Option<TakenCard>> {
+    note::taken(&Root::system()?, state)
 }
 
 /// Puts back what a killed process and its killed guard have left; the card's address, where there was one.

@@ -5,6 +5,7 @@ use quiet_linux::{
     Error, Result, Root,
     files::{Replace, StateDir, read_text, write_whole},
 };
+use quiet_types::plan::TakenCard;
 use serde::{Deserialize, Serialize};
 use std::{
     fs, io,
@@ -280,6 +281,19 @@ impl CardNote {
             sleep(Duration::from_millis(2));
         }
     }
+}
+
+/// What a note in the state directory tells of; `None` where there is none, or a boot has undone it.
+///
+/// # Errors
+/// When the note cannot be read.
+pub(crate) fn taken(root: &Root, state: &Path) -> Result<Option<TakenCard>> {
+    let Some(state) = StateDir::open(state)? else { return Ok(None) };
+    let Some(note) = read(&state)?.filter(|note| note.is_of_this_boot(root)) else {
+        return Ok(None);
+    };
+    let process = note.is_playing(root).then_some(note.player.pid);
+    Ok(Some(TakenCard { address: note.address, driver: note.driver, process }))
 }
 
 /// Removes the note: all is as it was.

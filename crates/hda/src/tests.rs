@@ -2,7 +2,7 @@
 
 use crate::{
     find::{DEVICES, Fence, cards, find, may_take, place},
-    note::{CardNote, forget, put_back_left, read},
+    note::{CardNote, forget, put_back_left, read, taken},
 };
 use quiet_linux::{Root, files::StateDir};
 use std::{
@@ -194,10 +194,14 @@ fn whoever_is_killed_at_any_write_leaves_what_is_put_back() {
                 assert_eq!(driver.as_deref(), if bare { None } else { Some("vfio-pci") });
             }
             machine.left.set(u32::MAX);
-            // It plays: nothing is taken from under it.
+            // It plays: nothing is taken from under it, and it is named.
+            let found = taken(&root, &state).unwrap().unwrap();
+            assert_eq!((found.address.as_str(), found.process), (CARD, Some(400)));
+            assert_eq!(found.driver, before.0);
             assert_eq!(put_back_left(&root, &state, &write).unwrap(), None);
             // It is gone, or another process has its number.
             machine.file("proc/400/stat", &format!("400 (other) S {}78\n", "1 ".repeat(18)));
+            assert_eq!(taken(&root, &state).unwrap().unwrap().process, None);
             if bare {
                 // There is no configuration space to write to in a tree.
                 note.put_back(&root, &write).unwrap();
@@ -207,6 +211,7 @@ fn whoever_is_killed_at_any_write_leaves_what_is_put_back() {
             }
             assert_eq!(machine.state(), before, "killed after {writes} writes");
             assert!(read(&dir).unwrap().is_none());
+            assert_eq!(taken(&root, &state).unwrap(), None);
             assert_eq!(put_back_left(&root, &state, &write).unwrap(), None);
         }
     }

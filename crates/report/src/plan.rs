@@ -268,6 +268,24 @@ pub fn status_text(status: &Status) -> String {
 
 /// What is there with or without a shield.
 fn beside(out: &mut String, status: &Status) {
+    if let Some(card) = &status.card {
+        let address = clean(&card.address);
+        let driver = match &card.driver {
+            Some(driver) => format!("{} gets it back", clean(driver)),
+            None => "no driver had it".to_owned(),
+        };
+        line(
+            out,
+            &match card.process {
+                Some(pid) => format!(
+                    "Process {pid} plays on the sound card {address} without the kernel: {driver} when it ends."
+                ),
+                None => format!(
+                    "A killed `play --host hda` has left the sound card {address}: `quietcores revert` puts it back ({driver})."
+                ),
+            },
+        );
+    }
     evl(out, &status.evl);
     if !status.traces.is_empty() {
         line(out, "Traces that killed programs have left on (`quietcores revert` removes them):");

@@ -56,6 +56,7 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
         chain: Vec::new(),
         evl: evl::threads(kernel),
         traces: Vec::new(),
+        card: None,
     };
     let Some(state) = StateDir::open(state)? else { return Ok(status) };
     let Some(past) = journal::read(&state)? else { return Ok(status) };

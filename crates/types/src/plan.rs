@@ -511,6 +511,20 @@ pub struct Status {
     /// Trace instances that killed programs have left on, by name: `revert` removes them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traces: Vec<String>,
+    /// The sound card that `play --host hda` has, or a killed one has left; `None` where there is none. Root alone sees it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card: Option<TakenCard>,
+}
+
+/// A sound card without its kernel driver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TakenCard {
+    /// Where it is on the PCI bus: `0000:00:1b.0`.
+    pub address: String,
+    /// The kernel's driver that had it and gets it back; `None` where it had none.
+    pub driver: Option<String>,
+    /// The process that plays on it; `None` where that was killed: `revert` gives the card back.
+    pub process: Option<u32>,
 }
 
 /// A thread that is attached to an EVL core.
@@ -574,7 +588,8 @@ impl Status {
     /// Whether a shield is up and as it was made, with its chain where it should be and nothing on it that should not be there, or
     /// none is; this boot is what `persist` asked for, and no trace is left on.
     pub fn is_good(&self) -> bool {
-        let as_booted = self.boot.is_empty() && self.traces.is_empty();
+        let held = self.card.as_ref().is_none_or(|card| card.process.is_some());
+        let as_booted = self.boot.is_empty() && self.traces.is_empty() && held;
         (self.state == ShieldStanding::None && as_booted)
             || (as_booted
                 && self.state == ShieldStanding::Up

@@ -33,11 +33,17 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Stopped half-way it would have to be run again: it takes milliseconds, and ends first.
     let _interrupt = face::interrupt()?;
-    if face::is_root()
-        && let Some(card) = quiet_hda::put_back(&args.state)?
-    {
+    // A card that cannot be given back is no reason to leave the shield up.
+    let card = if face::is_root() { quiet_hda::put_back(&args.state) } else { Ok(None) };
+    if let Ok(Some(card)) = &card {
         face::say(&format!("the sound card {card} is the kernel driver's again"));
     }
+    let shield = put_shield_back(&args);
+    card?;
+    shield
+}
+
+fn put_shield_back(args: &Args) -> anyhow::Result<ExitCode> {
     let done = put_back(&args.state)?;
     let Some(done) = done else {
         if args.json {

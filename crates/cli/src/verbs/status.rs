@@ -41,9 +41,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn read(args: &Args) -> anyhow::Result<Status> {
     let own = || {
         let own = Acts::at(&args.state).status();
-        own.map_err(|error| {
+        let mut own = own.map_err(|error| {
             face::only_root(anyhow!(error.sentence()), "tell whether a shield is up", "status")
-        })
+        })?;
+        if face::is_root() {
+            own.card = quiet_hda::taken(&args.state)?;
+        }
+        Ok(own)
     };
     if !asked::is_for_service(&args.state) {
         return own();
