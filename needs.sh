@@ -149,7 +149,7 @@ install_needs() {
   if [ ${#packages[@]} -gt 0 ]; then
     say "installing ${packages[*]}"
     "${as_root[@]}" apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
   fi
   [ ${#of_backports[@]} = 0 ] || install_of_backports
   [ -z "${rust_by_rustup:-}" ] || rust_from_rustup
@@ -158,7 +158,7 @@ install_of_backports() {
   local name
   name=$(release)
   say "installing ${of_backports[*]} from $name-backports"
-  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends -t "$name-backports" "${of_backports[@]}" >/dev/null
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends -t "$name-backports" "${of_backports[@]}" >/dev/null
 }
 # How this user installs packages, in `as_root`; fails where that needs a password or is not to be had.
 rights() {
