@@ -5,6 +5,7 @@
 //! the difference: a new word in the list may be a slip.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use quiet_testing::tree;
 use std::{
     collections::BTreeSet,
     fs,
@@ -24,16 +25,12 @@ fn bless() -> bool {
 
 /// Every page, by its path from the root.
 fn pages() -> Vec<(String, String)> {
-    let mut git = Command::new("git");
-    let listed = git
-        .args(["ls-files", "--cached", "--others", "--exclude-standard", "*.md"])
-        .current_dir(root())
-        .output()
-        .unwrap();
-    let listed = String::from_utf8(listed.stdout).unwrap();
-    let there = listed.lines().filter(|path| root().join(path).is_file());
-    let pages: Vec<_> = there
-        .map(|path| (path.to_owned(), fs::read_to_string(root().join(path)).unwrap()))
+    let all = tree::sources().into_iter().filter(|path| path.ends_with(".md"));
+    let pages: Vec<_> = all
+        .map(|path| {
+            let text = fs::read_to_string(root().join(&path)).unwrap();
+            (path, text)
+        })
         .collect();
     assert!(pages.len() > 30, "{}", pages.len());
     pages

@@ -3,7 +3,7 @@
 //! After a wanted change: `QUIETCORES_BLESS=1 cargo test -p quietcores --test packages`.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_testing::{Why, copy_program, left_out, machine_alone, program, skip, within};
+use quiet_testing::{Why, copy_program, left_out, machine_alone, program, skip, tree, within};
 use std::{
     collections::BTreeSet,
     fs,
@@ -104,10 +104,8 @@ fn packages_hold_what_their_lists_say() {
 
 /// Docs and examples are there to the last file.
 fn whole_folders(trees: &Path) {
-    let mut git = Command::new("git");
-    let kept = git.args(["ls-files", "docs", "examples"]).current_dir(root()).output().unwrap();
-    let kept = String::from_utf8(kept.stdout).unwrap();
-    let kept: BTreeSet<&str> = kept.lines().collect();
+    let mut kept = tree::sources();
+    kept.retain(|path| path.starts_with("docs/") || path.starts_with("examples/"));
     assert!(kept.len() > 50, "{kept:?}");
     for (name, above) in [
         ("quietcores-amd64", "usr/share/doc/quietcores/".to_owned()),

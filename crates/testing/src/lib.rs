@@ -302,7 +302,7 @@ mod tests {
         skip(why)
     }
 
-    fn skipper_with(reason: &str, list: Option<&std::path::Path>) -> Output {
+    fn skipper_with(reason: &str, list: Option<&Path>) -> Output {
         let mut command = Command::new(env::current_exe().expect("a test binary"));
         command.args(["--exact", "tests::skipper", "--nocapture"]).env_remove(LIST);
         command.env("QUIETCORES_SKIPPER", reason).env("CARGO_PKG_NAME", "quiet-testing");

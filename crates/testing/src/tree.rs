@@ -5,6 +5,7 @@ use std::{
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 /// What lies at this place of the project's `fixtures`.
@@ -45,9 +46,55 @@ pub fn copy(from: &Path, to: &Path) {
     }
 }
 
+/// The project's own files by their paths from its root, sorted: what git knows or would add; in a tree that is none of git's all but
+/// what is built there.
+pub fn sources() -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut found = Vec::new();
+    if root.join(".git").exists() {
+        let mut git = Command::new("git");
+        git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+        let listed = git.current_dir(&root).output().unwrap();
+        let listed = String::from_utf8(listed.stdout).unwrap();
+        found.extend(listed.split_terminator('\0').map(str::to_owned));
+        found.retain(|path| root.join(path).symlink_metadata().is_ok());
+    } else {
+        below(&root, "", &mut found);
+    }
+    found.sort();
+    found
+}
+
+/// As `.gitignore` has it.
+const BUILT: [&str; 6] =
+    ["target", "reports", "node_modules", "__pycache__", "corpus", "artifacts"];
+
+fn below(folder: &Path, path: &str, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let name = entry.file_name().into_string().unwrap();
+        let path = format!("{path}{name}");
+        if !entry.file_type().unwrap().is_dir() {
+            found.push(path);
+        } else if !BUILT.contains(&name.as_str()) {
+            below(&entry.path(), &format!("{path}/"), found);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tree_without_git_holds_the_same_files() {
+        let known = sources();
+        assert!(known.iter().any(|path| path == "docs/architecture.md"), "{}", known.len());
+        let mut walked = Vec::new();
+        below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), "", &mut walked);
+        walked.retain(|path| !path.starts_with(".git/"));
+        walked.sort();
+        assert_eq!(walked, known);
+    }
 
     #[test]
     fn a_copy_holds_files_folders_and_links() {
