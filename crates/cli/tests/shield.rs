@@ -85,6 +85,10 @@ fn a_card_that_is_taken_is_named_and_never_keeps_a_shield_up() {
 
     // What is no note is an error, but the shield comes down.
     fs::write(machine.state().join("card.json"), "no note\n").unwrap();
+    let told = machine.run("status");
+    assert_eq!(told.status.code(), Some(2), "{}", text(&told));
+    let said = text(&told);
+    assert!(said.contains("is up since") && said.contains("card.json"), "{said}");
     let reverted = machine.run("revert");
     assert_eq!(reverted.status.code(), Some(2), "{}", text(&reverted));
     assert!(text(&reverted).contains("card.json"), "{}", text(&reverted));

@@ -26,7 +26,10 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let status = read(&args)?;
+    let mut status = read(&args)?;
+    // A note that cannot be read is no reason to keep silent about the shield.
+    let card = if face::is_root() { quiet_hda::taken(&args.state) } else { Ok(None) };
+    let unread = card.map(|card| status.card = card);
     if args.json {
         face::print_json(&status)?;
     } else {
@@ -35,19 +38,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             face::print(&format!("\n{}", findings_text(&status.boot, face::width())))?;
         }
     }
+    unread?;
     Ok(if status.is_good() { ExitCode::SUCCESS } else { ExitCode::from(face::FINDINGS) })
 }
 
 fn read(args: &Args) -> anyhow::Result<Status> {
     let own = || {
         let own = Acts::at(&args.state).status();
-        let mut own = own.map_err(|error| {
+        own.map_err(|error| {
             face::only_root(anyhow!(error.sentence()), "tell whether a shield is up", "status")
-        })?;
-        if face::is_root() {
-            own.card = quiet_hda::taken(&args.state)?;
-        }
-        Ok(own)
+        })
     };
     if !asked::is_for_service(&args.state) {
         return own();
