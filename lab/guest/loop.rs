@@ -7,6 +7,9 @@
 //!     loop silence FRAMES FILE                  nothing, two channels of floats, for `quietcores render`
 //!     loop played RENDERED.wav PLAYED.wav       whether 16 bits x 2 that QEMU wrote down are the rendered file from its first sound to
 //!                                               its end, sample by sample
+//!     loop noise FRAMES FILE                    S16_LE x 2, every value equally likely
+//!     loop captured LEAST HEARD.raw PLAYED.wav  whether what QEMU wrote down is a piece of the noise that the card heard, from the first sound
+//!                                               on, of LEAST frames
 //!     loop tone FRAMES FILE                     997 Hz, S32_LE x 2, for aplay
 //!     loop whole RING FILE                      whether S32_LE x 2 that was heard is such a tone without a click, up to a ring before
 //!                                               each gap: there the card plays what still lies in its ring
@@ -222,6 +225,33 @@ fn played(rendered: &str, heard: &str) {
     exit(i32::from(wrong > 0 || pairs().count() < wanted[a..].len()));
 }
 
+/// Knuth's MMIX generator; its upper bits.
+fn noise(frames: u64, path: &str) {
+    let mut state = 1u64;
+    let words = (0..frames * 2).flat_map(|_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 48) as u16).to_le_bytes()
+    });
+    fs::write(path, words.collect::<Vec<u8>>()).unwrap_or_else(|e| fail(&format!("{path}: {e}")));
+}
+
+/// The end of what was written down is left out: what the card had not yet played when it was stopped is not there.
+fn captured(least: usize, heard: &str, played: &str) {
+    let read = |path: &str| fs::read(path).unwrap_or_else(|e| fail(&format!("{path}: {e}")));
+    let (heard, played) = (read(heard), read(played));
+    let heard: Vec<&[u8]> = heard.chunks_exact(4).collect();
+    let played: Vec<&[u8]> = played.get(44..).unwrap_or_default().chunks_exact(4).collect();
+    let sounds = |frame: &&&[u8]| frame.iter().any(|byte| *byte != 0);
+    let first = played.iter().position(|frame| sounds(&frame)).unwrap_or_else(|| fail("all is silent"));
+    let last = played.len() - played.iter().rev().position(|frame| sounds(&frame)).unwrap_or(0);
+    let piece = &played[first..last];
+    let from = heard.windows(16).position(|w| piece.starts_with(w)).unwrap_or_else(|| fail("the first sound was never heard"));
+    let wrong = piece.iter().zip(&heard[from..]).filter(|(x, y)| x != y).count();
+    let right = piece.iter().zip(&heard[from..]).take_while(|(x, y)| x == y).count();
+    println!("silence={first} heard_from={from} frames={} wrong={wrong} right={right}", piece.len());
+    exit(i32::from(wrong > 0 || right < least));
+}
+
 const TONE: f64 = std::f64::consts::TAU * 997.0 / 48_000.0;
 
 fn tone(frames: u64, path: &str) {
@@ -274,6 +304,8 @@ fn main() {
         ["wav", frames, path] => wav(number(frames), path, true),
         ["silence", frames, path] => wav(number(frames), path, false),
         ["played", rendered, heard] => played(rendered, heard),
+        ["noise", frames, path] => noise(number(frames), path),
+        ["captured", least, heard, played] => captured(number(least) as usize, heard, played),
         ["check", format, channels, played, path] => check(format, number(channels) as usize, played, path),
         ["tone", frames, path] => tone(number(frames), path),
         ["whole", ring, path] => whole(number(ring) as usize, path),
@@ -297,6 +329,6 @@ fn main() {
             }
             println!("least={least} most={}", began.elapsed().as_micros());
         }
-        _ => fail("make, wav, check, same, tone, whole, say or stop"),
+        _ => fail("make, wav, silence, played, noise, captured, check, same, tone, whole, say or stop"),
     }
 }
