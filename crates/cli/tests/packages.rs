@@ -55,7 +55,9 @@ fn staged(dir: &Path) -> PathBuf {
     for at in ["sound/quietcores", "static/quietcores", "sound/quietcored", "static/quietcored"] {
         copy_program(&small, programs.join(at));
     }
-    fs::write(programs.join("plugins/libquiet_plugin.so"), "no library\n").unwrap();
+    for library in ["libquiet_plugin.so", "libspa_quietcores.so"] {
+        fs::write(programs.join("plugins").join(library), "no library\n").unwrap();
+    }
     let to = dir.join("trees");
     let done = Command::new(root().join("release"))
         .args(["--for", "amd64", "--programs"])

@@ -1,11 +1,11 @@
 //! Files that set PipeWire's data loops up, from 1.2 on. Threads of loops that run are placed one by one on every version; the files are
 //! for those that are started later.
 
-use crate::{links::Found, note, owner, say, steps::List};
+use crate::{Mode, links::Found, note, owner, say, steps::List};
 use quiet_types::{
     Finding,
     chain::{PipeWire, Target},
-    machine::{PipeWireVersion, Task},
+    machine::{PipeWireProcess, PipeWireVersion, Task},
     plan::{Action, Need, UserUnit},
     printable,
 };
@@ -112,9 +112,17 @@ impl List<'_> {
         }
         let cpus: Vec<String> = link.cpus.iter().map(|cpu| cpu.to_string()).collect();
         let priority = link.priority.map(|priority| format!("loop.rt-prio = {priority} "));
+        let polls = known.is_some_and(|one| one.polls);
+        let system = self.mode == Mode::NeverSleepingCore && cpus.len() == 1;
+        if system && !polls {
+            self.findings.push(asleep(link, first));
+        }
+        let system = (system && polls)
+            .then(|| format!("library.name.system = {} ", PipeWireProcess::POLLING));
         Some(format!(
             "    {{ matches = [ {{ {of} }} ]\n      actions = {{ update-props = {{ context.data-loops = [\n          {{ \
-             loop.class = [ data.rt audio.rt ] {}thread.name = data-loop.0 thread.affinity = [ {} ] }}\n      ] }} }}\n    }}\n",
+             {}loop.class = [ data.rt audio.rt ] {}thread.name = data-loop.0 thread.affinity = [ {} ] }}\n      ] }} }}\n    }}\n",
+            system.unwrap_or_default(),
             priority.unwrap_or_default(),
             cpus.join(" ")
         ))
@@ -153,6 +161,18 @@ fn by_hand(link: &Found<'_>, first: &Task) -> Finding {
     .remedy("none is needed; `quietcores watch` places what is started anew")
 }
 
+fn asleep(link: &Found<'_>, first: &Task) -> Finding {
+    let name = printable(link.name, 60);
+    note("plan.pipewire-asleep", format!("the data loop of link `{name}` sleeps between periods"))
+        .evidence(format!(
+            "the PipeWire of process {} has no plugin {}.so",
+            first.pid,
+            PipeWireProcess::POLLING
+        ))
+        .effect("each period pays a wake-up, although the chain's mode is never-sleep")
+        .remedy("install the package quietcores-plugins, then apply again")
+}
+
 fn by_thread(link: &Found<'_>, first: &Task, version: Option<PipeWireVersion>) -> Finding {
     let name = printable(link.name, 60);
     match version {
@@ -178,7 +198,7 @@ mod tests {
     use quiet_types::{
         Chain, Machine, Plan,
         chain::{Choice, Link, Owner, User},
-        machine::{PipeWireProcess, Policy},
+        machine::Policy,
         plan::Step,
     };
 
@@ -211,7 +231,7 @@ mod tests {
         machine.tasks.push(task(pid + 1, "data-loop.0"));
         let version =
             PipeWireVersion { major: number / 1000, minor: number / 100 % 10, micro: number % 100 };
-        machine.pipewire.push(PipeWireProcess { pid, version });
+        machine.pipewire.push(PipeWireProcess { pid, version, polls: false });
     }
 
     fn made(machine: &Machine, links: Vec<Link>) -> Plan {
@@ -265,6 +285,30 @@ context.properties.rules = [
         assert_eq!(pins(&plan), [501]);
         // Last: what it starts anew is placed after all.
         assert!(matches!(plan.steps.last().unwrap().action, Action::DropIn { .. }));
+    }
+
+    #[test]
+    fn a_chain_that_never_sleeps_has_loops_of_one_cpu_poll_where_the_plugin_is() {
+        for (polls, cpus, mode) in [
+            (true, "2", Mode::NeverSleepingCore),
+            (false, "2", Mode::NeverSleepingCore),
+            (true, "2-3", Mode::NeverSleepingCore),
+            (true, "2", Mode::SleepingChain),
+        ] {
+            let mut machine = machine();
+            process(&mut machine, 500, "pipewire", "/usr/bin/pipewire", GROUP, 1402);
+            machine.pipewire[0].polls = polls;
+            let links = vec![link("server", "pipewire", PipeWire::Server, cpus, Some(80))];
+            let shielded = Choice::These(good::set("1-3"));
+            let chain = Chain { cpus: shielded, links, mode, ..Chain::default() };
+            let plan = plan(&machine, &chain).unwrap();
+            let text = files(&plan)[0].1;
+            let never = mode == Mode::NeverSleepingCore && cpus == "2";
+            let wanted = "{ library.name.system = quietcores/libspa-quietcores loop.class";
+            assert_eq!(text.contains(wanted), never && polls, "{text}");
+            let said = plan.findings.iter().any(|f| f.id == "plan.pipewire-asleep");
+            assert_eq!(said, never && !polls, "{:?}", plan.findings);
+        }
     }
 
     #[test]

@@ -362,6 +362,14 @@ pub struct PipeWireProcess {
     pub pid: u32,
     /// The version that runs in it, whatever lies on the disk by now.
     pub version: PipeWireVersion,
+    /// Whether the plugin is there by which its loops can poll.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub polls: bool,
+}
+
+impl PipeWireProcess {
+    /// The plugin by which a data loop polls, as PipeWire looks for it: below its folder for plugins, without `.so`.
+    pub const POLLING: &str = "quietcores/libspa-quietcores";
 }
 
 /// A version of PipeWire: `1.4.2`.

@@ -26,7 +26,7 @@ pub use counters::counters;
 pub use cpu_info::{CpuInfo, cpu_info};
 pub use interrupts::{Interrupts, IrqRow, interrupts};
 pub use pid::{PidStat, PidStatus, pid_stat, pid_status};
-pub use pipewire::{pipewire_lines, pipewire_settings, pipewire_version};
+pub use pipewire::{pipewire_folder, pipewire_lines, pipewire_settings, pipewire_version};
 pub use proc_stat::steal;
 pub use process::{
     CAP_IPC_LOCK, CAP_SYS_NICE, Credentials, Limits, Used, audio_groups, credentials, limits,

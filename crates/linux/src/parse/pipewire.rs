@@ -18,6 +18,12 @@ pub fn pipewire_version(maps: &str) -> Option<PipeWireVersion> {
     maps.lines().find_map(version)
 }
 
+/// The folder in which the library that [`pipewire_version`] found lies; its plugins are below it.
+pub fn pipewire_folder(maps: &str) -> Option<&str> {
+    let line = maps.lines().find(|line| version(line).is_some())?;
+    Some(&line[line.find('/')?..line.rfind('/')?])
+}
+
 /// The lines of `/proc/PID/maps` that [`pipewire_version`] understands, and no others.
 pub fn pipewire_lines(maps: &str) -> String {
     maps.lines().filter(|line| version(line).is_some()).map(|line| format!("{line}\n")).collect()
@@ -90,6 +96,8 @@ mod tests {
             let found = pipewire_version(&text).map(|version| version.to_string());
             assert_eq!(found.as_deref(), wanted, "{file}");
             let kept = if wanted.is_some() { line(&file) } else { String::new() };
+            let folder = wanted.map(|_| "/usr/lib/x86_64-linux-gnu");
+            assert_eq!(pipewire_folder(&text), folder, "{file}");
             assert_eq!(pipewire_lines(&text), kept, "{file}");
         }
     }
@@ -140,6 +148,7 @@ update: id:0 key:'clock.force-rate' value:'0' type:''
         #[test]
         fn any_text_is_answered(text in "(?s).{0,80}", number in "[0-9.()a-z ]{0,12}") {
             pipewire_version(&text);
+            pipewire_folder(&text);
             pipewire_settings(&text);
             let kept = pipewire_lines(&line(&format!("/{LIBRARY}{number}")));
             // What is kept says the same as the whole.

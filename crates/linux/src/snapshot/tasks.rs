@@ -45,8 +45,11 @@ fn pipewire(reader: &Reader<'_>, machine: &mut Machine) {
         |bytes: Vec<u8>| parse::pipewire_lines(&String::from_utf8_lossy(&bytes)).into_bytes();
     for pid in pids {
         let bytes = reader.bytes_if_allowed(&format!("/proc/{pid}/maps"), ours);
-        let version = bytes.and_then(|b| parse::pipewire_version(&String::from_utf8_lossy(&b)));
-        machine.pipewire.extend(version.map(|version| PipeWireProcess { pid, version }));
+        let Some(maps) = bytes.map(|b| String::from_utf8_lossy(&b).into_owned()) else { continue };
+        let plugin = |folder: &str| format!("{folder}/spa-0.2/{}.so", PipeWireProcess::POLLING);
+        let polls = parse::pipewire_folder(&maps).is_some_and(|f| reader.exists(&plugin(f)));
+        let version = parse::pipewire_version(&maps);
+        machine.pipewire.extend(version.map(|version| PipeWireProcess { pid, version, polls }));
     }
 }
 

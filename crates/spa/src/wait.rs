@@ -1,0 +1,181 @@
+//! How a loop waits: it looks, or it sleeps.
+
+/// How long it looks without anything to come. An idle graph is suspended, and need not burn a CPU.
+pub(crate) const BUDGET: u64 = 1_000_000_000;
+/// How often it asks again whether it may, a shield may come and go while it plays.
+pub(crate) const ASK: u64 = 100_000_000;
+
+/// What a wait asks of the kernel.
+pub(crate) trait Kernel {
+    /// How many files are ready, after at most so many milliseconds; less than 0 for an error, a timeout below 0 for ever.
+    fn ready(&mut self, timeout: i32) -> i32;
+    /// Nanoseconds of a clock that never steps.
+    fn now(&mut self) -> u64;
+    /// Whether the thread may poll.
+    fn may(&mut self) -> bool;
+}
+
+/// What one thread knows from one wait to the next.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked {
+    /// When it asked, and what came of it.
+    last: Option<(u64, bool)>,
+}
+
+impl Asked {
+    pub(crate) const fn new() -> Asked {
+        Asked { last: None }
+    }
+
+    fn may(&mut self, kernel: &mut impl Kernel, now: u64) -> bool {
+        match self.last {
+            Some((at, may)) if now.saturating_sub(at) < ASK => may,
+            _ => {
+                let may = kernel.may();
+                self.last = Some((now, may));
+                may
+            }
+        }
+    }
+}
+
+/// Waits for at most so many milliseconds, for ever where they are below 0. Allocates nothing; real time as far as `kernel` is.
+pub(crate) fn wait(kernel: &mut impl Kernel, asked: &mut Asked, timeout: i32) -> i32 {
+    if timeout == 0 {
+        return kernel.ready(0);
+    }
+    let began = kernel.now();
+    let end = u64::try_from(timeout).ok().map(|ms| began.saturating_add(ms * 1_000_000));
+    let mut now = began;
+    while now.saturating_sub(began) < BUDGET && asked.may(kernel, now) {
+        let ready = kernel.ready(0);
+        if ready != 0 {
+            return ready;
+        }
+        if end.is_some_and(|end| now >= end) {
+            return 0;
+        }
+        core::hint::spin_loop();
+        now = kernel.now();
+    }
+    let rest = end.map_or(-1, |end| {
+        i32::try_from(end.saturating_sub(now).div_ceil(1_000_000)).unwrap_or(i32::MAX)
+    });
+    kernel.ready(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kernel in which something is ready after a while; each look takes a microsecond.
+    struct Fake {
+        now: u64,
+        comes: u64,
+        may: fn(u64) -> bool,
+        looks: u64,
+        asks: u64,
+        slept: Vec<i32>,
+    }
+
+    impl Fake {
+        fn new(comes: u64, may: fn(u64) -> bool) -> Fake {
+            Fake { now: 0, comes, may, looks: 0, asks: 0, slept: Vec::new() }
+        }
+    }
+
+    impl Kernel for Fake {
+        fn ready(&mut self, timeout: i32) -> i32 {
+            if timeout == 0 {
+                self.looks += 1;
+                self.now += 1_000;
+                return i32::from(self.now >= self.comes);
+            }
+            self.slept.push(timeout);
+            let end = u64::try_from(timeout).map_or(u64::MAX, |ms| self.now + ms * 1_000_000);
+            let comes = self.comes <= end;
+            self.now = self.comes.min(end).max(self.now);
+            i32::from(comes)
+        }
+
+        fn now(&mut self) -> u64 {
+            self.now
+        }
+
+        fn may(&mut self) -> bool {
+            self.asks += 1;
+            (self.may)(self.now)
+        }
+    }
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn what_comes_within_the_budget_is_seen_without_a_sleep() {
+        let mut kernel = Fake::new(250 * MS, |_| true);
+        assert_eq!(wait(&mut kernel, &mut Asked::new(), -1), 1);
+        assert!(kernel.slept.is_empty(), "slept {:?}", kernel.slept);
+        assert!(kernel.now < 251 * MS);
+        assert_eq!(kernel.asks, 3, "once at first, then every 100 ms");
+    }
+
+    #[test]
+    fn after_the_budget_it_sleeps_for_what_is_left() {
+        let mut kernel = Fake::new(u64::MAX, |_| true);
+        assert_eq!(wait(&mut kernel, &mut Asked::new(), 3_000), 0);
+        assert_eq!(kernel.slept, [2_000]);
+        assert_eq!(kernel.now / MS, 3_000);
+        let mut kernel = Fake::new(5_000 * MS, |_| true);
+        assert_eq!(wait(&mut kernel, &mut Asked::new(), -1), 1);
+        assert_eq!(kernel.slept, [-1]);
+    }
+
+    #[test]
+    fn where_it_may_not_it_sleeps_at_once_and_asks_seldom() {
+        let mut kernel = Fake::new(u64::MAX, |_| false);
+        let mut asked = Asked::new();
+        for _ in 0..10 {
+            assert_eq!(wait(&mut kernel, &mut asked, 20), 0);
+        }
+        assert_eq!((kernel.looks, kernel.slept.len(), kernel.asks), (0, 10, 2));
+    }
+
+    #[test]
+    fn a_shield_that_goes_ends_the_polling() {
+        let mut kernel = Fake::new(u64::MAX, |now| now < 300 * MS);
+        assert_eq!(wait(&mut kernel, &mut Asked::new(), 900), 0);
+        assert!(
+            (499..=501).contains(&kernel.slept[0]) || (599..=601).contains(&kernel.slept[0]),
+            "{:?}",
+            kernel.slept
+        );
+        assert_eq!(kernel.slept.len(), 1);
+    }
+
+    #[test]
+    fn a_timeout_is_kept_while_it_polls_and_none_is_no_wait() {
+        let mut kernel = Fake::new(u64::MAX, |_| true);
+        assert_eq!(wait(&mut kernel, &mut Asked::new(), 7), 0);
+        assert_eq!((kernel.now / MS, kernel.slept.len()), (7, 0));
+        let mut kernel = Fake::new(u64::MAX, |_| true);
+        assert_eq!(wait(&mut kernel, &mut Asked::new(), 0), 0);
+        assert_eq!((kernel.looks, kernel.asks, kernel.slept.len()), (1, 0, 0));
+    }
+
+    #[test]
+    fn an_error_is_handed_on() {
+        struct Broken;
+        impl Kernel for Broken {
+            fn ready(&mut self, _: i32) -> i32 {
+                -libc::EBADF
+            }
+            fn now(&mut self) -> u64 {
+                0
+            }
+            fn may(&mut self) -> bool {
+                true
+            }
+        }
+        assert_eq!(wait(&mut Broken, &mut Asked::new(), -1), -libc::EBADF);
+    }
+}
