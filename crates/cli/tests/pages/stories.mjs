@@ -15,6 +15,8 @@ const browser = await chromium.launch({ executablePath: program, args: ['--no-sa
 const errors = [];
 const open = async (options, path = '/') => {
   const context = await browser.newContext(options);
+  // Beside other work a page may take its time; what never comes still fails.
+  context.setDefaultTimeout(180000);
   const page = await context.newPage();
   page.on('console', message => {
     // The server is away for a while in one story; that the browser notes.
@@ -103,11 +105,11 @@ const turnTheKnobs = async () => {
   const said = page.locator('#said');
   const before = (await live()).status.blocks;
   await desk.locator('input[type=file]').setInputFiles(amp);
-  await said.filter({ hasText: 'sounds with it' }).waitFor({ timeout: 90000 });
+  await said.filter({ hasText: 'sounds with it' }).waitFor();
   await soon('it plays on', async () => (await live()).status.blocks > before);
   if (await value('out.gain') !== -12.5) fail('the knob did not stay');
   await desk.locator('input[type=file]').setInputFiles({ name: 'broken.nam', mimeType: 'application/json', buffer: Buffer.from('{"version":') });
-  await page.locator('#said[data-bad]').waitFor({ timeout: 90000 });
+  await page.locator('#said[data-bad]').waitFor();
   // By the hand of the mouse, too.
   const text = fs.readFileSync(amp, 'utf8') + ' ';
   const data = await page.evaluateHandle(text => {
@@ -116,27 +118,27 @@ const turnTheKnobs = async () => {
     return data;
   }, text);
   await page.locator('.desk[data-strip=story]').dispatchEvent('drop', { dataTransfer: data });
-  await said.filter({ hasText: 'dropped.nam' }).filter({ hasText: 'sounds with it' }).waitFor({ timeout: 90000 });
+  await said.filter({ hasText: 'dropped.nam' }).filter({ hasText: 'sounds with it' }).waitFor();
   console.log('dropped');
 
   const choose = (act, field) => desk.locator(`.row:has([data-act=${act}]) ${field}`);
   await choose('save', 'input').fill('loud one');
   // The strip is drawn anew beneath it; what was typed stays.
   await page.evaluate(() => document.querySelector('.desk').dataset.strip = 'drawn before');
-  await page.locator('.desk[data-strip=story]').waitFor({ timeout: 60000 });
+  await page.locator('.desk[data-strip=story]').waitFor();
   if (await choose('save', 'input').inputValue() !== 'loud one') fail('what was typed is gone');
   await choose('save', 'button').click();
   await said.filter({ hasText: 'kept as loud one' }).waitFor();
   await choose('load', 'select').selectOption('loud one');
   await choose('load', 'button').click();
-  await said.filter({ hasText: 'loud one is called' }).waitFor({ timeout: 90000 });
+  await said.filter({ hasText: 'loud one is called' }).waitFor();
   await lawful(page, 'the strip');
   await picture(page, 'live-desktop-strip');
   await choose('strip', 'select').selectOption('another');
   await choose('strip', 'button').click();
-  await page.locator('.desk[data-strip=another]').waitFor({ timeout: 90000 });
+  await page.locator('.desk[data-strip=another]').waitFor();
   await ask('stop the engine');
-  await page.locator('#desks .none').waitFor({ timeout: 60000 });
+  await page.locator('#desks .none').waitFor();
   console.log('another strip, and none');
   await page.context().close();
 };
@@ -168,23 +170,23 @@ const workAsAJob = async () => {
     await page.locator('#work button').click();
   };
   await begin(1);
-  await page.locator('#jobs li[data-state=done] a').first().waitFor({ timeout: 120000 });
+  await page.locator('#jobs li[data-state=done] a').first().waitFor();
   await begin(3600);
   const job = page.locator('#jobs li[data-state=running]');
-  await job.waitFor({ timeout: 60000 });
+  await job.waitFor();
   await begin(1);
-  await page.locator('#said[data-bad]').filter({ hasText: 'two at a time' }).waitFor({ timeout: 60000 });
+  await page.locator('#said[data-bad]').filter({ hasText: 'two at a time' }).waitFor();
   const other = await open(phone);
-  await other.locator('#probes li .told').filter({ hasText: /readings, median [\d.]+/ }).waitFor({ timeout: 60000 });
-  await other.locator('#probes svg rect').first().waitFor({ state: 'attached', timeout: 60000 });
+  await other.locator('#probes li .told').filter({ hasText: /readings, median [\d.]+/ }).waitFor();
+  await other.locator('#probes svg rect').first().waitFor({ state: 'attached' });
   await fits(other, 'a probe on a phone');
   await lawful(other, 'a probe');
   await picture(other, 'live-phone-probe');
   await lawful(page, 'the page of work');
   await picture(page, 'live-desktop-work');
   await job.locator('button').click();
-  await page.locator('#jobs li[data-state=ended]').waitFor({ timeout: 60000 });
-  await other.locator('#measuring').waitFor({ state: 'hidden', timeout: 60000 });
+  await page.locator('#jobs li[data-state=ended]').waitFor();
+  await other.locator('#measuring').waitFor({ state: 'hidden' });
   await other.context().close();
   await page.locator('#jobs li[data-state=done] a').first().click();
   await page.frameLocator('iframe.report').locator('h1').first().waitFor();
@@ -229,7 +231,7 @@ const readOnAPhone = async () => {
 const findWhoIsThere = async page => {
   const events = page.locator('.events li');
   const shown = async (event, began) => {
-    await event.first().waitFor({ timeout: 60000 });
+    await event.first().waitFor();
     return `${await event.first().textContent()} (${Date.now() - began} ms)`;
   };
   if (await ask('place a burst')) {
@@ -239,7 +241,7 @@ const findWhoIsThere = async page => {
     const ran = Number(/planted-burst ran ([\d.]+) ms/.exec(said)[1]);
     if (!(ran >= 2)) fail('it ran 2 ms at least, and the page says ' + said);
     console.log('found ' + said.replace(/\s+/g, ' '));
-    await page.locator('#verdict[data-state=disturbed]').waitFor({ timeout: 60000 });
+    await page.locator('#verdict[data-state=disturbed]').waitFor();
     await picture(page, 'live-desktop-planted');
     await ask('take the burst away');
   } else console.log('nobody can place a burst here');
@@ -259,12 +261,12 @@ const findWhoIsThere = async page => {
 const letItLapse = async page => {
   // Refused, and asked again before the page has come to rest: the second answer counts.
   await page.evaluate(() => ['apply', 'no', 'apply', 'yes'].forEach(id => document.getElementById(id).click()));
-  await page.locator('#waits:visible').waitFor({ timeout: 60000 });
+  await page.locator('#waits:visible').waitFor();
   const left = Number(await page.locator('#ends').getAttribute('value'));
   if (!(left >= 0 && left <= 30)) fail('the countdown says ' + left);
   await picture(page, 'live-desktop-countdown');
-  await page.locator('#apply:visible').waitFor({ timeout: 120000 });
-  await page.locator('.events li').filter({ hasText: 'the shield was put back' }).first().waitFor({ timeout: 60000 });
+  await page.locator('#apply:visible').waitFor();
+  await page.locator('.events li').filter({ hasText: 'the shield was put back' }).first().waitFor();
   await ask('expect none');
   console.log('lapsed');
 };
@@ -311,27 +313,27 @@ try {
   await page.locator('dialog[open]').waitFor();
   await page.keyboard.press('Shift+Tab');
   await page.keyboard.press('Enter');
-  await page.locator('#confirm:visible').waitFor({ timeout: 60000 });
+  await page.locator('#confirm:visible').waitFor();
   await page.locator('#said').filter({ hasText: /\S{4}/ }).waitFor();
   if (!/s left/.test(await page.locator('#left').textContent())) fail('no countdown');
   await picture(page, 'live-desktop-applied');
   await page.locator('#confirm').click();
-  await page.locator('#confirm').waitFor({ state: 'hidden', timeout: 60000 });
-  await page.locator('.events li').filter({ hasText: 'the shield stays' }).waitFor({ timeout: 60000 });
+  await page.locator('#confirm').waitFor({ state: 'hidden' });
+  await page.locator('.events li').filter({ hasText: 'the shield stays' }).waitFor();
   await ask('expect up');
   console.log('applied and confirmed');
   await findWhoIsThere(page);
 
   // The server goes, and comes again.
   await ask('stop the server');
-  await page.locator('#away:visible').waitFor({ timeout: 60000 });
+  await page.locator('#away:visible').waitFor();
   await picture(page, 'live-desktop-away');
   await ask('start the server');
-  await page.locator('#away').waitFor({ state: 'hidden', timeout: 60000 });
+  await page.locator('#away').waitFor({ state: 'hidden' });
   console.log('lost and regained');
   await page.locator('#revert').click();
   await page.locator('#yes').click();
-  await page.locator('#apply:visible').waitFor({ timeout: 60000 });
+  await page.locator('#apply:visible').waitFor();
   await ask('expect none');
   console.log('reverted');
   await letItLapse(page);
