@@ -380,11 +380,11 @@ impl Kernel for Epoll<'_> {
     }
 
     fn may(&mut self) -> bool {
-        may_poll(&facts())
+        may_poll(&facts(&mut [0; 4096]))
     }
 }
 
-fn facts() -> Facts {
+fn facts(room: &mut [u8; 4096]) -> Facts<'_> {
     // SAFETY: a set of zeros is a set.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
     // SAFETY: a place of that size.
@@ -401,16 +401,14 @@ fn facts() -> Facts {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a place of that size.
     let known = unsafe { libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit) } == 0;
+    let mut number = [0; 32];
+    let runtime = text("/proc/sys/kernel/sched_rt_runtime_us", &mut number).trim().parse().ok();
     Facts {
         cpus,
-        groups: text("/proc/thread-self/cgroup").unwrap_or_default(),
-        real_time: policy != libc::SCHED_OTHER
-            && policy != libc::SCHED_BATCH
-            && policy != libc::SCHED_IDLE,
+        groups: text("/proc/thread-self/cgroup", room),
+        real_time: ![libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].contains(&policy),
         limited: !known || limit.rlim_cur != libc::RLIM_INFINITY,
-        runtime: text("/proc/sys/kernel/sched_rt_runtime_us")
-            .ok()
-            .and_then(|text| text.trim().parse().ok()),
+        runtime,
     }
 }
 

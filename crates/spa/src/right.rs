@@ -1,17 +1,14 @@
 //! Whether a thread may poll: it would take its CPU from everybody else there.
 
-use std::{
-    fs::File,
-    io::{self, Read},
-};
+use std::{fs::File, io::Read};
 
 /// What the kernel says of the calling thread.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Facts {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Facts<'a> {
     /// How many CPUs it may use.
     pub cpus: usize,
     /// Its groups, as in `/proc/thread-self/cgroup`.
-    pub groups: String,
+    pub groups: &'a str,
     /// Whether it runs under FIFO, RR or DEADLINE.
     pub real_time: bool,
     /// Whether RLIMIT_RTTIME would end a real-time thread that does not sleep.
@@ -27,7 +24,7 @@ const SHIELDS: [&str; 2] = ["quietcores", "quietcores.slice"];
 ///
 /// # Source
 /// setrlimit(2), RLIMIT_RTTIME; sched(7), "Limiting the CPU usage of real-time and deadline processes".
-pub(crate) fn may_poll(facts: &Facts) -> bool {
+pub(crate) fn may_poll(facts: &Facts<'_>) -> bool {
     let shielded = facts.groups.lines().any(|line| {
         // The hierarchy's number, its controllers (none: cgroup v2), the path.
         let mut parts = line.splitn(3, ':').skip(1);
@@ -41,19 +38,24 @@ pub(crate) fn may_poll(facts: &Facts) -> bool {
     facts.cpus == 1 && shielded && !stopped
 }
 
-/// What a file of the kernel's says, at most 4 KiB of it.
-pub(crate) fn text(path: &str) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(4096).read_to_string(&mut text)?;
-    Ok(text)
+/// As much of a file of the kernel's as fits into `room`, up to what is no text; empty where it cannot be read. Allocates nothing.
+pub(crate) fn text<'a>(path: &str, room: &'a mut [u8]) -> &'a str {
+    let Ok(mut file) = File::open(path) else { return "" };
+    let mut filled = 0;
+    while let Ok(more @ 1..) = file.read(&mut room[filled..]) {
+        filled += more;
+    }
+    let text = &room[..filled];
+    let valid = std::str::from_utf8(text).map_or_else(|wrong| wrong.valid_up_to(), str::len);
+    std::str::from_utf8(&text[..valid]).unwrap_or("")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn here() -> Facts {
-        let groups = "0::/quietcores\n".into();
+    fn here() -> Facts<'static> {
+        let groups = "0::/quietcores\n";
         Facts { cpus: 1, groups, real_time: true, limited: false, runtime: Some(-1) }
     }
 
@@ -65,10 +67,23 @@ mod tests {
             "5:cpuset:/quietcores\n0::/user.slice\n",
             "0::/quietcores.slice\n",
         ] {
-            assert!(may_poll(&Facts { groups: groups.into(), ..here() }), "{groups}");
+            assert!(may_poll(&Facts { groups, ..here() }), "{groups}");
         }
         let ordinary = Facts { real_time: false, limited: true, runtime: Some(950_000), ..here() };
         assert!(may_poll(&ordinary));
+    }
+
+    #[test]
+    fn a_file_is_read_as_far_as_there_is_room() {
+        let dir = std::env::temp_dir().join(format!("quiet-spa-{}", std::process::id()));
+        std::fs::write(&dir, "0::/quietcores\n").unwrap();
+        let path = dir.to_str().unwrap();
+        assert_eq!(text(path, &mut [0; 64]), "0::/quietcores\n");
+        assert_eq!(text(path, &mut [0; 5]), "0::/q");
+        std::fs::write(&dir, b"ab\xffcd").unwrap();
+        assert_eq!(text(path, &mut [0; 64]), "ab");
+        std::fs::remove_file(&dir).unwrap();
+        assert_eq!(text(path, &mut [0; 64]), "");
     }
 
     #[test]
@@ -82,7 +97,7 @@ mod tests {
             "0::/quietcoresx\n",
             "8:pids:/quietcores\n",
         ] {
-            assert!(!may_poll(&Facts { groups: groups.into(), ..here() }), "{groups}");
+            assert!(!may_poll(&Facts { groups, ..here() }), "{groups}");
         }
         assert!(!may_poll(&Facts { cpus: 2, ..here() }));
         assert!(!may_poll(&Facts { cpus: 0, ..here() }));
