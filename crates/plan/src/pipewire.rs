@@ -3,11 +3,12 @@
 
 use crate::{Mode, links::Found, note, owner, say, steps::List};
 use quiet_types::{
-    Finding,
+    CpuSet, Finding, Machine,
     chain::{PipeWire, Target},
     machine::{PipeWireProcess, PipeWireVersion, Task},
     plan::{Action, Need, UserUnit},
     printable,
+    shield::Shield,
 };
 use std::collections::BTreeMap;
 
@@ -112,13 +113,12 @@ impl List<'_> {
         }
         let cpus: Vec<String> = link.cpus.iter().map(|cpu| cpu.to_string()).collect();
         let priority = link.priority.map(|priority| format!("loop.rt-prio = {priority} "));
-        let polls = known.is_some_and(|one| one.polls);
-        let system = self.mode == Mode::NeverSleepingCore && cpus.len() == 1;
-        if system && !polls {
-            self.findings.push(asleep(link, first));
-        }
-        let system = (system && polls)
+        let polls = polls(self.machine, link, self.mode);
+        let system = (polls && link.cpus.is_subset(&self.polled))
             .then(|| format!("library.name.system = {} ", PipeWireProcess::POLLING));
+        if self.mode == Mode::NeverSleepingCore && system.is_none() {
+            self.findings.push(asleep(link, first, polls));
+        }
         Some(format!(
             "    {{ matches = [ {{ {of} }} ]\n      actions = {{ update-props = {{ context.data-loops = [\n          {{ \
              {}loop.class = [ data.rt audio.rt ] {}thread.name = data-loop.0 thread.affinity = [ {} ] }}\n      ] }} }}\n    }}\n",
@@ -127,6 +127,31 @@ impl List<'_> {
             cpus.join(" ")
         ))
     }
+}
+
+/// Whether the loops of a link can poll: one CPU, a version that reads files, and our plugin.
+fn polls(machine: &Machine, link: &Found<'_>, mode: Mode) -> bool {
+    let Target::Process { threads, pipewire: Some(_), .. } = link.target else { return false };
+    let of = |pid: u32| machine.pipewire.iter().find(|one| one.pid == pid);
+    let can = |one: &PipeWireProcess| one.polls && one.version >= PipeWireVersion::DATA_LOOPS;
+    mode == Mode::NeverSleepingCore
+        && link.cpus.len() == 1
+        && threads.as_slice() == [PipeWire::LOOPS]
+        && link.firsts.iter().any(|first| of(first.pid).is_some_and(can))
+}
+
+/// The CPUs on which loops are to poll. None where whole processes enter the shield and nothing of it would be left for their other
+/// threads.
+pub(crate) fn polled(
+    machine: &Machine,
+    shield: &Shield,
+    links: &[Found<'_>],
+    mode: Mode,
+) -> CpuSet {
+    let polling = links.iter().filter(|link| polls(machine, link, mode));
+    let cpus = polling.fold(CpuSet::new(), |all, link| all.union(&link.cpus));
+    let whole = shield.entry.as_ref().is_some_and(|entry| entry.whole_process);
+    if whole && shield.cpus.is_subset(&cpus) { CpuSet::new() } else { cpus }
 }
 
 /// The whole file.
@@ -161,16 +186,29 @@ fn by_hand(link: &Found<'_>, first: &Task) -> Finding {
     .remedy("none is needed; `quietcores watch` places what is started anew")
 }
 
-fn asleep(link: &Found<'_>, first: &Task) -> Finding {
+fn asleep(link: &Found<'_>, first: &Task, polls: bool) -> Finding {
     let name = printable(link.name, 60);
-    note("plan.pipewire-asleep", format!("the data loop of link `{name}` sleeps between periods"))
-        .evidence(format!(
-            "the PipeWire of process {} has no plugin {}.so",
-            first.pid,
-            PipeWireProcess::POLLING
-        ))
+    let title = format!("the data loop of link `{name}` sleeps between periods");
+    let (evidence, remedy) = if polls {
+        (
+            format!(
+                "the other threads of process {} would have no CPU left in the shield",
+                first.pid
+            ),
+            "give the shield one CPU more than loops that poll",
+        )
+    } else if link.cpus.len() != 1 {
+        (format!("it has {}", say(&link.cpus)), "give the link one CPU")
+    } else {
+        (
+            format!("PipeWire in process {} has no plugin {}", first.pid, PipeWireProcess::POLLING),
+            "install the package quietcores-plugins, then apply again",
+        )
+    };
+    note("plan.pipewire-asleep", title)
+        .evidence(evidence)
         .effect("each period pays a wake-up, although the chain's mode is never-sleep")
-        .remedy("install the package quietcores-plugins, then apply again")
+        .remedy(remedy)
 }
 
 fn by_thread(link: &Found<'_>, first: &Task, version: Option<PipeWireVersion>) -> Finding {
@@ -196,7 +234,7 @@ mod tests {
     use super::*;
     use crate::{check::tests::good, plan};
     use quiet_types::{
-        Chain, Machine, Plan,
+        Chain, Plan,
         chain::{Choice, Link, Owner, User},
         machine::Policy,
         plan::Step,
@@ -289,25 +327,40 @@ context.properties.rules = [
 
     #[test]
     fn a_chain_that_never_sleeps_has_loops_of_one_cpu_poll_where_the_plugin_is() {
-        for (polls, cpus, mode) in [
-            (true, "2", Mode::NeverSleepingCore),
-            (false, "2", Mode::NeverSleepingCore),
-            (true, "2-3", Mode::NeverSleepingCore),
-            (true, "2", Mode::SleepingChain),
+        let never = Mode::NeverSleepingCore;
+        for (polls, cpus, mode, shielded, wanted) in [
+            (true, "2", never, "1-3", true),
+            (false, "2", never, "1-3", false),
+            (true, "2-3", never, "1-3", false),
+            (true, "2", Mode::SleepingChain, "1-3", false),
+            // Its other threads would never run.
+            (true, "2", never, "2", false),
         ] {
             let mut machine = machine();
             process(&mut machine, 500, "pipewire", "/usr/bin/pipewire", GROUP, 1402);
             machine.pipewire[0].polls = polls;
             let links = vec![link("server", "pipewire", PipeWire::Server, cpus, Some(80))];
-            let shielded = Choice::These(good::set("1-3"));
+            let shielded = Choice::These(good::set(shielded));
             let chain = Chain { cpus: shielded, links, mode, ..Chain::default() };
             let plan = plan(&machine, &chain).unwrap();
             let text = files(&plan)[0].1;
-            let never = mode == Mode::NeverSleepingCore && cpus == "2";
-            let wanted = "{ library.name.system = quietcores/libspa-quietcores loop.class";
-            assert_eq!(text.contains(wanted), never && polls, "{text}");
+            let plugin = "{ library.name.system = quietcores/libspa-quietcores loop.class";
+            assert_eq!(text.contains(plugin), wanted, "{text}");
             let said = plan.findings.iter().any(|f| f.id == "plan.pipewire-asleep");
-            assert_eq!(said, never && !polls, "{:?}", plan.findings);
+            assert_eq!(said, mode == never && !wanted, "{:?}", plan.findings);
+            // Its first thread is in no list: it is kept off the loop's CPU, and before the loop is put there.
+            let places: Vec<(u32, String)> = plan
+                .steps
+                .iter()
+                .filter_map(|step| match &step.action {
+                    Action::Pin { thread, cpus } if thread.tid >= 500 => {
+                        Some((thread.tid, cpus.to_string()))
+                    }
+                    _ => None,
+                })
+                .collect();
+            let all = [(500, "1,3".to_owned()), (501, cpus.to_owned())];
+            assert_eq!(places, if wanted { &all[..] } else { &all[1..] }, "{polls} {cpus}");
         }
     }
 

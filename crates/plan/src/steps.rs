@@ -3,7 +3,7 @@
 
 use crate::{
     Mode, REST_GROUP, SHIELD_GROUP, SHIELD_UNIT, is_ours, links::Found, lookup::Lookup,
-    names::served, note, say, shield_group, sources::stuck_at, warning,
+    names::served, note, pipewire, say, shield_group, sources::stuck_at, warning,
 };
 use quiet_types::{
     CpuSet, Finding, GroupPath, Machine,
@@ -25,8 +25,18 @@ pub(crate) fn steps(
     findings: &mut Vec<Finding>,
 ) -> Vec<Step> {
     let budgets = HashSet::new();
-    let mut list =
-        List { on, machine: on.machine, shield, mode, off, steps: Vec::new(), budgets, findings };
+    let polled = pipewire::polled(on.machine, shield, links, mode);
+    let mut list = List {
+        on,
+        machine: on.machine,
+        shield,
+        mode,
+        off,
+        polled,
+        steps: Vec::new(),
+        budgets,
+        findings,
+    };
     list.irqbalance();
     list.new_interrupts();
     match shield.mechanism {
@@ -64,6 +74,8 @@ pub(crate) struct List<'a> {
     pub mode: Mode,
     /// SMT siblings that are switched off.
     pub off: &'a CpuSet,
+    /// CPUs on which a data loop of PipeWire's polls.
+    pub polled: CpuSet,
     pub steps: Vec<Step>,
     /// Files of groups' budgets that a step writes.
     pub budgets: HashSet<GroupPath>,
@@ -581,6 +593,9 @@ impl List<'_> {
         for first in link.firsts.iter().filter(|_| whole) {
             self.enter(link, first);
         }
+        if whole && !self.polled.is_empty() {
+            self.keep_off(link);
+        }
         for task in &link.tasks {
             if !whole {
                 self.enter(link, task);
@@ -595,6 +610,19 @@ impl List<'_> {
                 ),
             );
             self.priority(link, task);
+        }
+    }
+
+    /// Threads of a link that are in no list come along, and would never run beside one that polls: nothing is balanced in a shield.
+    fn keep_off(&mut self, link: &Found<'_>) {
+        let rest = self.shield.cpus.difference(&self.polled);
+        for task in link.unlisted.iter().filter(|task| task.allowed != rest) {
+            self.push(
+                Need::BestEffort,
+                Action::Pin { thread: thread(task), cpus: rest.clone() },
+                Some(format!("CPU {}", task.allowed)),
+                format!("link `{}`: kept off the CPU on which a loop polls", link.name),
+            );
         }
     }
 

@@ -11,7 +11,15 @@ use crate::{
     wait::{Asked, Kernel, wait},
 };
 use libc::{c_char, c_int, c_ulong, c_void, clockid_t, itimerspec, size_t, ssize_t, timespec};
-use std::{cell::Cell, ffi::CStr, io, mem, ptr, sync::OnceLock, time::Instant};
+use std::{
+    cell::Cell,
+    ffi::CStr,
+    io, mem,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    ptr,
+    sync::OnceLock,
+    time::Instant,
+};
 
 const NAME: &CStr = c"support.system";
 const SYSTEM: &CStr = c"Spa:Pointer:Interface:System";
@@ -396,6 +404,7 @@ fn facts(room: &mut [u8; 4096]) -> Facts<'_> {
     if cpus != 1 {
         return Facts { cpus, ..Facts::default() };
     }
+    let own = (0..libc::CPU_SETSIZE.cast_unsigned() as usize).find(|cpu| has(&set, *cpu));
     // SAFETY: no pointers.
     let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -405,11 +414,71 @@ fn facts(room: &mut [u8; 4096]) -> Facts<'_> {
     let runtime = text("/proc/sys/kernel/sched_rt_runtime_us", &mut number).trim().parse().ok();
     Facts {
         cpus,
+        alone: own.is_some_and(no_other_has),
         groups: text("/proc/thread-self/cgroup", room),
         real_time: ![libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].contains(&policy),
         limited: !known || limit.rlim_cur != libc::RLIM_INFINITY,
         runtime,
     }
+}
+
+fn has(set: &libc::cpu_set_t, cpu: usize) -> bool {
+    // SAFETY: the number is below the size of a set.
+    cpu < libc::CPU_SETSIZE.cast_unsigned() as usize && unsafe { libc::CPU_ISSET(cpu, set) }
+}
+
+/// Whether all other threads of this process are kept from a CPU. Allocates nothing; false where that cannot be read.
+///
+/// # Source
+/// getdents(2): `struct linux_dirent64`.
+fn no_other_has(cpu: usize) -> bool {
+    // SAFETY: a string of C's.
+    let fd = unsafe {
+        libc::open(
+            c"/proc/self/task".as_ptr(),
+            libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC,
+        )
+    };
+    if fd < 0 {
+        return false;
+    }
+    // SAFETY: just opened, and nobody else's.
+    let folder = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: no pointers.
+    let me = unsafe { libc::gettid() };
+    let mut room = [0u8; 2048];
+    loop {
+        // SAFETY: room of that size.
+        let filled = unsafe {
+            libc::syscall(libc::SYS_getdents64, folder.as_raw_fd(), room.as_mut_ptr(), room.len())
+        };
+        let Ok(filled) = usize::try_from(filled) else { return false };
+        if filled == 0 {
+            return true;
+        }
+        let mut rest = &room[..filled.min(room.len())];
+        // Number, place, length, kind: 19 bytes, then the name.
+        while let Some(head) = rest.first_chunk::<19>() {
+            let length = usize::from(u16::from_ne_bytes([head[16], head[17]]));
+            let Some(entry) = rest.get(19..length) else { return false };
+            let name = entry.split(|byte| *byte == 0).next().unwrap_or_default();
+            let tid =
+                std::str::from_utf8(name).ok().and_then(|name| name.parse::<libc::pid_t>().ok());
+            if tid.is_some_and(|tid| tid != me && may_use(tid, cpu)) {
+                return false;
+            }
+            rest = &rest[length..];
+        }
+    }
+}
+
+/// Whether a thread may use a CPU; one that has just ended may not.
+fn may_use(tid: libc::pid_t, cpu: usize) -> bool {
+    // SAFETY: a set of zeros is a set.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    // SAFETY: a place of that size.
+    let known = unsafe { libc::sched_getaffinity(tid, size_of_val(&set), &raw mut set) } == 0;
+    known && has(&set, cpu)
 }
 
 extern "C" fn timerfd_create(_: *mut c_void, clock: c_int, asked: c_int) -> c_int {

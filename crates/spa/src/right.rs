@@ -7,6 +7,8 @@ use std::{fs::File, io::Read};
 pub(crate) struct Facts<'a> {
     /// How many CPUs it may use.
     pub cpus: usize,
+    /// Whether no other thread of its process may use its CPU: one that may would never run there.
+    pub alone: bool,
     /// Its groups, as in `/proc/thread-self/cgroup`.
     pub groups: &'a str,
     /// Whether it runs under FIFO, RR or DEADLINE.
@@ -20,7 +22,7 @@ pub(crate) struct Facts<'a> {
 /// The shield's group, and the unit of systemd's that makes it.
 const SHIELDS: [&str; 2] = ["quietcores", "quietcores.slice"];
 
-/// Whether a thread may poll: one CPU of its own, in a shield, and nothing that stops or kills a real-time thread for not sleeping.
+/// Whether a thread may poll: one CPU, that no other thread of its process has too, in a shield, and nothing that stops or kills a real-time thread for not sleeping.
 ///
 /// # Source
 /// setrlimit(2), RLIMIT_RTTIME; sched(7), "Limiting the CPU usage of real-time and deadline processes".
@@ -35,7 +37,7 @@ pub(crate) fn may_poll(facts: &Facts<'_>) -> bool {
             && SHIELDS.contains(&path.trim_start_matches('/').split('/').next().unwrap_or_default())
     });
     let stopped = facts.real_time && (facts.limited || facts.runtime != Some(-1));
-    facts.cpus == 1 && shielded && !stopped
+    facts.cpus == 1 && facts.alone && shielded && !stopped
 }
 
 /// As much of a file of the kernel's as fits into `room`, up to what is no text; empty where it cannot be read. Allocates nothing.
@@ -56,7 +58,7 @@ mod tests {
 
     fn here() -> Facts<'static> {
         let groups = "0::/quietcores\n";
-        Facts { cpus: 1, groups, real_time: true, limited: false, runtime: Some(-1) }
+        Facts { cpus: 1, alone: true, groups, real_time: true, limited: false, runtime: Some(-1) }
     }
 
     #[test]
@@ -101,6 +103,7 @@ mod tests {
         }
         assert!(!may_poll(&Facts { cpus: 2, ..here() }));
         assert!(!may_poll(&Facts { cpus: 0, ..here() }));
+        assert!(!may_poll(&Facts { alone: false, ..here() }));
         assert!(!may_poll(&Facts { limited: true, ..here() }));
         assert!(!may_poll(&Facts { runtime: Some(950_000), ..here() }));
         assert!(!may_poll(&Facts { runtime: None, ..here() }));

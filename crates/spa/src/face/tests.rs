@@ -120,7 +120,7 @@ fn the_clock_files_and_controls_are_the_kernels() {
     let pair = io::pipe().unwrap();
     io::Write::write_all(&mut &pair.1, b"four").unwrap();
     let mut waiting: c_int = 0;
-    let fd = std::os::fd::AsRawFd::as_raw_fd(&pair.0);
+    let fd = pair.0.as_raw_fd();
     assert_eq!(
         unsafe { (calls.ioctl)(data, fd, libc::FIONREAD as c_ulong, (&raw mut waiting).cast()) },
         0
@@ -164,4 +164,21 @@ fn what_it_does_not_have_is_refused() {
 #[test]
 fn a_thread_of_many_cpus_or_without_a_shield_may_not_poll() {
     assert!(!may_poll(&facts(&mut [0; 4096])));
+}
+
+/// Each thread has a CPU of its own, or they share one.
+#[test]
+fn a_cpu_is_ones_own_where_every_other_thread_is_kept_from_it() {
+    let mut here: libc::cpu_set_t = unsafe { mem::zeroed() };
+    assert_eq!(unsafe { libc::sched_getaffinity(0, size_of_val(&here), &raw mut here) }, 0);
+    let cpus: Vec<usize> = (0..1024).filter(|cpu| has(&here, *cpu)).collect();
+    // The other threads of the tests may use all of them.
+    for cpu in &cpus {
+        let (send, wait) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || wait.recv());
+        assert!(!no_other_has(*cpu), "CPU {cpu}");
+        drop(send);
+        let _ = other.join();
+    }
+    assert!(no_other_has(1023) || cpus.contains(&1023));
 }
