@@ -3,12 +3,11 @@
 
 use crate::{Mode, links::Found, note, owner, say, steps::List};
 use quiet_types::{
-    CpuSet, Finding, Machine,
+    CpuSet, Finding,
     chain::{PipeWire, Target},
     machine::{PipeWireProcess, PipeWireVersion, Task},
     plan::{Action, Need, UserUnit},
     printable,
-    shield::Shield,
 };
 use std::collections::BTreeMap;
 
@@ -88,6 +87,26 @@ impl List<'_> {
         }
     }
 
+    /// Whether the loops of a link can poll: one CPU, a version that reads files, and our plugin.
+    fn polls(&self, link: &Found<'_>) -> bool {
+        let Target::Process { threads, pipewire: Some(_), .. } = link.target else { return false };
+        let of = |pid: u32| self.machine.pipewire.iter().find(|one| one.pid == pid);
+        let can = |one: &PipeWireProcess| one.polls && one.version >= PipeWireVersion::DATA_LOOPS;
+        self.mode == Mode::NeverSleepingCore
+            && link.cpus.len() == 1
+            && threads.as_slice() == [PipeWire::LOOPS]
+            && link.firsts.iter().any(|first| of(first.pid).is_some_and(can))
+    }
+
+    /// The CPUs on which loops are to poll. None where whole processes enter the shield and nothing of it would be left for their other
+    /// threads.
+    pub fn polled_by(&self, links: &[Found<'_>]) -> CpuSet {
+        let polling = links.iter().filter(|link| self.polls(link));
+        let cpus = polling.fold(CpuSet::new(), |all, link| all.union(&link.cpus));
+        let whole = self.shield.entry.as_ref().is_some_and(|entry| entry.whole_process);
+        if whole && self.shield.cpus.is_subset(&cpus) { CpuSet::new() } else { cpus }
+    }
+
     /// What a file says of the data loop of one process; `None`, with a note, where nothing can be said of it.
     fn rule(&mut self, link: &Found<'_>, first: &Task, by_program: bool) -> Option<String> {
         let known = self.machine.pipewire.iter().find(|one| one.pid == first.pid);
@@ -113,7 +132,7 @@ impl List<'_> {
         }
         let cpus: Vec<String> = link.cpus.iter().map(|cpu| cpu.to_string()).collect();
         let priority = link.priority.map(|priority| format!("loop.rt-prio = {priority} "));
-        let polls = polls(self.machine, link, self.mode);
+        let polls = self.polls(link);
         let system = (polls && link.cpus.is_subset(&self.polled))
             .then(|| format!("library.name.system = {} ", PipeWireProcess::POLLING));
         if self.mode == Mode::NeverSleepingCore && system.is_none() {
@@ -127,31 +146,6 @@ impl List<'_> {
             cpus.join(" ")
         ))
     }
-}
-
-/// Whether the loops of a link can poll: one CPU, a version that reads files, and our plugin.
-fn polls(machine: &Machine, link: &Found<'_>, mode: Mode) -> bool {
-    let Target::Process { threads, pipewire: Some(_), .. } = link.target else { return false };
-    let of = |pid: u32| machine.pipewire.iter().find(|one| one.pid == pid);
-    let can = |one: &PipeWireProcess| one.polls && one.version >= PipeWireVersion::DATA_LOOPS;
-    mode == Mode::NeverSleepingCore
-        && link.cpus.len() == 1
-        && threads.as_slice() == [PipeWire::LOOPS]
-        && link.firsts.iter().any(|first| of(first.pid).is_some_and(can))
-}
-
-/// The CPUs on which loops are to poll. None where whole processes enter the shield and nothing of it would be left for their other
-/// threads.
-pub(crate) fn polled(
-    machine: &Machine,
-    shield: &Shield,
-    links: &[Found<'_>],
-    mode: Mode,
-) -> CpuSet {
-    let polling = links.iter().filter(|link| polls(machine, link, mode));
-    let cpus = polling.fold(CpuSet::new(), |all, link| all.union(&link.cpus));
-    let whole = shield.entry.as_ref().is_some_and(|entry| entry.whole_process);
-    if whole && shield.cpus.is_subset(&cpus) { CpuSet::new() } else { cpus }
 }
 
 /// The whole file.
@@ -234,7 +228,7 @@ mod tests {
     use super::*;
     use crate::{check::tests::good, plan};
     use quiet_types::{
-        Chain, Plan,
+        Chain, Machine, Plan,
         chain::{Choice, Link, Owner, User},
         machine::Policy,
         plan::Step,

@@ -3,7 +3,7 @@
 
 use crate::{
     Mode, REST_GROUP, SHIELD_GROUP, SHIELD_UNIT, is_ours, links::Found, lookup::Lookup,
-    names::served, note, pipewire, say, shield_group, sources::stuck_at, warning,
+    names::served, note, say, shield_group, sources::stuck_at, warning,
 };
 use quiet_types::{
     CpuSet, Finding, GroupPath, Machine,
@@ -25,18 +25,18 @@ pub(crate) fn steps(
     findings: &mut Vec<Finding>,
 ) -> Vec<Step> {
     let budgets = HashSet::new();
-    let polled = pipewire::polled(on.machine, shield, links, mode);
     let mut list = List {
         on,
         machine: on.machine,
         shield,
         mode,
         off,
-        polled,
+        polled: CpuSet::new(),
         steps: Vec::new(),
         budgets,
         findings,
     };
+    list.polled = list.polled_by(links);
     list.irqbalance();
     list.new_interrupts();
     match shield.mechanism {
