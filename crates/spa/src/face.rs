@@ -8,7 +8,7 @@
 
 use crate::{
     right::{Facts, may_poll, text},
-    wait::{Asked, Kernel, wait},
+    wait::{Asked, Kernel, REST, wait},
 };
 use libc::{c_char, c_int, c_ulong, c_void, clockid_t, itimerspec, size_t, ssize_t, timespec};
 use std::{
@@ -385,6 +385,12 @@ impl Kernel for Epoll<'_> {
     fn now(&mut self) -> u64 {
         static FIRST: OnceLock<Instant> = OnceLock::new();
         u64::try_from(FIRST.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn rest(&mut self) {
+        let time = timespec { tv_sec: 0, tv_nsec: REST.into() };
+        // SAFETY: a time of ours; what would be left of it is not asked for.
+        unsafe { libc::nanosleep(&raw const time, ptr::null_mut()) };
     }
 
     fn may(&mut self) -> bool {

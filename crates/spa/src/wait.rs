@@ -2,8 +2,11 @@
 
 /// How long it looks without anything to come. An idle graph is suspended, and need not burn a CPU.
 pub(crate) const BUDGET: u64 = 1_000_000_000;
-/// How often it asks again whether it may, a shield may come and go while it plays.
+/// How often it asks again whether it may, since a shield may come and go while it plays; and rests for [`REST`].
 pub(crate) const ASK: u64 = 100_000_000;
+/// How long it leaves its CPU to the kernel's threads each time, in nanoseconds. Without a turn of theirs others wait for ever: who moves a process
+/// into another cpuset waits for work on every CPU (`lru_add_drain_all` of `cpuset_migrate_mm`), with real-time throttling off.
+pub(crate) const REST: u32 = 50_000;
 
 /// What a wait asks of the kernel.
 pub(crate) trait Kernel {
@@ -13,6 +16,8 @@ pub(crate) trait Kernel {
     fn now(&mut self) -> u64;
     /// Whether the thread may poll.
     fn may(&mut self) -> bool;
+    /// Sleeps for [`REST`].
+    fn rest(&mut self);
 }
 
 /// What one thread knows from one wait to the next.
@@ -33,6 +38,9 @@ impl Asked {
             _ => {
                 let may = kernel.may();
                 self.last = Some((now, may));
+                if may {
+                    kernel.rest();
+                }
                 may
             }
         }
@@ -75,12 +83,13 @@ mod tests {
         may: fn(u64) -> bool,
         looks: u64,
         asks: u64,
+        rests: u64,
         slept: Vec<i32>,
     }
 
     impl Fake {
         fn new(comes: u64, may: fn(u64) -> bool) -> Fake {
-            Fake { now: 0, comes, may, looks: 0, asks: 0, slept: Vec::new() }
+            Fake { now: 0, comes, may, looks: 0, asks: 0, rests: 0, slept: Vec::new() }
         }
     }
 
@@ -106,6 +115,11 @@ mod tests {
             self.asks += 1;
             (self.may)(self.now)
         }
+
+        fn rest(&mut self) {
+            self.rests += 1;
+            self.now += u64::from(REST);
+        }
     }
 
     const MS: u64 = 1_000_000;
@@ -116,7 +130,7 @@ mod tests {
         assert_eq!(wait(&mut kernel, &mut Asked::new(), -1), 1);
         assert!(kernel.slept.is_empty(), "slept {:?}", kernel.slept);
         assert!(kernel.now < 251 * MS);
-        assert_eq!(kernel.asks, 3, "once at first, then every 100 ms");
+        assert_eq!((kernel.asks, kernel.rests), (3, 3), "once at first, then every 100 ms");
     }
 
     #[test]
@@ -137,7 +151,7 @@ mod tests {
         for _ in 0..10 {
             assert_eq!(wait(&mut kernel, &mut asked, 20), 0);
         }
-        assert_eq!((kernel.looks, kernel.slept.len(), kernel.asks), (0, 10, 2));
+        assert_eq!((kernel.looks, kernel.slept.len(), kernel.asks, kernel.rests), (0, 10, 2, 0));
     }
 
     #[test]
@@ -175,6 +189,7 @@ mod tests {
             fn may(&mut self) -> bool {
                 true
             }
+            fn rest(&mut self) {}
         }
         assert_eq!(wait(&mut Broken, &mut Asked::new(), -1), -libc::EBADF);
     }
