@@ -2,8 +2,8 @@
 //!
 //! PipeWire's loops make their system calls through an interface, `Spa:Pointer:Interface:System`, and load what implements it by
 //! name: `library.name.system = quietcores/libspa-quietcores` in the description of a data loop. This one makes the same calls as PipeWire's
-//! own, except that [`wait::wait`] looks again and again as long as [`right::may_poll`] holds: the thread has one CPU, that CPU is shielded, and the
-//! kernel would not stop it for running on. Otherwise, and where nothing has come for [`wait::BUDGET`], it sleeps as PipeWire's own does.
+//! own, except that it looks again and again as long as it may: the thread has one CPU, that CPU is shielded, and the
+//! kernel would not stop it for running on. Otherwise, and where nothing has come for a second, it sleeps as PipeWire's own does.
 //!
 //! # Source
 //! PipeWire's `spa/support/system.h`, `spa/support/plugin.h` and `spa/utils/hook.h` (0.3.65 and 1.4 alike).
