@@ -1,12 +1,14 @@
 //! The faces as programs: a server that is asked over real sockets, a screen in a terminal, an engine that they show.
 
-use crate::{until, wait::PATIENCE};
+use crate::wait::PATIENCE;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     path::Path,
     process::{Child, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 /// A process that is ended, whatever becomes of the test.
@@ -170,7 +172,18 @@ impl Tmux {
     /// When it does not in a minute.
     #[track_caller]
     pub fn shows(&self, what: &str) {
-        until(&format!("the screen shows {what}"), || self.screen().contains(what).then_some(()));
+        let began = Instant::now();
+        loop {
+            let screen = self.screen();
+            if screen.contains(what) {
+                return;
+            }
+            assert!(
+                began.elapsed() < PATIENCE,
+                "never: the screen shows {what}; it shows:\n{screen}"
+            );
+            sleep(Duration::from_millis(2));
+        }
     }
 }
 
