@@ -7,7 +7,7 @@ use quiet_farm::{
     Arrival, Collector, FarmQuestion, MemberDir, Outbox, ReadTo, SecretKey, Servers, Trust,
     clock_words, day_of, gather, make_stream, message_id, sealed::seal, send, sum_of,
 };
-use quiet_testing::{Why, skip, skip_part, until, until_within, within};
+use quiet_testing::{Why, skip, skip_part, until_within, within};
 use quiet_types::{
     Histogram, Nanos,
     farm::{FarmKind, FarmRecord, FarmSetting, RECORD_SCHEMA},
@@ -287,7 +287,9 @@ fn nothing_is_lost_twice_or_believed_of_a_stranger_whoever_is_killed() {
         return skip(Why::Program("nats-server", "nats-server"));
     };
     let mut cluster = Cluster::start(program);
-    until("the stream is made", || make_stream(&cluster.servers("collector"), 3).ok());
+    until_within(ELECTION, "the stream is made", || {
+        make_stream(&cluster.servers("collector"), 3).ok()
+    });
     let (a, b) = (Machine::new("a"), Machine::new("b"));
     let mut all: Vec<FarmRecord> = (0..600).map(|n| record("a", n)).collect();
     a.put(&all);
@@ -379,7 +381,9 @@ fn a_network_that_is_cut_for_a_while_loses_nothing() {
         assert!(Command::new("ip").args(["link", "set", "lo", to]).status().unwrap().success());
     };
     let cluster = Cluster::start(program);
-    until("the stream is made", || make_stream(&cluster.servers("collector"), 3).ok());
+    until_within(ELECTION, "the stream is made", || {
+        make_stream(&cluster.servers("collector"), 3).ok()
+    });
     let a = Machine::new("a");
     let servers = cluster.servers("a");
     let outbox = a.member.path().join("outbox");
@@ -429,7 +433,9 @@ fn servers_that_fall_silent_are_waited_for_once() {
         return skip(Why::Program("nats-server", "nats-server"));
     };
     let mut cluster = Cluster::start(program);
-    until("the stream is made", || make_stream(&cluster.servers("collector"), 3).ok());
+    until_within(ELECTION, "the stream is made", || {
+        make_stream(&cluster.servers("collector"), 3).ok()
+    });
     let a = Machine::new("a");
     let all: Vec<FarmRecord> = (0..300).map(|n| record("a", n)).collect();
     a.put(&all);
