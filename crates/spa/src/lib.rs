@@ -1,4 +1,4 @@
-//! A graph of PipeWire's that does not sleep: a support plugin whose loop polls where PipeWire's own waits.
+//! A graph of PipeWire's that polls: a support plugin whose loop polls where PipeWire's own waits.
 //!
 //! PipeWire's loops make their system calls through an interface, `Spa:Pointer:Interface:System`, and load what implements it by
 //! name: `library.name.system = quietcores/libspa-quietcores` in the description of a data loop. This one makes the same calls as PipeWire's

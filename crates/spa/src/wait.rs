@@ -32,22 +32,26 @@ impl Asked {
         Asked { last: None }
     }
 
-    fn may(&mut self, kernel: &mut impl Kernel, now: u64) -> bool {
-        match self.last {
-            Some((at, may)) if now.saturating_sub(at) < ASK => may,
-            _ => {
-                let may = kernel.may();
-                self.last = Some((now, may));
-                if may {
-                    kernel.rest();
-                }
-                may
-            }
+    fn may(&self) -> bool {
+        self.last.is_some_and(|(_, may)| may)
+    }
+
+    /// Asks again where the answer is old; rests where it is yes.
+    fn ask(&mut self, kernel: &mut impl Kernel, now: u64) {
+        if self.last.is_some_and(|(at, _)| now.saturating_sub(at) < ASK) {
+            return;
+        }
+        let may = kernel.may();
+        self.last = Some((now, may));
+        if may {
+            kernel.rest();
         }
     }
 }
 
 /// Waits for at most so many milliseconds, for ever where they are below 0. Allocates nothing; real time as far as `kernel` is.
+///
+/// While it polls it asks and rests only after a look that found nothing: what is due is handed over before.
 pub(crate) fn wait(kernel: &mut impl Kernel, asked: &mut Asked, timeout: i32) -> i32 {
     if timeout == 0 {
         return kernel.ready(0);
@@ -55,7 +59,10 @@ pub(crate) fn wait(kernel: &mut impl Kernel, asked: &mut Asked, timeout: i32) ->
     let began = kernel.now();
     let end = u64::try_from(timeout).ok().map(|ms| began.saturating_add(ms * 1_000_000));
     let mut now = began;
-    while now.saturating_sub(began) < BUDGET && asked.may(kernel, now) {
+    if !asked.may() {
+        asked.ask(kernel, now);
+    }
+    while now.saturating_sub(began) < BUDGET && asked.may() {
         let ready = kernel.ready(0);
         if ready != 0 {
             return ready;
@@ -63,6 +70,7 @@ pub(crate) fn wait(kernel: &mut impl Kernel, asked: &mut Asked, timeout: i32) ->
         if end.is_some_and(|end| now >= end) {
             return 0;
         }
+        asked.ask(kernel, now);
         core::hint::spin_loop();
         now = kernel.now();
     }
@@ -131,6 +139,15 @@ mod tests {
         assert!(kernel.slept.is_empty(), "slept {:?}", kernel.slept);
         assert!(kernel.now < 251 * MS);
         assert_eq!((kernel.asks, kernel.rests), (3, 3), "once at first, then every 100 ms");
+    }
+
+    #[test]
+    fn what_is_due_is_handed_over_before_it_asks_or_rests() {
+        let mut kernel = Fake::new(0, |_| true);
+        let mut asked = Asked { last: Some((0, true)) };
+        kernel.now = 5 * ASK;
+        assert_eq!(wait(&mut kernel, &mut asked, -1), 1);
+        assert_eq!((kernel.looks, kernel.asks, kernel.rests), (1, 0, 0));
     }
 
     #[test]
