@@ -12,7 +12,7 @@ use async_nats::{
         self, Context,
         consumer::{DeliverPolicy, pull::OrderedConfig},
         message::PublishMessage,
-        stream::{Config, StorageType},
+        stream::{Config, Info, StorageType},
     },
 };
 use futures_util::StreamExt;
@@ -33,6 +33,9 @@ const UNDER_WAY: usize = 256;
 const REPEATS: Duration = Duration::from_secs(3600);
 /// Records in one transaction of a collector.
 const BATCH: usize = 2000;
+/// A leader that has heard of most of its group within this time is the only one: its group waits at least 4 s before it elects another
+/// (`minElectionTimeout` of nats-server, `raft.go`), and its heartbeats go once a second.
+const LEADS: Duration = Duration::from_millis(2500);
 /// How long a collector waits for more before it keeps what it has.
 const PAUSE: Duration = Duration::from_millis(200);
 /// The header with the sender's clock.
@@ -265,7 +268,8 @@ pub struct Gathered {
 /// How a collector reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadTo {
-    /// Up to what the stream holds now.
+    /// Up to what the stream holds now, as its leader knows it: who cannot hear most of the servers may be the leader of before, and is
+    /// refused.
     Once,
     /// On and on; what goes wrong is told and tried again.
     Always,
@@ -314,7 +318,19 @@ async fn read(
     let told =
         |what: &str, why: String| Error::new(format!("cannot {what} the stream {STREAM}: {why}"));
     let context = context(servers.connect().await?);
-    let stream = context.get_stream(STREAM).await.map_err(|e| told("find", e.to_string()))?;
+    let began = Instant::now();
+    let stream = loop {
+        let stream = context.get_stream(STREAM).await.map_err(|e| told("find", e.to_string()))?;
+        match leads(stream.cached_info()) {
+            Err(why) if reading == ReadTo::Once => {
+                if began.elapsed() > PATIENCE || stop.load(Ordering::Relaxed) {
+                    return Err(told("read", why));
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+            _ => break stream,
+        }
+    };
     let info = stream.cached_info();
     let (last, born) = (info.state.last_sequence, info.created.unix_timestamp());
     // A stream that was made anew counts from 1 again.
@@ -356,6 +372,21 @@ async fn read(
             return Ok(());
         }
     }
+}
+
+/// Whether the server that answered is the group's leader for certain. One that was cut off leads on for some seconds in its own eyes, while
+/// the others have elected another and take records that it does not know.
+fn leads(info: &Info) -> std::result::Result<(), String> {
+    let peers = info.cluster.iter().flat_map(|cluster| &cluster.replicas);
+    let heard = peers.clone().filter(|peer| !peer.offline && peer.active < LEADS).count();
+    let group = peers.count() + 1;
+    if heard + 1 > group / 2 {
+        return Ok(());
+    }
+    let others = info.config.num_replicas.max(group) - 1;
+    Err(format!(
+        "the server that answered hears {heard} of the {others} others that hold it, and may know less than they do; try again"
+    ))
 }
 
 fn arrival(message: &jetstream::Message, stored: i64) -> Arrival {

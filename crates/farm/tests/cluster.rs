@@ -161,6 +161,23 @@ impl Cluster {
         })
     }
 
+    /// What the stream's leader says of it, for a failing test to print.
+    fn told(&self) -> String {
+        let client = self.client("collector");
+        let urls: Vec<String> =
+            self.ports.iter().map(|port| format!("tls://127.0.0.1:{port}")).collect();
+        run(async {
+            let client = client.connect(&urls[..]).await.unwrap();
+            match jetstream::new(client).get_stream("quietcores").await {
+                Ok(stream) => {
+                    let info = stream.cached_info();
+                    format!("{:?} {:?}", info.state, info.cluster)
+                }
+                Err(error) => error.to_string(),
+            }
+        })
+    }
+
     fn publish(
         &self,
         who: &str,
@@ -262,6 +279,12 @@ fn collect(servers: &Servers, path: &Path) -> Collector {
     });
     assert!(collector.adds_up().unwrap());
     collector
+}
+
+fn records(collector: &Collector) -> u64 {
+    let today = day_of("2023-12-01").unwrap();
+    let question = FarmQuestion::parse(&[], &[], today).unwrap();
+    collector.ask(&question, today * 86_400_000).unwrap().records
 }
 
 fn agrees(collector: &Collector, all: &[FarmRecord]) {
@@ -417,7 +440,13 @@ fn a_network_that_is_cut_for_a_while_loses_nothing() {
         }
     }
     let all: Vec<FarmRecord> = (0..sent).map(|n| record("a", n)).collect();
-    agrees(&collect(&cluster.servers("collector"), &path), &all);
+    let collector = collect(&cluster.servers("collector"), &path);
+    if records(&collector) != all.len() as u64 {
+        let first = cluster.told();
+        std::thread::sleep(std::time::Duration::from_secs(5));
+        panic!("{} of {sent}: {first}; 5 s later {}", records(&collector), cluster.told());
+    }
+    agrees(&collector, &all);
     if left == 0 {
         skip_part(Why::Machine("three cuts, and each came when all was sent".to_owned()));
     }
@@ -457,6 +486,47 @@ fn servers_that_fall_silent_are_waited_for_once() {
     a.send_all(&servers);
     let dir = tempfile::tempdir().unwrap();
     agrees(&collect(&cluster.servers("collector"), &dir.path().join("one.sqlite")), &all);
+}
+
+/// A leader that lost the others leads on for ten seconds in its own eyes. What it knows may be old: who asks for all gets an error.
+#[test]
+fn a_leader_that_is_alone_is_not_believed() {
+    let Some(program) = quiet_testing::tool("nats-server") else {
+        return skip(Why::Program("nats-server", "nats-server"));
+    };
+    let mut cluster = Cluster::start(program);
+    until_within(ELECTION, "the stream is made", || {
+        make_stream(&cluster.servers("collector"), 3).ok()
+    });
+    let a = Machine::new("a");
+    let all: Vec<FarmRecord> = (0..20).map(|n| record("a", n)).collect();
+    a.put(&all);
+    a.send_all(&cluster.servers("a"));
+    let dir = tempfile::tempdir().unwrap();
+    agrees(&collect(&cluster.servers("collector"), &dir.path().join("all.sqlite")), &all);
+
+    let leader = cluster.leader();
+    let gone = [(leader + 1) % 3, (leader + 2) % 3];
+    for n in gone {
+        cluster.down(n);
+    }
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    let path = dir.path().join("alone.sqlite");
+    let mut collector = Collector::open(&path, Trust::FirstKey).unwrap();
+    let servers = cluster.servers("collector");
+    let stop = AtomicBool::new(false);
+    let error = gather(&mut collector, &servers, ReadTo::Once, &stop, &mut |_| {}).unwrap_err();
+    drop(collector);
+    // Its own answer, or none when it has given up meanwhile.
+    let why = error.to_string();
+    assert!(
+        ["hears 0 of the 2", "cannot find", "cannot reach"].iter().any(|a| why.contains(a)),
+        "{why}"
+    );
+    for n in gone {
+        cluster.up(n);
+    }
+    agrees(&collect(&servers, &path), &all);
 }
 
 #[test]
