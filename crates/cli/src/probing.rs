@@ -11,7 +11,7 @@ use quiet_probe::{RunProgress, RunRequest, Strictness};
 use quiet_store::Store;
 use quiet_types::{
     CpuSet, Nanos, Run,
-    machine::Policy,
+    machine::{Policy, SchedulerCore},
     run::{Idle, Probe, Spec},
 };
 use std::{path::PathBuf, process::ExitCode};
@@ -152,7 +152,7 @@ pub fn seconds(text: &str) -> Result<u64, String> {
     Ok(time.0.div_ceil(1_000_000_000))
 }
 
-pub fn request(probe: Probe, common: &Common) -> anyhow::Result<RunRequest> {
+pub fn request(probe: Probe, core: SchedulerCore, common: &Common) -> anyhow::Result<RunRequest> {
     let cpus = cpus(common.cpus.clone())?;
     let (policy, usual) = common.policy.policy();
     let threshold = match probe {
@@ -176,6 +176,7 @@ pub fn request(probe: Probe, common: &Common) -> anyhow::Result<RunRequest> {
                 IdleStates::Shallow => Idle::Shallow,
                 IdleStates::AsIs => Idle::AsIs,
             },
+            core,
         },
         label: common.label.clone(),
         entry,

@@ -4,7 +4,13 @@ use crate::{
     Error, ErrorKind, Result,
     clock::{self, Ticks},
     halves::{SecondRest, SecondSide},
-    host::{Again, Device, file::File, hda::Hda, null},
+    host::{
+        Again, Device, Polled,
+        file::File,
+        hda::Hda,
+        null,
+        oob::{OutOfBand, Stage},
+    },
     place::{self, Placed, SeatWish, Wait},
     player::{ReadyStrip, Remote, player},
     playing::{Place, Playing, fault},
@@ -67,6 +73,11 @@ impl SeatedThread {
         let body = move || {
             let mut placed = own.prepare();
             own.settle(&mut placed);
+            // While it may still open the core's files.
+            let (attached, refused) = match place::attach(&own.decision, &mut placed) {
+                Ok(attached) => (attached, None),
+                Err(error) => (None, Some(error)),
+            };
             let less = less.map_or(Ok(()), |(less, walls)| {
                 less.give_up()?;
                 walls.close().map_err(|e| {
@@ -74,9 +85,11 @@ impl SeatedThread {
                     Error::of(ErrorKind::Machine, sentence).because(e)
                 })
             });
-            let _ = say.send(less.map(|()| placed.clone()));
+            let ready = refused.map_or(Ok(()), Err).and(less);
+            let _ = say.send(ready.map(|()| placed.clone()));
             let work = told.recv().ok()?;
             let outcome = work(&own, &placed);
+            drop(attached);
             Some(outcome)
         };
         let thread =
@@ -319,9 +332,9 @@ impl Opened {
             seat => seat,
         };
         let running = match self.card {
-            Card::Null(card) => Running::begin(card, playing, seat, gone.clone()),
+            Card::Null(card) => Running::begin_polled(card, playing, seat, gone.clone()),
             Card::File(card) => Running::begin(card, playing, seat, gone.clone()),
-            Card::Hda(card) => Running::begin(*card, playing, seat, gone.clone()),
+            Card::Hda(card) => Running::begin_polled(*card, playing, seat, gone.clone()),
             #[cfg(feature = "audio")]
             Card::Alsa(card) => {
                 let mut card = *card;
@@ -349,6 +362,22 @@ enum Running {
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Running {
+    /// The same for a device that the EVL core may keep time for.
+    fn begin_polled<D: Polled + 'static>(
+        device: D,
+        playing: Playing,
+        seat: Option<SeatedThread>,
+        gone: Arc<AtomicU64>,
+    ) -> Result<(Running, Placed)> {
+        let placed = seat.as_ref().map(|seat| &seat.placed);
+        let Some((evl, mode)) = placed.and_then(|placed| Some((placed.evl?, placed.mode))) else {
+            return Running::begin(device, playing, seat, gone);
+        };
+        let never = mode == LoopMode::NeverSleep;
+        let device = OutOfBand::new(device, evl, playing.clock, never, playing.period_ns);
+        Running::begin(device, playing, seat, gone)
+    }
+
     fn begin<D: Device + 'static>(
         mut device: D,
         mut playing: Playing,
@@ -370,9 +399,13 @@ impl Running {
                 playing.channels,
                 playing.period_ns,
             );
+            let mut stage = Stage::of(placed.evl);
             loop {
                 let (player, told) = (&mut playing.player, &mut playing.told);
-                match duplex(&mut cycle, &mut device, player, told, &mut samples, mode) {
+                stage.enter();
+                let end = duplex(&mut cycle, &mut device, player, told, &mut samples, mode);
+                stage.leave();
+                match end {
                     End::Stopped => break,
                     End::Gone => {
                         gone.fetch_add(1, Relaxed);
@@ -383,9 +416,12 @@ impl Running {
                     }
                 }
             }
-            let hits = place.hits(marks, placed);
+            let mut hits = place.hits(marks, placed);
+            hits.in_band = stage.in_band();
             // An ordinary thread again: what is left is no hurry, and may take its time.
-            let _ = sched::set_scheduling(0, place::ordinary());
+            if placed.evl.is_none() {
+                let _ = sched::set_scheduling(0, place::ordinary());
+            }
             (device.finish(), hits)
         };
         work.send(Box::new(body)).map_err(|_| ended())?;

@@ -14,6 +14,7 @@ mod laps;
 #[cfg(feature = "audio")]
 mod line;
 pub mod null;
+pub(crate) mod oob;
 #[cfg(feature = "audio")]
 mod pipewire;
 pub mod taken;
@@ -33,6 +34,15 @@ pub(crate) trait Device: Duplex + Send {
     }
 }
 
+/// A device that wakes nobody: its thread looks at it, and sleeps by the clock.
+pub(crate) trait Polled: Device {
+    /// How long nothing is due, ns from now; at most a period.
+    ///
+    /// # Real time
+    /// No system call.
+    fn left(&self) -> u64;
+}
+
 /// How an attempt to open a device again ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Again {
@@ -45,6 +55,12 @@ pub(crate) enum Again {
 }
 
 impl Device for null::Null {}
+
+impl Polled for null::Null {
+    fn left(&self) -> u64 {
+        self.left_ns()
+    }
+}
 
 impl Device for file::File {
     fn finish(&mut self) -> crate::Result<()> {

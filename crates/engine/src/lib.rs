@@ -39,7 +39,7 @@ pub use engine::{
 };
 pub use error::{Error, ErrorKind, Result};
 pub use halves::{CutAt, CutStrip, Cutter, SecondRest, SecondSide, two_cpus};
-pub use place::{Placed, SeatWish, Wait};
+pub use place::{Placed, SeatWish, Wait, taken_in_band};
 pub use player::{Fade, Player, ReadyStrip, Remote, Told, player};
 pub use quiet_dsp::ProcessSpec;
 pub use quiet_rt::{Board, LOADS, LoopEvent, LoopMode, METERS, Xrun};

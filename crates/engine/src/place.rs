@@ -1,11 +1,12 @@
 //! Where the engine's thread runs, decided before it spins and read back after.
 
 use crate::{
-    Error, Result,
+    Error, ErrorKind, Result,
     rtkit::{self, Offer},
 };
 use quiet_linux::{
     Root,
+    evl::{self, Attached, Evl},
     seat::{Holds, Refused, Schedule, Seat, SeatLender, SeatNeed, lock_memory, tid},
     state,
     sys::sched,
@@ -14,7 +15,7 @@ use quiet_rt::LoopMode;
 use quiet_types::{
     CpuId, CpuSet, Finding, Nanos, Severity,
     counters::Interrupt,
-    machine::{Policy, Scheduling},
+    machine::{Policy, SchedulerCore, Scheduling},
     play::Hits,
     run::State,
     shield::Shield,
@@ -34,6 +35,8 @@ pub struct SeatWish {
     pub shield: Option<Shield>,
     /// Who lets the thread into the shield, where it has no way in of its own.
     pub lender: Option<Arc<dyn SeatLender>>,
+    /// Who schedules the thread.
+    pub core: SchedulerCore,
 }
 
 /// How to wait for the card, as it is asked for.
@@ -100,6 +103,7 @@ pub(crate) struct Decision {
     pub shielded: bool,
     /// Whether the service is asked for its place.
     pub lent: bool,
+    pub core: SchedulerCore,
     pub findings: Vec<Finding>,
 }
 
@@ -116,6 +120,8 @@ pub struct Placed {
     pub memory_locked: bool,
     /// Whether it runs inside the shield.
     pub shielded: bool,
+    /// The core that schedules it, where that is not the kernel.
+    pub evl: Option<Evl>,
     /// What was refused or is doubtful.
     pub findings: Vec<Finding>,
     /// The machine at the start: settings and counters.
@@ -131,7 +137,26 @@ pub(crate) fn decide(root: &Root, wish: &SeatWish) -> Result<Decision> {
     }
     // Within the shield alone.
     let lent = wish.lender.is_some() && wish.shield.is_some();
-    choose(&Facts::read(root, wish.priority, lent)?, wish)
+    let decision = choose(&Facts::read(root, wish.priority, lent)?, wish)?;
+    if decision.core == SchedulerCore::Evl {
+        out_of_band(root, &decision)?;
+    }
+    Ok(decision)
+}
+
+/// Whether the EVL core can have a thread that is seated so.
+fn out_of_band(root: &Root, decision: &Decision) -> Result<()> {
+    let cannot =
+        |why: String| Error::of(ErrorKind::Machine, format!("cannot play on the EVL core: {why}"));
+    Evl::open().map_err(|why| cannot(why.to_string()))?;
+    let cpu = decision.cpu.ok_or_else(|| {
+        cannot("its threads need a CPU each; give --cpu N, or shield one with `quietcores apply --cpus N`".into())
+    })?;
+    evl::runs_on(root, cpu).map_err(cannot)?;
+    if decision.policy != Some(Policy::Fifo) {
+        return Err(cannot("it takes threads under SCHED_FIFO, which the kernel refuses to this process; run it as root".into()));
+    }
+    Ok(())
 }
 
 /// What is wished for the second thread of a strip on two CPUs.
@@ -210,7 +235,7 @@ pub(crate) fn choose(facts: &Facts, wish: &SeatWish) -> Result<Decision> {
         None => LoopMode::NeverSleep,
     };
     let policy = if mode == LoopMode::NeverSleep {
-        spinning_policy(facts, inside, &mut findings)
+        spinning_policy(facts, (wish.core, inside), &mut findings)
     } else if facts.fifo {
         Policy::Fifo
     } else if let Some(offer) = facts.offer {
@@ -237,11 +262,16 @@ pub(crate) fn choose(facts: &Facts, wish: &SeatWish) -> Result<Decision> {
         );
     }
     let offer = facts.offer.filter(|_| policy == Policy::Rr);
-    Ok(Decision { mode, cpu, policy: Some(policy), offer, shielded: inside, lent, findings })
+    let (policy, core) = (Some(policy), wish.core);
+    Ok(Decision { mode, cpu, policy, offer, shielded: inside, lent, core, findings })
 }
 
 /// FIFO, unless the kernel would stop or kill a FIFO thread that spins.
-fn spinning_policy(facts: &Facts, inside: bool, findings: &mut Vec<Finding>) -> Policy {
+fn spinning_policy(
+    facts: &Facts,
+    (core, inside): (SchedulerCore, bool),
+    findings: &mut Vec<Finding>,
+) -> Policy {
     let other = |title: &str, evidence: String, remedy: &str| {
         Finding::new(Severity::Note, "play.policy", title)
             .evidence(evidence)
@@ -255,6 +285,10 @@ fn spinning_policy(facts: &Facts, inside: bool, findings: &mut Vec<Finding>) -> 
     if !facts.fifo {
         findings.push(no_right());
         return Policy::Other;
+    }
+    // Out of band the kernel neither throttles nor ends it.
+    if core == SchedulerCore::Evl {
+        return Policy::Fifo;
     }
     if let Some(limit) = facts.rttime {
         findings.push(other(
@@ -308,6 +342,7 @@ pub(crate) fn prepare(root: &Root, decision: &Decision) -> Placed {
         scheduling: ordinary(),
         memory_locked,
         shielded: decision.shielded,
+        evl: None,
         findings,
         state: state::read(root, &cpus),
     }
@@ -427,6 +462,37 @@ fn covering(work: Nanos, period: Nanos) -> Nanos {
     room.min(Nanos(period.0 / 2)).max(SLICE)
 }
 
+/// Attaches the calling thread, seated, to the core that it is to be scheduled by.
+pub(crate) fn attach(decision: &Decision, placed: &mut Placed) -> Result<Option<Attached>> {
+    if decision.core == SchedulerCore::Kernel {
+        return Ok(None);
+    }
+    let cannot =
+        |why: String| Error::of(ErrorKind::Machine, format!("cannot play on the EVL core: {why}"));
+    let evl = Evl::open().map_err(|why| cannot(why.to_string()))?;
+    let attached = evl.attach(&format!("quietcores:{}", tid()));
+    let attached = attached.map_err(|error| cannot(format!("it refuses the thread: {error}")))?;
+    placed.evl = Some(evl);
+    Ok(Some(attached))
+}
+
+/// What to know of a thread that was taken in band while it played.
+pub fn taken_in_band(hits: &Hits) -> Option<Finding> {
+    let times = hits.in_band.filter(|times| *times > 0)?;
+    let count = |name: &str| hits.thread.get(name).copied().unwrap_or(0);
+    let faults = count("minor_faults") + count("major_faults");
+    Some(
+        Finding::new(Severity::Warning, "play.in-band", "The thread did not stay out of band")
+            .evidence(format!(
+                "the EVL core counts {times} switches in band while it played, and the kernel {faults} page faults"
+            ))
+            .effect("Each hands the thread to the kernel's scheduler, where everything that delays an ordinary thread delays it.")
+            .remedy(
+                "A page fault, a signal, a debugger or a system call does that; `perf trace --tid` beside it names the calls.",
+            ),
+    )
+}
+
 /// An ordinary thread.
 pub(crate) fn ordinary() -> Scheduling {
     Scheduling { policy: Policy::Other, priority: 0, nice: 0 }
@@ -478,7 +544,7 @@ mod tests {
     }
 
     fn wish(mode: Option<Wait>, cpu: Option<u32>, shield: Option<Shield>) -> SeatWish {
-        SeatWish { cpu: cpu.map(CpuId), mode, priority: 85, shield, lender: None }
+        SeatWish { cpu: cpu.map(CpuId), mode, priority: 85, shield, ..SeatWish::default() }
     }
 
     #[test]

@@ -195,6 +195,7 @@ fn spec(args: &Proving, cpus: CpuSet) -> Spec {
         buckets: 1000,
         // In both arms alike: what is compared is who else runs there, not how deep the CPU sleeps.
         idle: Idle::Shallow,
+        core: Default::default(),
     }
 }
 

@@ -144,6 +144,7 @@ fn spec(args: &Slicing, cpus: CpuSet) -> Spec {
         buckets: 1000,
         // The hogs keep the CPU awake.
         idle: Idle::AsIs,
+        core: Default::default(),
     }
 }
 

@@ -35,6 +35,7 @@ pub(super) fn run(format: Format, program: &str, probe: Measured, resolution: Na
             bucket: None,
             buckets: None,
             idle: None,
+            core: None,
         },
         started: None,
         monotonic: None,

@@ -11,7 +11,8 @@ use super::{
     draft::{self, number, time},
 };
 use quiet_types::{
-    Finding, Histogram, Nanos, Run, Severity, histogram::Linear, machine::Policy, run::Measured,
+    Finding, Histogram, Nanos, Run, Severity, histogram::Linear, machine::Policy,
+    machine::SchedulerCore, run::Measured,
 };
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -104,6 +105,7 @@ pub(super) fn read(text: &str) -> Result<Run> {
     thread.missed = Some(head.overruns);
     thread.expected = Some(count.saturating_add(head.overruns));
     run.spec.probe = Measured::Wakeup { interval: head.period.map(Nanos::from_micros) };
+    run.spec.core = Some(SchedulerCore::Evl);
     run.lasted = head.lasted;
     run.host.arch = said_arch(&run);
     run.threads.push(thread);

@@ -402,6 +402,7 @@ fn differences(a: &[&Run], b: &[&Run]) -> Vec<Difference> {
             let ours = !run.is_imported();
             let names = run.stress.as_ref().map(|stress| stress.names.join(","));
             put("stress", known::or_not(names.or(ours.then(|| "none".to_owned()))));
+            put("core", known::or_not(run.spec.core.map(|core| format!("{core:?}"))));
             put("idle", known::or_not(run.spec.idle.map(|idle| format!("{idle:?}"))));
             let inside = if run.entry.is_some() { "inside" } else { "none" };
             put("shield", known::or_not(ours.then_some(inside)));

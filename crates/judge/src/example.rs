@@ -341,6 +341,7 @@ fn wakeup_spec() -> Spec {
         bucket: Nanos::from_micros(1),
         buckets: 400,
         idle: run::Idle::Shallow,
+        core: Default::default(),
     }
 }
 

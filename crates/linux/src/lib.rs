@@ -9,6 +9,7 @@ mod capture;
 pub mod clock;
 mod energy;
 mod error;
+pub mod evl;
 pub mod fault;
 pub mod files;
 #[cfg(fuzzing)]

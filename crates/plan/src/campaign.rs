@@ -271,6 +271,7 @@ impl Reader<'_> {
                 bucket: Nanos::from_micros(1),
                 buckets: 1000,
                 idle: Idle::Shallow,
+                core: Default::default(),
             },
             explain: raw.explain,
         })

@@ -1,7 +1,7 @@
 //! The calibrated counter, and the timers made of it.
 
 pub(crate) use quiet_linux::clock::{Pair, TickScale};
-use quiet_linux::{Root, clock::calibrate, sys::clock as sys};
+use quiet_linux::{Root, clock::calibrate, evl::Evl, sys::clock as sys};
 use quiet_rt::{Clock, Timer};
 use quiet_types::{Nanos, run};
 use std::hint::black_box;
@@ -51,9 +51,9 @@ const SLACK: u64 = 2_000;
 /// The counter is put on `CLOCK_MONOTONIC` anew before each sleep: within one period no drift
 /// counts, and after the sleep one instruction gives the stamp, before any page of the vDSO or of
 /// our own data is touched.
-impl Timer for Counter {
+impl Counter {
     #[inline(always)]
-    fn sleep_until(&mut self, at: u64) -> u64 {
+    fn sleep_by(&self, at: u64, sleep: impl Fn(u64)) -> u64 {
         loop {
             let mut pair = Pair::take();
             // An interrupt may fall between the reads; three in a row are another matter.
@@ -63,7 +63,7 @@ impl Timer for Counter {
                 }
                 pair = Pair::take();
             }
-            sys::sleep_until(at);
+            sleep(at);
             let ticks = sys::ticks();
             let now = match ticks.checked_sub(pair.ticks) {
                 Some(slept) => pair.ns + self.0.nanos(slept),
@@ -77,12 +77,46 @@ impl Timer for Counter {
     }
 }
 
+impl Timer for Counter {
+    #[inline(always)]
+    fn sleep_until(&mut self, at: u64) -> u64 {
+        self.sleep_by(at, sys::sleep_until)
+    }
+}
+
 impl Timer for Plain {
     #[inline(always)]
     fn sleep_until(&mut self, at: u64) -> u64 {
         loop {
             sys::sleep_until(at);
             let now = sys::monotonic();
+            if now >= at {
+                return now;
+            }
+        }
+    }
+}
+
+/// The timer of a thread that the EVL core schedules: the core has it sleep, the same clock stamps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OutOfBand<C> {
+    pub(crate) core: Evl,
+    pub(crate) clock: C,
+}
+
+impl Timer for OutOfBand<Counter> {
+    #[inline(always)]
+    fn sleep_until(&mut self, at: u64) -> u64 {
+        self.clock.sleep_by(at, |at| self.core.sleep_until(at))
+    }
+}
+
+impl Timer for OutOfBand<Plain> {
+    #[inline(always)]
+    fn sleep_until(&mut self, at: u64) -> u64 {
+        loop {
+            self.core.sleep_until(at);
+            let now = self.core.monotonic();
             if now >= at {
                 return now;
             }

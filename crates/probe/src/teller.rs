@@ -169,6 +169,7 @@ mod tests {
             bucket: Nanos::from_micros(1),
             buckets: 10,
             idle: quiet_types::run::Idle::AsIs,
+            core: Default::default(),
         };
         let words: Vec<AtomicU64> = (0..so_far::words(&spec)).map(|_| AtomicU64::new(0)).collect();
         // The loops have not begun: it is let go without an answer.

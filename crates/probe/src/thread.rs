@@ -1,7 +1,12 @@
 //! One measuring thread: gets its CPU, its policy and its memory, waits at the gate, runs the loop.
 
-use crate::{clock::Source, request::name, so_far::Area};
+use crate::{
+    clock::{OutOfBand, Source},
+    request::name,
+    so_far::Area,
+};
 use quiet_linux::{
+    evl::{Attached, Evl},
     marks::Marks,
     seat::{Holds, Refused, Schedule, Seat, SeatLender, SeatNeed, Seated, tid},
     sys::{clock, sched},
@@ -10,12 +15,11 @@ use quiet_rt::{Clock, Counts, FACTS, Gap, KeptReading, Live, Periods, Tally, Tim
 use quiet_types::{
     CpuId, Finding, Histogram, Nanos, Severity,
     histogram::Linear,
-    machine::{Policy, Scheduling},
+    machine::{Policy, SchedulerCore, Scheduling},
     run::{MeasuringThread, Probe, Reading, RunClock, Spec},
     shield::Entry,
 };
 use std::{
-    collections::BTreeMap,
     sync::{
         Barrier, Mutex, PoisonError,
         atomic::{
@@ -87,6 +91,23 @@ pub(crate) fn run(job: Job<'_>) -> Option<Found> {
             .remedy("See `quietcores status`, or run as root.")
     }));
     refused.extend(job.slice.and_then(|slice| ask_slice(slice, job.cpu)));
+    let attached = match job.spec.core {
+        SchedulerCore::Kernel => None,
+        SchedulerCore::Evl => match attach() {
+            Ok(attached) => Some(attached),
+            Err(why) => {
+                refused.push(
+                    Finding::new(
+                        Severity::Warning,
+                        NOT_ATTACHED,
+                        "The EVL core does not take the thread",
+                    )
+                    .evidence(why),
+                );
+                None
+            }
+        },
+    };
     job.gate.refused.lock().unwrap_or_else(PoisonError::into_inner).extend(refused);
     let mut memory = Memory::new(job.area, job.keep);
     let mut clock = job.source.describe();
@@ -105,13 +126,31 @@ pub(crate) fn run(job: Job<'_>) -> Option<Found> {
     }
 
     let marks = Marks::now();
-    let (mut thread, cut_short, late) = match job.source {
-        Source::Counter(c) => measure(c, c, &job, start, &mut memory),
-        Source::Plain(c) => measure(c, c, &job, start, &mut memory),
+    let evl = attached.as_ref().map(|attached| attached.evl);
+    let (mut thread, cut_short, late) = match (job.source, evl) {
+        (Source::Counter(c), None) => measure(c, c, &job, (start, evl), &mut memory),
+        (Source::Plain(c), None) => measure(c, c, &job, (start, evl), &mut memory),
+        (Source::Counter(c), Some(core)) => {
+            measure(OutOfBand { core, clock: c }, c, &job, (start, evl), &mut memory)
+        }
+        (Source::Plain(c), Some(core)) => {
+            measure(OutOfBand { core, clock: c }, c, &job, (start, evl), &mut memory)
+        }
     };
     let ended = clock::monotonic();
-    thread.counters = marks.since();
+    thread.counters.extend(marks.since());
     Some(Found { thread, clock, ended, cut_short, late })
+}
+
+/// The finding of a thread that the EVL core does not take: its figures would be the kernel's.
+pub(crate) const NOT_ATTACHED: &str = "run.core";
+/// The counter of how often the EVL core's thread was taken in band.
+const IN_BAND: &str = "in_band_switches";
+
+/// Attaches the calling thread, seated, to the EVL core.
+fn attach() -> Result<Attached, String> {
+    let evl = Evl::open().map_err(|why| why.to_string())?;
+    evl.attach(&format!("quietcores:{}", tid())).map_err(|why| why.to_string())
 }
 
 /// Asks for a slice for the calling thread, which needs no right; what to know where the kernel has not taken it.
@@ -326,7 +365,7 @@ fn measure<T: Timer, C: Clock>(
     timer: T,
     clock: C,
     job: &Job<'_>,
-    start: u64,
+    (start, evl): (u64, Option<Evl>),
     memory: &mut Memory<'_>,
 ) -> (MeasuringThread, bool, Vec<KeptReading>) {
     let spec = job.spec;
@@ -338,6 +377,7 @@ fn measure<T: Timer, C: Clock>(
     let mut timer = Working { timer, work: Duration::from_nanos(work.0) };
     // Also warms the path: the first reading is no colder than the others.
     timer.sleep_until(start);
+    let before = evl.and_then(Evl::in_band);
     let mut place = Place::default();
     let (periods, cut_short) = match spec.probe {
         Probe::Wakeup { interval, .. } => {
@@ -358,6 +398,8 @@ fn measure<T: Timer, C: Clock>(
             (Periods { expected: reads, obtained: reads, missed: 0 }, ticks < length)
         }
     };
+    // Before anything takes the thread in band. A core that had counted nothing when the loop began counts from 0.
+    let in_band = evl.and_then(Evl::in_band).map(|now| now.saturating_sub(before.unwrap_or(0)));
     let linear = (spec.bucket, spec.buckets);
     let readings = histogram(&tally.readings, Some(linear));
     let corrected = matches!(spec.probe, Probe::Wakeup { .. }).then(|| {
@@ -386,7 +428,7 @@ fn measure<T: Timer, C: Clock>(
         beyond: Some(tally.beyond),
         stolen: Some(Nanos(tally.stolen)),
         worst,
-        counters: BTreeMap::new(),
+        counters: in_band.map(|n| (IN_BAND.to_owned(), n)).into_iter().collect(),
         stations: Vec::new(),
     };
     let late = tally.late().iter().map(|k| KeptReading { at: place.of(k.at), ..*k }).collect();

@@ -8,7 +8,7 @@ use crate::{
     clock::{Pair, Source, TickScale},
     request::RunRequest,
     so_far,
-    thread::{self, Found, Gate, Job},
+    thread::{self, Found, Gate, Job, NOT_ATTACHED},
 };
 use quiet_linux::{
     Root,
@@ -186,7 +186,8 @@ fn measure(order: &Order, lender: Option<&dyn SeatLender>, words: &[AtomicU64]) 
         gate.ready.wait();
         findings.extend(lock(&gate));
         findings.append(&mut gate.refused.lock().unwrap_or_else(PoisonError::into_inner));
-        if order.strictness == Strictness::GoOn || findings.is_empty() {
+        let attached = !findings.iter().any(|finding| finding.id == NOT_ATTACHED);
+        if attached && (order.strictness == Strictness::GoOn || findings.is_empty()) {
             start = clock::monotonic() + LEAD;
             so_far::hertz(words).store(source.describe().hertz.to_bits(), Release);
             so_far::start(words).store(start, Release);
@@ -199,6 +200,12 @@ fn measure(order: &Order, lender: Option<&dyn SeatLender>, words: &[AtomicU64]) 
     if start == 0 {
         let what = findings.iter().map(|f| format!("{} ({})", f.title, f.evidence));
         let what = what.collect::<Vec<_>>().join("; ");
+        if let Some(why) = findings.iter().find(|finding| finding.id == NOT_ATTACHED) {
+            return Err(Error::of(
+                ErrorKind::Machine,
+                format!("cannot measure on the EVL core: {}", why.evidence),
+            ));
+        }
         return Err(Error::of(
             ErrorKind::Doubtful,
             format!("not measured, as --strict asks: {what}"),

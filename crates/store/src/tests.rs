@@ -16,6 +16,7 @@ fn spec() -> Spec {
         bucket: Nanos::from_micros(1),
         buckets: 400,
         idle: Default::default(),
+        core: Default::default(),
     }
 }
 

@@ -309,6 +309,7 @@ mod tests {
             bucket: Nanos::from_micros(1),
             buckets: 100,
             idle: Idle::Shallow,
+            core: Default::default(),
         };
         Campaign {
             name: "x".into(),

@@ -271,6 +271,17 @@ pub struct Scheduling {
     pub nice: i8,
 }
 
+/// Who schedules a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SchedulerCore {
+    /// The kernel.
+    #[default]
+    Kernel,
+    /// The EVL core below it (Xenomai 4).
+    Evl,
+}
+
 /// A scheduling policy of sched(7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -81,6 +81,9 @@ pub struct Hits {
     pub ticks: Option<u64>,
     /// Other interrupts on its CPU, by name.
     pub irqs: BTreeMap<String, u64>,
+    /// How often it was taken in band while it played; `None` where the kernel scheduled it, or the EVL core does not count.
+    #[serde(default)]
+    pub in_band: Option<u64>,
 }
 
 /// A moment of a playing engine, as the terminal and the control socket show it.

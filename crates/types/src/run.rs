@@ -5,7 +5,7 @@ use crate::{
     Counters, CpuId, CpuSet, Finding, Histogram, Nanos,
     cell::Cell,
     explain::Explained,
-    machine::{Policy, Scheduling},
+    machine::{Policy, SchedulerCore, Scheduling},
     shield::Entry,
 };
 use schemars::JsonSchema;
@@ -44,6 +44,9 @@ pub struct Spec {
     /// What was done about the processor's idle states meanwhile.
     #[serde(default)]
     pub idle: Idle,
+    /// Who schedules the measuring threads.
+    #[serde(default)]
+    pub core: SchedulerCore,
 }
 
 /// What is known of what was asked: a [`Spec`] as far as anybody said it. `None` (`null`) is not known.
@@ -67,6 +70,9 @@ pub struct Asked {
     pub buckets: Option<u32>,
     /// What was done about the processor's idle states meanwhile.
     pub idle: Option<Idle>,
+    /// Who scheduled the measuring threads.
+    #[serde(default)]
+    pub core: Option<SchedulerCore>,
 }
 
 impl From<Spec> for Asked {
@@ -81,6 +87,7 @@ impl From<Spec> for Asked {
             bucket: Some(spec.bucket),
             buckets: Some(spec.buckets),
             idle: Some(spec.idle),
+            core: Some(spec.core),
         }
     }
 }

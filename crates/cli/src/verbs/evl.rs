@@ -1,11 +1,15 @@
-//! `measure wakeup --core evl`: EVL's own latmus measures, and what it writes is kept as a run.
+//! `measure wakeup --core evl`: what can be measured there, and EVL's own latmus beside our probe.
 
+use crate::face;
 use crate::probing::{self, Common};
-use crate::{face, keep};
-use anyhow::Context;
-use quiet_experiment::last_online;
+use anyhow::{Context, bail};
 use quiet_foreign::{self, Format};
-use quiet_types::{CpuId, CpuSet, Nanos};
+use quiet_linux::{Root, evl};
+use quiet_store::Store;
+use quiet_types::{
+    CpuId, Nanos,
+    machine::{Policy, SchedulerCore},
+};
 use std::{
     env, fs,
     io::{self, Read},
@@ -13,24 +17,70 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 
-const CONTROL: &str = "/dev/evl/control";
-/// CPUs on which the core runs threads.
-const CPUS: &str = "/sys/devices/virtual/evl/control/cpus";
 /// The most cells of latmus's histogram, each 1 us.
 const CELLS: &str = "1000";
 
-/// Runs latmus on one CPU and keeps what it wrote.
-pub fn run(interval: Nanos, common: &Common) -> anyhow::Result<ExitCode> {
-    if !Path::new(CONTROL).exists() {
-        anyhow::bail!(
-            "cannot measure on the EVL core: this kernel has none (no {CONTROL}); boot one with EVL \
-             (Xenomai 4, CONFIG_EVL), or leave out --core"
+/// Whether what is asked can be measured on that core, and by latmus too where it is to.
+///
+/// # Errors
+/// A sentence.
+pub fn fits(
+    core: SchedulerCore,
+    latmus: bool,
+    interval: Nanos,
+    common: &Common,
+) -> anyhow::Result<()> {
+    if core == SchedulerCore::Kernel {
+        if latmus {
+            bail!("--latmus measures on the EVL core: give --core evl too");
+        }
+        return Ok(());
+    }
+    if !Path::new(evl::CONTROL).exists() {
+        bail!("cannot measure on the EVL core: {}", evl::NoEvl::NoCore);
+    }
+    let root = Root::system()?;
+    for cpu in probing::cpus(common.cpus.clone())?.iter() {
+        evl::runs_on(&root, cpu).map_err(anyhow::Error::msg)?;
+    }
+    if common.explain {
+        bail!("--core evl takes no --explain: the kernel's trace does not see what its core does");
+    }
+    if common.policy.policy().0 != Policy::Fifo {
+        bail!("the EVL core takes threads under fifo: leave out --policy");
+    }
+    if !latmus {
+        return Ok(());
+    }
+    one(common)?;
+    if !common.stress.is_empty() {
+        bail!("--latmus takes no --stress; run `quietcores stress` beside both");
+    }
+    if common.json {
+        bail!(
+            "--latmus makes a second run: leave out --json, and read both with `quietcores runs`"
         );
     }
-    let cpu = cpu(common)?;
-    fits(interval, common)?;
-    let store = keep::ready(common.store.as_deref(), "runs")?;
-    let output = common.output.as_deref().map(keep::Target::data).transpose()?;
+    if !interval.0.is_multiple_of(1000) || !(1_000..=1_000_000_000).contains(&interval.0) {
+        bail!("latmus takes an --interval of whole microseconds, 1us to 1s, not {interval}");
+    }
+    if !common.length.0.is_multiple_of(1_000_000_000) || common.length.0 == 0 {
+        bail!("latmus measures whole seconds: --for {} is none", common.length);
+    }
+    Ok(())
+}
+
+fn one(common: &Common) -> anyhow::Result<CpuId> {
+    let cpus = probing::cpus(common.cpus.clone())?;
+    match cpus.iter().collect::<Vec<_>>()[..] {
+        [cpu] => Ok(cpu),
+        _ => bail!("latmus measures one CPU: give --cpus one"),
+    }
+}
+
+/// Runs latmus on one CPU and keeps what it wrote.
+pub fn run(interval: Nanos, common: &Common, store: &Store) -> anyhow::Result<ExitCode> {
+    let cpu = one(common)?;
     // Ours alone, of a name that nobody foresees: latmus writes there as root.
     let dir = tempfile::Builder::new().prefix("quietcores-latmus-").tempdir();
     let dir =
@@ -42,48 +92,14 @@ pub fn run(interval: Nanos, common: &Common) -> anyhow::Result<ExitCode> {
         .map_err(|error| anyhow::anyhow!("cannot understand what latmus wrote: {error}"))?;
     let on = run.threads.first().map(|thread| thread.cpu);
     if on != Some(cpu) {
-        anyhow::bail!(
-            "latmus was asked for CPU {cpu} and measured on another; nothing is kept. Choose one of {CPUS}"
+        // It would quietly take another.
+        bail!(
+            "latmus was asked for CPU {cpu} and measured on another; nothing of it is kept. Choose one of {}",
+            evl::CPUS
         );
     }
     run.label.clone_from(&common.label);
-    probing::keep_run(&run, &store, output.as_ref(), common.json)
-}
-
-/// One CPU, and one on which the core runs threads: latmus would quietly take another.
-fn cpu(common: &Common) -> anyhow::Result<CpuId> {
-    let cpus = common.cpus.clone().map_or_else(last_online, Ok)?;
-    let [cpu] = cpus.iter().collect::<Vec<_>>()[..] else {
-        anyhow::bail!("latmus measures one CPU: give --cpus one");
-    };
-    let able: CpuSet = fs::read_to_string(CPUS)
-        .with_context(|| format!("cannot read {CPUS}"))?
-        .parse()
-        .with_context(|| format!("cannot understand {CPUS}"))?;
-    if !able.contains(cpu) {
-        anyhow::bail!(
-            "the EVL core runs no threads on CPU {cpu}, but on {able}: choose one of those"
-        );
-    }
-    Ok(cpu)
-}
-
-/// What latmus can do, or why not.
-fn fits(interval: Nanos, common: &Common) -> anyhow::Result<()> {
-    if !common.stress.is_empty() || common.explain {
-        anyhow::bail!(
-            "--core evl takes no --stress and no --explain; run `quietcores stress` beside it"
-        );
-    }
-    if !interval.0.is_multiple_of(1000) || !(1_000..=1_000_000_000).contains(&interval.0) {
-        anyhow::bail!(
-            "latmus takes an --interval of whole microseconds, 1us to 1s, not {interval}"
-        );
-    }
-    if !common.length.0.is_multiple_of(1_000_000_000) || common.length.0 == 0 {
-        anyhow::bail!("latmus measures whole seconds: --for {} is none", common.length);
-    }
-    Ok(())
+    probing::keep_run(&run, store, None, false)
 }
 
 /// Runs it to its end; its own words where it fails.

@@ -93,6 +93,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         bucket: Nanos::from_micros(1),
         buckets: 1000,
         idle: Idle::Shallow,
+        core: Default::default(),
         cpus: probing::cpus(args.cpus)?,
     });
     (request.entry, request.lent) = asked::door(&request.spec.cpus, &args.state)?;

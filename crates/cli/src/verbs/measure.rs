@@ -1,14 +1,15 @@
 //! `measure`
 
+use super::play::CoreName;
 use crate::probing::{Common, bar, keep_run, request, show};
 use crate::{
     face,
     keep::{self, Target},
 };
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use quiet_probe::{Checkpoints, RunProgress};
 use quiet_store::Store;
-use quiet_types::{Nanos, Run, run::Probe};
+use quiet_types::{Nanos, Run, machine::SchedulerCore, run::Probe};
 use std::{path::PathBuf, process::ExitCode};
 
 /// Measure with one probe and write a run
@@ -19,6 +20,7 @@ Examples:
   quietcores measure wakeup --cpus 1 --stress kernel --stress-cpus 0 --json
   quietcores measure gap --cpus 1 --for 5s --explain
   quietcores measure buffers --host null --periods 16,32,64 --stress none,kernel --cpu 1
+  quietcores measure wakeup --core evl --latmus --cpus 1   where the kernel has EVL (Xenomai 4)
   quietcores measure tracer --cpus 1 --for 10s          where the kernel has timerlat
   quietcores measure roundtrip --device hw:USB --rate 96000 --period 16 --cycles 10")]
 pub struct Args {
@@ -33,9 +35,12 @@ enum Which {
         /// Time between expiries, 10us to 1s
         #[arg(long, default_value = "200us")]
         interval: Nanos,
-        /// The core that schedules the thread: the kernel's own, or EVL (Xenomai 4), measured by its latmus
-        #[arg(long, value_enum, default_value_t = Core::Kernel)]
-        core: Core,
+        /// Who schedules the thread: the kernel, or EVL (Xenomai 4) below it (root)
+        #[arg(long, value_enum, default_value_t = CoreName::Kernel)]
+        core: CoreName,
+        /// With --core evl: let EVL's own latmus measure as long after it, and keep and print both
+        #[arg(long)]
+        latmus: bool,
         #[command(flatten)]
         often: Often,
         #[command(flatten)]
@@ -72,19 +77,14 @@ struct Often {
     checkpoint: Nanos,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Core {
-    Kernel,
-    Evl,
-}
-
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let never = Often { checkpoint: Nanos::ZERO };
+    let (mut core, mut beside) = (SchedulerCore::Kernel, None);
     let (probe, tracer, often, common) = match args.probe {
-        Which::Wakeup { interval, core: Core::Evl, common, .. } => {
-            return super::evl::run(interval, &common);
-        }
-        Which::Wakeup { interval, often, common, .. } => {
+        Which::Wakeup { interval, core: named, latmus, often, common } => {
+            core = named.of();
+            super::evl::fits(core, latmus, interval, &common)?;
+            beside = latmus.then_some(interval);
             (Probe::wakeup(interval), None, often, common)
         }
         Which::Gap { often, common } => (Probe::Gap, None, often, common),
@@ -99,7 +99,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             "the kernel's tracer tells no causes here; use `measure wakeup --explain` beside it"
         );
     }
-    let request = request(probe, &common)?;
+    let request = request(probe, core, &common)?;
     let store = keep::ready(common.store.as_deref(), "runs")?;
     let output = common.output.as_deref().map(Target::data).transpose()?;
     let stop = face::interrupt()?;
@@ -126,7 +126,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if common.explain {
         run.explained = Some(Box::new(quiet_experiment::explained(&run, &seen)));
     }
-    keep_run(&run, &store, output.as_ref(), common.json)
+    let kept = keep_run(&run, &store, output.as_ref(), common.json)?;
+    match beside {
+        // The same words and the same store; what is written to a file is our own run.
+        Some(interval) => super::evl::run(interval, &common, &store),
+        None => Ok(kept),
+    }
 }
 
 /// Keeps what there is of a run. That it cannot is said once; the run goes on, and the end tries again.

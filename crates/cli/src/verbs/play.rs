@@ -14,7 +14,7 @@ use quiet_engine::{
         null::Cable,
         taken::{HdaCard, HdaWays, HdaWish},
     },
-    mode_name, open_from, seat, seat_second, two_cpus,
+    mode_name, open_from, seat, seat_second, taken_in_band, two_cpus,
 };
 use quiet_experiment::{Ward, least_buffer, put_back_overdue};
 use quiet_linux::{
@@ -23,8 +23,9 @@ use quiet_linux::{
     walls::Walls,
 };
 use quiet_types::{
-    CpuId, Frames, Nanos, SampleRate,
+    CpuId, Finding, Frames, Nanos, SampleRate,
     loan::LoanEnd,
+    machine::SchedulerCore,
     play::{Admission, Level, PlayStatus, Played, SCHEMA, TIGHT},
 };
 use std::{
@@ -133,6 +134,9 @@ pub struct On {
     /// Priority under fifo, 1 to 99
     #[arg(long, value_name = "N", default_value_t = 85)]
     pub priority: u8,
+    /// Who schedules the engine's thread: the kernel, or EVL (Xenomai 4) below it, with --host hda or --host null (root)
+    #[arg(long, value_enum, default_value_t = CoreName::Kernel)]
+    pub core: CoreName,
     /// Host null: a cable from output to input that delays by so many frames; negative inverts
     #[arg(long, value_name = "FRAMES", allow_negative_numbers = true)]
     pub cable: Option<f64>,
@@ -186,6 +190,25 @@ pub enum ModeName {
     Sleep,
 }
 
+/// Cores as they are typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CoreName {
+    /// The kernel's own scheduler
+    Kernel,
+    /// EVL, the core of Xenomai 4
+    Evl,
+}
+
+impl CoreName {
+    /// As the rooms take it.
+    pub fn of(self) -> SchedulerCore {
+        match self {
+            CoreName::Kernel => SchedulerCore::Kernel,
+            CoreName::Evl => SchedulerCore::Evl,
+        }
+    }
+}
+
 impl ModeName {
     /// As the engine takes it.
     pub fn wait(self) -> Wait {
@@ -231,6 +254,13 @@ impl On {
 
     /// As the engine takes it; the shield that is up is looked for.
     pub fn setup(&self) -> anyhow::Result<Setup> {
+        // Before a card is taken from the kernel.
+        if self.core == CoreName::Evl && !matches!(self.host, HostName::Null | HostName::Hda) {
+            bail!(
+                "--core evl plays with --host hda or --host null: any other host makes system calls of the kernel's, which take the \
+                 thread off the EVL core"
+            );
+        }
         let host = match self.host {
             HostName::Null => AudioHost::Null(
                 self.cable
@@ -288,6 +318,7 @@ impl On {
                 priority: self.priority,
                 shield,
                 lender,
+                core: self.core.of(),
             },
         })
     }
@@ -378,6 +409,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     drop(server);
     let lasted = Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let hits = session.stop()?;
+    placed.findings.extend(taken_in_band(&hits).inspect(announce_finding));
     let status = session.status();
     session.tidy();
     second.iter().for_each(Second::tell_lost);
@@ -429,6 +461,9 @@ fn seats(
     setup: &Setup,
     poorer: Option<(Less, Arc<Walls>)>,
 ) -> anyhow::Result<(Option<SeatedThread>, Option<(SeatedThread, bool)>)> {
+    if args.cores > 1 && setup.wish.core == SchedulerCore::Evl {
+        bail!("--core evl plays a strip on one CPU; leave out --cores, or --core");
+    }
     let second = match args.cores {
         ..2 => None,
         // A file waits for it.
@@ -545,12 +580,14 @@ fn taster(less: Option<&Less>) -> Option<Taster> {
 
 /// Says what was refused the thread, or is doubtful.
 fn announce_findings(placed: &Placed) {
-    for finding in &placed.findings {
-        face::say(&format!(
-            "- {} ({}). {} {}",
-            finding.title, finding.evidence, finding.effect, finding.remedy
-        ));
-    }
+    placed.findings.iter().for_each(announce_finding);
+}
+
+fn announce_finding(finding: &Finding) {
+    face::say(&format!(
+        "- {} ({}). {} {}",
+        finding.title, finding.evidence, finding.effect, finding.remedy
+    ));
 }
 
 /// Says how much of a period the strip needs.
@@ -632,8 +669,9 @@ fn placement(placed: &Placed) -> String {
         _ => format!("an ordinary thread, nice {}", placed.scheduling.nice),
     };
     format!(
-        "{}, CPU {}{}, {policy}, memory {}",
+        "{}{}, CPU {}{}, {policy}, memory {}",
         mode_name(placed.mode),
+        if placed.evl.is_some() { " on the EVL core" } else { "" },
         placed.allowed,
         if placed.shielded { " inside the shield" } else { "" },
         if placed.memory_locked { "locked" } else { "not locked" }
@@ -885,6 +923,9 @@ fn text(played: &Played) -> String {
         .filter(|(_, n)| **n > 0)
         .map(|(name, n)| format!("{name} {n}"))
         .collect();
+    if let Some(times) = played.hits.in_band {
+        text.push_str(&format!("on the EVL core: {times} switches in band\n"));
+    }
     if let Some(ticks) = played.hits.ticks {
         text.push_str(&format!("on its CPU meanwhile: {ticks} ticks\n"));
     }

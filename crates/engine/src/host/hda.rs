@@ -1,6 +1,6 @@
 //! Intel-HDA cards without the kernel: a polled driver in this process, no interrupt and no system call while it plays.
 
-use super::{Again, Device, format::SampleFormat, taken::HdaCard};
+use super::{Again, Device, Polled, format::SampleFormat, taken::HdaCard};
 use crate::{
     Error, ErrorKind, Result,
     clock::Ticks,
@@ -159,10 +159,7 @@ impl Duplex for Hda {
 
     /// There is nothing that wakes: it sleeps for a part of what is left of the period.
     fn wait(&mut self) {
-        let now = self.now();
-        let left = (self.due + self.period_ns).saturating_sub(now);
-        let rest = left.clamp(self.period_ns / 8, 100_000_000);
-        let wake = quiet_linux::sys::clock::monotonic() + rest;
+        let wake = quiet_linux::sys::clock::monotonic() + self.left();
         quiet_linux::sys::clock::sleep_until(wake);
     }
 
@@ -219,6 +216,13 @@ impl Device for Hda {
                 Again::NotYet
             }
         }
+    }
+}
+
+impl Polled for Hda {
+    fn left(&self) -> u64 {
+        let left = (self.due + self.period_ns).saturating_sub(self.now());
+        left.clamp(self.period_ns / 8, 100_000_000)
     }
 }
 

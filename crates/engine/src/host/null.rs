@@ -148,6 +148,11 @@ impl Null {
         (ticks.saturating_sub(self.start) as f64 / self.frame) as u64
     }
 
+    /// How long the next period is not there.
+    pub(crate) fn left_ns(&self) -> u64 {
+        self.clock.nanos(self.due.saturating_sub(self.clock.ticks()))
+    }
+
     fn aim(&mut self) {
         self.due = self.ticks_at(self.read + self.period);
         self.deadline = self.ticks_at(self.read + self.buffer);
@@ -184,8 +189,7 @@ impl Duplex for Null {
 
     fn wait(&mut self) {
         // Anew each time: in the long run the counter and the clock of the sleep drift apart.
-        let left = self.due.saturating_sub(self.clock.ticks());
-        sleep_until(monotonic() + self.clock.nanos(left));
+        sleep_until(monotonic() + self.left_ns());
     }
 
     fn read(&mut self, samples: &mut [f32]) {

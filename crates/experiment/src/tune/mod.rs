@@ -331,6 +331,7 @@ impl Tuning {
             buckets: 1000,
             // Keeping out of deep idle states is one of the steps.
             idle: Idle::AsIs,
+            core: Default::default(),
         }
     }
 

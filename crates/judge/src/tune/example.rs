@@ -111,6 +111,7 @@ pub fn example() -> Tuned {
             bucket: Nanos::from_micros(1),
             buckets: 1000,
             idle: Idle::AsIs,
+            core: Default::default(),
         },
         stress: vec!["kernel".to_owned()],
         design: TuneDesign {

@@ -2,6 +2,7 @@
 //! of the program. Each function is safe to call and says how it fails and where it is written.
 
 pub mod clock;
+pub mod evl;
 pub mod freeze;
 pub mod memory;
 pub mod process;
