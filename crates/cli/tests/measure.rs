@@ -470,6 +470,7 @@ fn instruments_that_this_kernel_lacks_are_said_to_be_missing() {
         all.push((vec!["wakeup", "--core", "evl"], "/dev/evl/control"));
     }
     all.push((vec!["tracer", "--for", "1s", "--explain"], "tells no causes"));
+    all.push((vec!["wakeup", "--latmus"], "--core evl"));
     for (arguments, word) in all {
         let dir = tempfile::tempdir().unwrap();
         let output = Command::new(env!("CARGO_BIN_EXE_quietcores"))

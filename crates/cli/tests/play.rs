@@ -477,6 +477,29 @@ fn nonsense_is_refused_with_the_remedy() {
     }
 }
 
+#[test]
+fn a_kernel_without_another_core_is_said_to_have_none() {
+    if Path::new("/dev/evl/control").exists() {
+        return skip(Why::Machine("this kernel has an EVL core".to_owned()));
+    }
+    let arguments = ["--control", "none", "--core", "evl", "--cpu", "0", "--for", "1s"];
+    let output = quietcores().args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("no EVL core") && said.contains("CONFIG_EVL"), "{said}");
+}
+
+#[test]
+fn another_core_plays_on_what_is_polled_alone() {
+    let output = Command::new(env!("CARGO_BIN_EXE_quietcores"))
+        .args(["play", "--host", "file", "--input", "a.wav", "--output", "b.wav", "--core", "evl"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--host hda or --host null"), "{said}");
+}
+
 /// Runs `what` in a thread that is nobody, and has none of root's powers any more.
 fn as_nobody<T: Send>(what: impl FnOnce() -> T + Send) -> T {
     use rustix::{

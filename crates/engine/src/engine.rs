@@ -79,7 +79,10 @@ impl SeatedThread {
                 Err(error) => (None, Some(error)),
             };
             let less = less.map_or(Ok(()), |(less, walls)| {
-                less.give_up()?;
+                match attached {
+                    Some(_) => less.give_up_but_nice()?,
+                    None => less.give_up()?,
+                }
                 walls.close().map_err(|e| {
                     let sentence = format!("cannot go behind the walls: {e}");
                     Error::of(ErrorKind::Machine, sentence).because(e)
@@ -400,29 +403,31 @@ impl Running {
                 playing.period_ns,
             );
             let mut stage = Stage::of(placed.evl);
-            loop {
+            let kept_out = loop {
                 let (player, told) = (&mut playing.player, &mut playing.told);
-                stage.enter();
+                if let Err(error) = stage.enter() {
+                    break Err(error);
+                }
                 let end = duplex(&mut cycle, &mut device, player, told, &mut samples, mode);
                 stage.leave();
                 match end {
-                    End::Stopped => break,
+                    End::Stopped => break Ok(()),
                     End::Gone => {
                         gone.fetch_add(1, Relaxed);
                         if !wait_for(&mut device, &playing.board) {
-                            break;
+                            break Ok(());
                         }
                         cycle.pause();
                     }
                 }
-            }
+            };
             let mut hits = place.hits(marks, placed);
             hits.in_band = stage.in_band();
             // An ordinary thread again: what is left is no hurry, and may take its time.
             if placed.evl.is_none() {
                 let _ = sched::set_scheduling(0, place::ordinary());
             }
-            (device.finish(), hits)
+            (kept_out.and(device.finish()), hits)
         };
         work.send(Box::new(body)).map_err(|_| ended())?;
         Ok((Running::Thread(thread), placed))

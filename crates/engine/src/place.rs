@@ -608,6 +608,32 @@ mod tests {
     }
 
     #[test]
+    fn the_kernel_does_not_throttle_what_another_core_schedules() {
+        let throttled = Facts { rt_runtime: Some(950_000), rttime: Some(200_000), ..facts("0-3") };
+        let mut wish = wish(None, None, shield("2", false));
+        wish.core = SchedulerCore::Evl;
+        let done = choose(&throttled, &wish).unwrap();
+        assert_eq!((done.mode, done.policy), (LoopMode::NeverSleep, Some(Policy::Fifo)));
+        assert_eq!((done.core, done.findings), (SchedulerCore::Evl, vec![]));
+        // It has no way in without the right, and says so before it is asked.
+        let poor = Facts { fifo: false, ..throttled };
+        assert_eq!(choose(&poor, &wish).unwrap().policy, Some(Policy::Other));
+    }
+
+    #[test]
+    fn a_thread_that_was_taken_in_band_is_a_finding_with_its_count() {
+        let mut hits = Hits::default();
+        assert_eq!(taken_in_band(&hits), None, "no EVL core");
+        hits.in_band = Some(0);
+        assert_eq!(taken_in_band(&hits), None);
+        hits.in_band = Some(3);
+        hits.thread.insert("minor_faults".into(), 2);
+        let found = taken_in_band(&hits).unwrap();
+        assert_eq!(found.id, "play.in-band");
+        assert!(found.evidence.contains("3 switches") && found.evidence.contains("2 page faults"));
+    }
+
+    #[test]
     fn what_the_desktop_lends_is_for_a_thread_that_sleeps() {
         let offer = Some(Offer { priority: 20, run: 200_000 });
         let mut facts = Facts { fifo: false, offer, ..facts("0-3") };

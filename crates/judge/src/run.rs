@@ -21,6 +21,7 @@ pub fn judge_run(run: &Run) -> Vec<Finding> {
     findings.extend(accounts(run));
     findings.extend(interrupted(run));
     findings.extend(run.threads.iter().flat_map(|thread| settings(run, thread)));
+    findings.extend(in_band(run));
     findings.extend(missed(run));
     if known::spread(&run.readings()) {
         findings.extend(over_scale(run));
@@ -31,6 +32,27 @@ pub fn judge_run(run: &Run) -> Vec<Finding> {
     findings.extend(stress(run));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
+}
+
+/// A thread of the EVL core's that the kernel scheduled for a while.
+fn in_band(run: &Run) -> Option<Finding> {
+    let of = |thread: &MeasuringThread| thread.counters.get("in_band_switches").copied();
+    let strayed: Vec<String> = run
+        .threads
+        .iter()
+        .filter_map(|thread| Some((thread.cpu, of(thread).filter(|times| *times > 0)?)))
+        .map(|(cpu, times)| format!("{times} on CPU {cpu}"))
+        .collect();
+    (!strayed.is_empty()).then(|| {
+        Finding::new(
+            Severity::Warning,
+            "run.in-band",
+            "the EVL core's thread did not stay out of band",
+        )
+        .evidence(format!("switches in band: {}", strayed.join(", ")))
+        .effect("some figures are those of the kernel's scheduler")
+        .remedy("a page fault, a signal or a debugger does that; measure again without one")
+    })
 }
 
 fn state_changed(run: &Run) -> Option<Finding> {
@@ -302,6 +324,18 @@ mod tests {
             thread.obtained = thread.expected.unwrap();
         }
         run
+    }
+
+    #[test]
+    fn a_thread_that_was_taken_in_band_is_told_with_its_cpu() {
+        let mut run = sound();
+        let cpu = run.threads[0].cpu;
+        for (times, told) in [(0, false), (2, true)] {
+            run.threads[0].counters.insert("in_band_switches".into(), times);
+            let found = in_band(&run);
+            assert_eq!(found.is_some(), told);
+            assert!(!told || found.unwrap().evidence.contains(&format!("2 on CPU {cpu}")));
+        }
     }
 
     #[test]

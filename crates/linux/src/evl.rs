@@ -6,7 +6,10 @@
 
 use crate::{
     Root,
-    sys::evl::{self, Closed, Library},
+    sys::{
+        clock,
+        evl::{self, Closed, Library},
+    },
 };
 use quiet_types::{CpuId, CpuSet, printable};
 use std::{ffi::CString, fmt, io, marker::PhantomData, path::Path};
@@ -82,7 +85,8 @@ impl Evl {
 
     /// Attaches the calling thread to the core, until what is given back is dropped by the same thread.
     ///
-    /// It is to have its CPU, its FIFO priority and its locked memory: the core takes them over.
+    /// It is to have its CPU, its FIFO priority and its locked memory: the core takes them over. It has to keep `CAP_SYS_NICE`, for which
+    /// the core asks at each call (`do_oob_syscall`, kernel/evl/syscall.c).
     ///
     /// # Errors
     /// The core's.
@@ -111,6 +115,14 @@ impl Evl {
         counts.then_some(counted.in_band.into())
     }
 
+    /// Whether the calling thread is out of band.
+    ///
+    /// # Real time
+    /// As [`Evl::in_band`].
+    pub fn is_out_of_band(self) -> bool {
+        self.0.counted().is_ok_and(|counted| !counted.is_in_band)
+    }
+
     /// `CLOCK_MONOTONIC` in ns.
     ///
     /// # Real time
@@ -122,10 +134,13 @@ impl Evl {
     /// Sleeps until `CLOCK_MONOTONIC` reads `at` ns, or a signal came. The caller looks at the clock.
     ///
     /// # Real time
-    /// One call of the core's: a thread that was in band is out of band then.
+    /// One call of the core's: a thread that was in band is out of band then. Where the core refuses, the kernel has it sleep: a thread
+    /// that waits for the clock must not spin.
     #[inline(always)]
     pub fn sleep_until(self, at: u64) {
-        self.0.sleep_until(at);
+        if self.0.sleep_until(at).is_err_and(|error| error.raw_os_error() != Some(libc::EINTR)) {
+            clock::sleep_until(at);
+        }
     }
 }
 

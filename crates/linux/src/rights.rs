@@ -124,9 +124,22 @@ impl Less {
     /// What of it could not be given up: the kernel refused it, or it is not gone ([`ErrorKind::Unsafe`]). The thread may then have
     /// lost a part.
     pub fn give_up(&self) -> Result<()> {
+        self.give_up_but(CapabilitySet::empty())
+    }
+
+    /// The same, and `CAP_SYS_NICE` stays with the calling thread.
+    ///
+    /// # Errors
+    /// As [`Less::give_up`].
+    pub fn give_up_but_nice(&self) -> Result<()> {
+        self.give_up_but(CapabilitySet::SYS_NICE)
+    }
+
+    fn give_up_but(&self, more: CapabilitySet) -> Result<()> {
         let cannot =
             |what: &str, e: rustix::io::Errno| Error::io("give up", what, io::Error::from(e));
-        let kept = self.kept().map_err(|e| cannot("capabilities", e))?;
+        let had = thread::capabilities(None).map_err(|e| cannot("capabilities", e))?.permitted;
+        let kept = self.kept().map_err(|e| cannot("capabilities", e))? | had & more;
         thread::set_keep_capabilities(!kept.is_empty()).map_err(|e| cannot("capabilities", e))?;
         if let Less::User(user) = self {
             let groups: Vec<Gid> = user.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();

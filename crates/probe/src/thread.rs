@@ -378,6 +378,7 @@ fn measure<T: Timer, C: Clock>(
     // Also warms the path: the first reading is no colder than the others.
     timer.sleep_until(start);
     let before = evl.and_then(Evl::in_band);
+    let entered = evl.is_none_or(Evl::is_out_of_band);
     let mut place = Place::default();
     let (periods, cut_short) = match spec.probe {
         Probe::Wakeup { interval, .. } => {
@@ -398,8 +399,11 @@ fn measure<T: Timer, C: Clock>(
             (Periods { expected: reads, obtained: reads, missed: 0 }, ticks < length)
         }
     };
-    // Before anything takes the thread in band. A core that had counted nothing when the loop began counts from 0.
-    let in_band = evl.and_then(Evl::in_band).map(|now| now.saturating_sub(before.unwrap_or(0)));
+    // Before anything takes the thread in band. A core that had counted nothing when the loop began counts from 0, and one that never took
+    // the thread out of band counts nothing.
+    let strayed = !entered || evl.is_some_and(|evl| !evl.is_out_of_band());
+    let in_band = evl.and_then(Evl::in_band);
+    let in_band = in_band.map(|now| now.saturating_sub(before.unwrap_or(0)).max(strayed.into()));
     let linear = (spec.bucket, spec.buckets);
     let readings = histogram(&tally.readings, Some(linear));
     let corrected = matches!(spec.probe, Probe::Wakeup { .. }).then(|| {

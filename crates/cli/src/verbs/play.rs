@@ -26,7 +26,7 @@ use quiet_types::{
     CpuId, Finding, Frames, Nanos, SampleRate,
     loan::LoanEnd,
     machine::SchedulerCore,
-    play::{Admission, Level, PlayStatus, Played, SCHEMA, TIGHT},
+    play::{Admission, Hits, Level, PlayStatus, Played, SCHEMA, TIGHT},
 };
 use std::{
     io::{self, BufRead, IsTerminal},
@@ -409,7 +409,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     drop(server);
     let lasted = Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let hits = session.stop()?;
-    placed.findings.extend(taken_in_band(&hits).inspect(announce_finding));
     let status = session.status();
     session.tidy();
     second.iter().for_each(Second::tell_lost);
@@ -425,9 +424,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         lasted,
         status,
         xruns: session.xruns().copied().collect(),
+        findings: found(placed, &hits),
         hits,
         admission: session.admission(),
-        findings: placed.findings,
     };
     told(&played, args.json, exact)
 }
@@ -565,6 +564,11 @@ fn announce_seat(sizes: Sizes, placed: &Placed, less: Option<&Less>, bound: io::
     face::say(&placement(placed));
     if let Some(less) = less {
         face::say(&given_up(less));
+        if placed.evl.is_some() {
+            face::say(
+                "its thread alone keeps CAP_SYS_NICE, for which the EVL core asks at each call",
+            );
+        }
     }
     if let Err(error) = bound {
         face::say(&format!("the kernel does not keep this process from new rights: {error}"));
@@ -581,6 +585,12 @@ fn taster(less: Option<&Less>) -> Option<Taster> {
 /// Says what was refused the thread, or is doubtful.
 fn announce_findings(placed: &Placed) {
     placed.findings.iter().for_each(announce_finding);
+}
+
+/// What was found when it began, and at its end.
+fn found(placed: Placed, hits: &Hits) -> Vec<Finding> {
+    let strayed = taken_in_band(hits).inspect(announce_finding);
+    placed.findings.into_iter().chain(strayed).collect()
 }
 
 fn announce_finding(finding: &Finding) {

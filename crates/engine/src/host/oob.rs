@@ -1,7 +1,7 @@
 //! A device whose thread the EVL core schedules: it sleeps by the core's timer, and a thread that never sleeps rests now and then.
 
 use super::{Again, Device, Polled};
-use crate::clock::Ticks;
+use crate::{Error, ErrorKind, Result, clock::Ticks};
 use quiet_linux::evl::Evl;
 use quiet_rt::{Clock, Duplex, Look};
 
@@ -71,7 +71,7 @@ impl<D: Polled> Device for OutOfBand<D> {
         self.device.again()
     }
 
-    fn finish(&mut self) -> crate::Result<()> {
+    fn finish(&mut self) -> Result<()> {
         self.device.finish()
     }
 }
@@ -92,19 +92,32 @@ impl Stage {
     }
 
     /// Before the loop: what comes before it and belongs in band is not counted.
-    pub(crate) fn enter(&mut self) {
-        let Some(evl) = self.evl else { return };
-        let _ = evl.enter();
+    ///
+    /// # Errors
+    /// When the core does not take the thread out of band.
+    pub(crate) fn enter(&mut self) -> Result<()> {
+        let Some(evl) = self.evl else { return Ok(()) };
+        let cannot = |why: String| {
+            let sentence =
+                format!("the EVL core does not take the playing thread out of band: {why}");
+            Error::of(ErrorKind::Machine, sentence)
+        };
+        evl.enter().map_err(|error| cannot(error.to_string()))?;
+        if !evl.is_out_of_band() {
+            return Err(cannot("it says that the thread is in band".to_owned()));
+        }
         self.before = evl.in_band();
+        Ok(())
     }
 
     /// After it, before anything else.
     pub(crate) fn leave(&mut self) {
-        let now = self.evl.and_then(Evl::in_band);
-        let since = now.zip(self.before).map(|(now, before)| now.saturating_sub(before));
+        let Some(evl) = self.evl else { return };
+        let strayed = !evl.is_out_of_band();
+        let Some(now) = evl.in_band() else { return };
         // A core that had counted nothing yet says nothing before, and counts from 0.
-        let since = since.or(now);
-        self.in_band = since.map(|since| since + self.in_band.unwrap_or(0));
+        let since = now.saturating_sub(self.before.unwrap_or(0)).max(strayed.into());
+        self.in_band = Some(since + self.in_band.unwrap_or(0));
     }
 
     pub(crate) fn in_band(&self) -> Option<u64> {

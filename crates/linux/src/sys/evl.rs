@@ -12,6 +12,9 @@ const NAMES: [&CStr; 3] = [c"libevl.so.4", c"libevl.so", c"/usr/evl/lib/libevl.s
 /// `EVL_CLOCK_MONOTONIC`.
 const MONOTONIC: c_int = -libc::CLOCK_MONOTONIC;
 
+/// `EVL_T_INBAND` of the state.
+const IN_BAND: u32 = 0x80;
+
 /// What libevl fills in of a thread, with room for more than it has.
 ///
 /// # Source
@@ -22,9 +25,9 @@ struct State([u32; 64]);
 
 /// What the core counts of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
-    /// Its CPU.
-    pub cpu: u32,
+pub struct StageCount {
+    /// Whether it is in band now.
+    pub is_in_band: bool,
     /// Switches to the in-band stage.
     pub in_band: u32,
     /// Context switches of the core. None and no switch in-band: the core is built without its account.
@@ -84,30 +87,15 @@ fn load() -> Result<Library, Closed> {
         (!handle.is_null()).then_some(handle)
     });
     let handle = handle.ok_or(Closed::Missing(why))?;
-    // SAFETY: each name is that of a function with this signature (evl/evl.h, evl/thread-evl.h, evl/clock-evl.h of libevl 47, the same
-    // since API level 10), and a pointer to a function has the size of a pointer to data on every system of Linux.
-    let (init, library) = unsafe {
-        let init = std::mem::transmute::<*mut c_void, Init>(symbol(handle, c"evl_init")?);
-        let plain = |name| Ok(std::mem::transmute::<*mut c_void, Plain>(symbol(handle, name)?));
-        let library = Library {
-            attach: std::mem::transmute::<*mut c_void, Attach>(symbol(
-                handle,
-                c"evl_attach_thread",
-            )?),
-            detach: plain(c"evl_detach_self")?,
-            own: plain(c"evl_get_self")?,
-            switch_oob: plain(c"evl_switch_oob")?,
-            state: std::mem::transmute::<*mut c_void, GetState>(symbol(handle, c"evl_get_state")?),
-            read_clock: std::mem::transmute::<*mut c_void, ReadClock>(symbol(
-                handle,
-                c"evl_read_clock",
-            )?),
-            sleep_until: std::mem::transmute::<*mut c_void, SleepUntil>(symbol(
-                handle,
-                c"evl_sleep_until",
-            )?),
-        };
-        (init, library)
+    let init: Init = function(handle, c"evl_init")?;
+    let library = Library {
+        attach: function(handle, c"evl_attach_thread")?,
+        detach: function(handle, c"evl_detach_self")?,
+        own: function(handle, c"evl_get_self")?,
+        switch_oob: function(handle, c"evl_switch_oob")?,
+        state: function(handle, c"evl_get_state")?,
+        read_clock: function(handle, c"evl_read_clock")?,
+        sleep_until: function(handle, c"evl_sleep_until")?,
     };
     // SAFETY: takes nothing; may be called from any thread, and again.
     match unsafe { init() } {
@@ -116,13 +104,17 @@ fn load() -> Result<Library, Closed> {
     }
 }
 
-fn symbol(handle: *mut c_void, name: &'static CStr) -> Result<*mut c_void, Closed> {
+/// The function of that name. `F` is the type of a function with its signature: those here are in evl/evl.h, evl/thread-evl.h and
+/// evl/clock-evl.h of libevl 47, the same since API level 10.
+fn function<F: Copy>(handle: *mut c_void, name: &'static CStr) -> Result<F, Closed> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     // SAFETY: a handle of dlopen's that is never closed, and a name that ends with 0.
     let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
     if found.is_null() {
         return Err(Closed::Lacks(name.to_str().unwrap_or_default()));
     }
-    Ok(found)
+    // SAFETY: a pointer to a function has the size of a pointer to data on every system of Linux, and it is not null.
+    Ok(unsafe { std::mem::transmute_copy::<*mut c_void, F>(&found) })
 }
 
 /// What the loader said last.
@@ -173,15 +165,14 @@ impl Library {
     ///
     /// # Errors
     /// The core's, when it is not attached.
-    pub fn counted(&self) -> std::io::Result<Counted> {
+    pub fn counted(&self) -> std::io::Result<StageCount> {
         let mut state = State([0; 64]);
+        // SAFETY: takes nothing and speaks of the calling thread.
+        let own = done(unsafe { (self.own)() })?;
         // SAFETY: `state` has more room than the library writes.
-        unsafe {
-            let own = done((self.own)())?;
-            done((self.state)(own, &raw mut state))?;
-        }
-        let [cpu, _, in_band, switches] = [state.0[6], state.0[7], state.0[8], state.0[9]];
-        Ok(Counted { cpu, in_band, switches })
+        done(unsafe { (self.state)(own, &raw mut state) })?;
+        let [flags, in_band, switches] = [state.0[7], state.0[8], state.0[9]];
+        Ok(StageCount { is_in_band: flags & IN_BAND != 0, in_band, switches })
     }
 
     /// The core's monotonic clock in ns: `CLOCK_MONOTONIC`, read without a system call.
@@ -192,14 +183,17 @@ impl Library {
         now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
     }
 
-    /// Sleeps until the core's monotonic clock reads `at` ns, or a signal came.
+    /// Sleeps until the core's monotonic clock reads `at` ns.
+    ///
+    /// # Errors
+    /// The core's: a signal came, the thread is not attached, or it has no right to (`CAP_SYS_NICE`).
     #[inline(always)]
-    pub fn sleep_until(&self, at: u64) {
+    pub fn sleep_until(&self, at: u64) -> std::io::Result<()> {
         let at = libc::timespec {
             tv_sec: (at / 1_000_000_000) as _,
             tv_nsec: (at % 1_000_000_000) as _,
         };
-        // SAFETY: `at` is read. What fails is seen by the caller, who looks at the clock.
-        unsafe { (self.sleep_until)(MONOTONIC, &raw const at) };
+        // SAFETY: `at` is read.
+        done(unsafe { (self.sleep_until)(MONOTONIC, &raw const at) }).map(drop)
     }
 }

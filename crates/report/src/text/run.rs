@@ -2,7 +2,9 @@
 
 use super::{Column, Table, findings_text, wrap};
 use quiet_judge::{judge_run, known};
-use quiet_types::{Histogram, Nanos, Run, printable, run::MeasuringThread, words};
+use quiet_types::{
+    Histogram, Nanos, Run, machine::SchedulerCore, printable, run::MeasuringThread, words,
+};
 use std::fmt::Write;
 
 /// A run for a terminal `width` characters wide: what was asked, a row a thread, the distribution
@@ -58,9 +60,13 @@ pub(crate) fn asked(run: &Run) -> String {
     let policy =
         spec.policy.zip(spec.priority).map(|(name, priority)| words::policy(name, priority));
     let policy = policy.unwrap_or_else(|| "policy not known".to_owned());
+    let core = match spec.core {
+        Some(SchedulerCore::Evl) => " on the EVL core",
+        _ => "",
+    };
     let lasted = run.lasted;
     let lasted = lasted.map_or("for a time not known".to_owned(), |time| format!("for {time}"));
-    format!("{probe} on {cpus} {}, {policy}{every}, {lasted}", spec.cpus)
+    format!("{probe} on {cpus} {}, {policy}{core}{every}, {lasted}", spec.cpus)
 }
 
 fn surroundings(run: &Run) -> String {
