@@ -161,6 +161,42 @@ fn what_was_measured_before_an_interruption_is_told() {
 }
 
 #[test]
+fn calls_are_counted_or_it_is_said_why_not() {
+    let arguments = ["--calls", "--periods", "1024", "--counts", "8", "--modes", "sleep"];
+    let output = run(&[&arguments[..], &["--stress", "none", "--for", "500ms"]].concat());
+    if !quiet_testing::is_root() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("only root"), "{said}");
+        return;
+    }
+    let table = json(&output);
+    let (_, trial) = trials(&table)[0];
+    assert_eq!(trial["latency"], 8192, "{trial}");
+    let findings = table["findings"].as_array().unwrap();
+    if findings.iter().any(|finding| finding["id"] == "play.not_counted") {
+        assert_eq!(trial["hits"]["system_calls"], Value::Null, "{trial}");
+        return;
+    }
+    // Asleep, each period is a call at least.
+    let number = |name: &str| trial["hits"][name].as_u64().unwrap();
+    assert!(number("system_calls") >= trial["obtained"].as_u64().unwrap(), "{trial}");
+    assert!(number("context_switches") > 0, "{trial}");
+}
+
+#[test]
+#[cfg(feature = "audio")]
+fn a_servers_period_is_its_own() {
+    let output = Command::new(env!("CARGO_BIN_EXE_quietcores"))
+        .args(["measure", "buffers", "--host", "jack", "--periods", "64"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("leave out --periods"), "{said}");
+}
+
+#[test]
 fn what_makes_no_sense_is_a_sentence() {
     for (more, says) in [
         (&["--buffer", "64"][..], "leave out --buffer"),

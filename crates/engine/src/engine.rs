@@ -11,7 +11,7 @@ use crate::{
         null,
         oob::{OutOfBand, Stage},
     },
-    place::{self, Placed, SeatWish, Wait},
+    place::{self, Counting, Placed, SeatWish, Wait},
     player::{ReadyStrip, Remote, player},
     playing::{Place, Playing, fault},
     setup::{AudioHost, Setup, Sizes},
@@ -28,6 +28,7 @@ use quiet_linux::{
 use quiet_rt::{Board, Cycle, End, LoopMode, duplex};
 use quiet_types::{Frames, Nanos, SampleRate, play::Hits};
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -403,6 +404,7 @@ impl Running {
                 playing.period_ns,
             );
             let mut stage = Stage::of(placed.evl);
+            let counting = Counting::begin(placed);
             let kept_out = loop {
                 let (player, told) = (&mut playing.player, &mut playing.told);
                 if let Err(error) = stage.enter() {
@@ -421,7 +423,10 @@ impl Running {
                     }
                 }
             };
+            let mut counted = BTreeMap::new();
+            counting.end(true, &mut counted);
             let mut hits = place.hits(marks, placed);
+            hits.thread.extend(counted);
             hits.in_band = stage.in_band();
             // An ordinary thread again: what is left is no hurry, and may take its time.
             if placed.evl.is_none() {

@@ -9,7 +9,7 @@ use quiet_linux::{
     evl::{self, Attached, Evl},
     seat::{Holds, Refused, Schedule, Seat, SeatLender, SeatNeed, lock_memory, tid},
     state,
-    sys::sched,
+    sys::{calls::ThreadCounters, sched},
 };
 use quiet_rt::LoopMode;
 use quiet_types::{
@@ -20,7 +20,7 @@ use quiet_types::{
     run::State,
     shield::Shield,
 };
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// What is asked.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +37,8 @@ pub struct SeatWish {
     pub lender: Option<Arc<dyn SeatLender>>,
     /// Who schedules the thread.
     pub core: SchedulerCore,
+    /// Whether its system calls and context switches are counted ([`ThreadCounters`]).
+    pub counted: bool,
 }
 
 /// How to wait for the card, as it is asked for.
@@ -122,6 +124,8 @@ pub struct Placed {
     pub shielded: bool,
     /// The core that schedules it, where that is not the kernel.
     pub evl: Option<Evl>,
+    /// The kernel's counters of the thread, where it is counted.
+    pub counters: Option<Arc<ThreadCounters>>,
     /// What was refused or is doubtful.
     pub findings: Vec<Finding>,
     /// The machine at the start: settings and counters.
@@ -343,6 +347,7 @@ pub(crate) fn prepare(root: &Root, decision: &Decision) -> Placed {
         memory_locked,
         shielded: decision.shielded,
         evl: None,
+        counters: None,
         findings,
         state: state::read(root, &cpus),
     }
@@ -425,6 +430,53 @@ pub(crate) fn settle(wish: &SeatWish, decision: &Decision, placed: &mut Placed) 
     if placed.scheduling.policy == Policy::Other && decision.mode == LoopMode::Sleep {
         placed.findings.extend(short_slice(placed.scheduling));
     }
+    if wish.counted {
+        let counters = Root::system().map_err(std::io::Error::other);
+        match counters.and_then(|root| ThreadCounters::open(&root)) {
+            Ok(counters) => placed.counters = Some(Arc::new(counters)),
+            Err(why) => placed.findings.push(
+                Finding::new(Severity::Note, "play.not_counted", "System calls are not counted")
+                    .evidence(why.to_string())
+                    .remedy("Run as root, on a kernel with tracefs (CONFIG_FTRACE_SYSCALLS)."),
+            ),
+        }
+    }
+}
+
+/// What the kernel's counters of a thread say between two moments; nothing where they are not open.
+#[derive(Debug)]
+pub(crate) struct Counting<'a> {
+    counters: Option<&'a ThreadCounters>,
+    before: Option<(u64, u64)>,
+}
+
+impl<'a> Counting<'a> {
+    /// From now on; by the thread itself, last before what is to be counted.
+    pub(crate) fn begin(placed: &'a Placed) -> Counting<'a> {
+        let counters = placed.counters.as_deref();
+        Counting { counters, before: counters.and_then(read) }
+    }
+
+    /// Since the thread was placed.
+    pub(crate) fn since_placed(placed: &'a Placed) -> Counting<'a> {
+        Counting { counters: placed.counters.as_deref(), before: Some((0, 0)) }
+    }
+
+    /// Adds what was counted since; `own`: where the thread itself asks, first after what is to be counted.
+    pub(crate) fn end(&self, own: bool, hits: &mut BTreeMap<String, u64>) {
+        let Some((counters, before)) = self.counters.zip(self.before) else { return };
+        let Some(now) = read(counters) else { return };
+        // What is asked first and last: the switches, whose question was one call.
+        let calls = now.0.saturating_sub(before.0).saturating_sub(if own { 2 } else { 0 });
+        hits.insert("system_calls".to_owned(), calls);
+        hits.insert("context_switches".to_owned(), now.1.saturating_sub(before.1));
+    }
+}
+
+/// System calls and context switches.
+fn read(counters: &ThreadCounters) -> Option<(u64, u64)> {
+    let switches = counters.switches().ok()?;
+    Some((counters.calls().ok()?, switches))
 }
 
 /// The shortest that the kernel takes.

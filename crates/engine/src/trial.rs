@@ -205,7 +205,7 @@ pub fn trial(
         sleep(Duration::from_millis(10).min(wanted.length));
         step(began.elapsed());
     }
-    let lasted = began.elapsed();
+    let (lasted, latency) = (began.elapsed(), engine.way().map(|frames| frames.0));
     let hits = engine.stop()?;
     let (board, placed, sizes) = (engine.board(), engine.placed().clone(), engine.sizes());
     let word = |word: &AtomicU64| word.load(Relaxed);
@@ -238,6 +238,9 @@ pub fn trial(
         late: nanos(word(&counts.late)),
         slow: nanos(word(&counts.slow)),
         hits: hits.thread,
+        ticks: hits.ticks,
+        irqs: hits.irqs,
+        latency,
         steal: steal(&placed, &placed.allowed),
     };
     Ok(Tried { trial, sizes, placed, about })

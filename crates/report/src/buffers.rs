@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use quiet_judge::at_most_an_hour;
 use quiet_types::words;
 use quiet_types::{
-    buffers::{Buffers, Combination, CpuSetting, Least},
+    buffers::{Buffers, Combination, CpuSetting, Least, Trial},
     history::BySound,
     printable,
 };
@@ -92,11 +92,78 @@ pub fn buffers_text(buffers: &Buffers, width: usize) -> String {
     for least in &buffers.least {
         let _ = writeln!(text, "{}", wrap(&sentence(least), width, 2));
     }
+    let took = took(buffers);
+    if !took.is_empty() {
+        let mut table = Table::new([
+            Column::Right("buffer"),
+            Column::Left("mode"),
+            Column::Left("setting"),
+            Column::Left("stress"),
+            Column::Right("interrupts"),
+            Column::Right("ticks"),
+            Column::Right("switches"),
+            Column::Right("calls"),
+            Column::Right("latency"),
+        ])
+        .yields(&["setting", "stress", "mode"]);
+        took.into_iter().for_each(|row| table.row(row));
+        let _ = write!(text, "\n{}", table.text(width));
+        text.push_str(&wrap(TOOK, width, 2));
+        text.push('\n');
+    }
     if !buffers.findings.is_empty() {
         text.push('\n');
         text.push_str(&findings_text(&buffers.findings, width));
     }
     text
+}
+
+/// What stands below the table of what the core saw.
+const TOOK: &str = "a second: interrupts and ticks of its CPU, context switches and system calls (--calls) of the playing thread; latency: \
+                    frames that the host keeps between capture and playback";
+
+/// A row for each cell: what its CPU and its thread had to do a second.
+fn took(buffers: &Buffers) -> Vec<Vec<String>> {
+    let tried = buffers.cells.iter().filter(|cell| !cell.trials.is_empty());
+    tried
+        .map(|cell| {
+            // Known where each trial knows it.
+            let a_second = |of: &dyn Fn(&Trial) -> Option<u64>| {
+                let all: Option<Vec<u64>> = cell.trials.iter().map(of).collect();
+                all.map_or("-".to_owned(), |all| {
+                    rate(all.iter().sum::<u64>() as f64 / cell.seconds().max(1e-9))
+                })
+            };
+            let hit = |trial: &Trial, name: &str| trial.hits.get(name).copied();
+            let switches = |trial: &Trial| {
+                let own = || {
+                    Some(hit(trial, "voluntary_switches")? + hit(trial, "involuntary_switches")?)
+                };
+                hit(trial, "context_switches").or_else(own)
+            };
+            let latency = cell.trials.iter().filter_map(|trial| trial.latency).max();
+            vec![
+                format!("{} x {}", cell.period, cell.buffer / cell.period.max(1)),
+                cell.mode.clone(),
+                cell.setting.to_string(),
+                printable(&cell.stress, 30),
+                a_second(&|trial| trial.ticks.map(|_| trial.irqs.values().sum())),
+                a_second(&|trial| trial.ticks),
+                a_second(&switches),
+                a_second(&|trial| hit(trial, "system_calls")),
+                latency.map_or("-".to_owned(), |frames| words::count(frames.into())),
+            ]
+        })
+        .collect()
+}
+
+/// Of something a second, in as many digits as it deserves.
+fn rate(a_second: f64) -> String {
+    match a_second {
+        0.0 => "0".to_owned(),
+        few if few < 10.0 => format!("{few:.1}"),
+        many => words::count(many.round() as u64),
+    }
 }
 
 fn sentence(least: &Least) -> String {
@@ -179,6 +246,24 @@ pub fn buffers_page(buffers: &Buffers) -> String {
                                         && (c.mode.as_str(), c.setting, c.stress.as_str()) == *column
                                 })))
                             }
+                        }
+                    }
+                }
+            }
+        }
+        h2 { "What its core had to do, a second" }
+        p.why { (TOOK) }
+        div.box tabindex="0" {
+            table {
+                thead { tr {
+                    @for name in ["buffer", "mode", "setting", "stress"] { th { (name) } }
+                    @for name in ["interrupts", "ticks", "switches", "calls", "latency"] { th.n { (name) } }
+                } }
+                tbody {
+                    @for row in took(buffers) {
+                        tr {
+                            @for word in &row[..4] { td { (word) } }
+                            @for figure in &row[4..] { td.n { (figure) } }
                         }
                     }
                 }
@@ -283,7 +368,15 @@ mod tests {
             combination((32, 64), "sleep", "kernel", vec![trial(10, 0)]),
             refused,
         ]);
+        let mut all = all;
+        let one = &mut all.cells[0].trials[0];
+        (one.ticks, one.latency) = (Some(2500), Some(32));
+        one.irqs = [("RES".to_owned(), 5), ("9".to_owned(), 20)].into();
+        one.hits = [("system_calls".to_owned(), 30_000), ("context_switches".to_owned(), 7)].into();
         let text = buffers_text(&all, 140);
+        let row = text.lines().filter(|line| line.contains("16 x 2")).nth(1).unwrap();
+        let words: Vec<&str> = row.split_whitespace().skip(6).collect();
+        assert_eq!(words.join(" "), "2.5 250 0.7 3 000 32", "{row}");
         assert!(text.contains("16 x 2") && text.contains("not tried"), "{text}");
         assert!(text.contains("sleep, shared: the least that held is 32 x 2"), "{text}");
         assert!(text.contains("no xrun in 10 s, so at most 1 078 an hour"), "{text}");

@@ -3,7 +3,7 @@
 use crate::{CpuSet, Finding, Nanos, head::Head};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 /// The schema of [`Buffers`] in JSON.
 pub const SCHEMA: &str = "quietcores.buffers/1";
@@ -106,8 +106,17 @@ pub struct Trial {
     pub late: Nanos,
     /// Time by which their work took longer than calibrated.
     pub slow: Nanos,
-    /// Voluntary and involuntary context switches and more of the thread.
-    pub hits: std::collections::BTreeMap<String, u64>,
+    /// Context switches and more of the thread; where they were counted, its system calls.
+    pub hits: BTreeMap<String, u64>,
+    /// Timer interrupts on its CPU; `None` where it had no CPU of its own.
+    #[serde(default)]
+    pub ticks: Option<u64>,
+    /// Other interrupts on its CPU, by name.
+    #[serde(default)]
+    pub irqs: BTreeMap<String, u64>,
+    /// Frames that the host keeps between capture and playback; `None` where nobody knows.
+    #[serde(default)]
+    pub latency: Option<u32>,
     /// Time that the hypervisor took from the CPU meanwhile, as the kernel counts it.
     pub steal: Option<Nanos>,
 }

@@ -3,6 +3,7 @@
 use super::play::{HostName, ModeName, On};
 use crate::{face, keep, progress::Progress};
 use anyhow::bail;
+use quiet_engine::AudioHost;
 use quiet_experiment::Grid;
 use quiet_types::{CpuSet, Nanos, Severity};
 use std::{path::PathBuf, process::ExitCode};
@@ -20,12 +21,16 @@ Exit status: 0 measured and a buffer held for every mode and setting, 1 measured
 pub struct Args {
     #[command(flatten)]
     on: On,
-    /// Frames a period to try
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "16,32,64,128")]
+    /// Frames a period to try [default: 16,32,64,128; of a server its own]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
     periods: Vec<u32>,
-    /// Periods in the ring to try
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,3")]
+    /// Periods in the ring to try [default: 2,3]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
     counts: Vec<u32>,
+    /// Count the playing thread's system calls and context switches too. Meanwhile each system call of this machine takes a little
+    /// longer (root)
+    #[arg(long)]
+    calls: bool,
     /// Stress suites and stressors to try, one after the other; `none` for none
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "none,kernel")]
     stress: Vec<String>,
@@ -70,11 +75,21 @@ fn share(text: &str) -> Result<f64, String> {
     value.ok().filter(|share| (0.0..=0.95).contains(share)).ok_or_else(wrong)
 }
 
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     check(&args)?;
+    let server = args.on.host.is_server();
+    let or = |named: Vec<u32>, usual: &[u32]| if named.is_empty() { usual.to_vec() } else { named };
+    // A server's cell has the server's own sizes, whatever is asked.
+    let periods = or(args.periods, if server { &[64] } else { &[16, 32, 64, 128] });
+    let counts = or(args.counts, if server { &[2] } else { &[2, 3] });
+    if args.on.host == HostName::Hda {
+        // What the card's ring is made for: the longest.
+        let longest = |all: &[u32]| all.iter().copied().max().unwrap_or(2);
+        args.on.buffer = Some(longest(&periods).saturating_mul(longest(&counts)));
+    }
     let grid = Grid {
-        periods: args.periods,
-        counts: args.counts,
+        periods,
+        counts,
         stress: args.stress,
         stress_cpus: args.stress_cpus,
         modes: args.modes.iter().map(|mode| mode.wait()).collect(),
@@ -93,7 +108,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if grid.shield && face::is_root() {
         quiet_experiment::put_back_overdue(&grid.state, &progress)?;
     }
-    let buffers = quiet_experiment::buffers(&grid, args.on.setup()?, &stop, &progress)?;
+    let mut setup = args.on.setup()?;
+    setup.wish.counted = args.calls;
+    let card = match &setup.host {
+        AudioHost::Hda(card) => Some(card.clone()),
+        _ => None,
+    };
+    let buffers = quiet_experiment::buffers(&grid, setup, &stop, &progress)?;
+    if let Some(card) = card {
+        card.give_back()?;
+    }
     let mut losses = keep::Losses::default();
     let kept = losses.of("the table", store.save_other("buffers", &buffers.head.id, &buffers));
     if let Some(target) = &html {
@@ -114,14 +138,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn check(args: &Args) -> anyhow::Result<()> {
-    match args.on.host {
-        HostName::Null => {}
-        #[cfg(feature = "audio")]
-        HostName::Alsa => {}
-        _ => bail!(
-            "periods and rings are those of a card: measure --host alsa or --host null (a server has \
-             its own, and a file none)"
-        ),
+    if args.on.host == HostName::File {
+        bail!(
+            "periods and rings are those of a card: measure --host alsa, hda or null (a file has none)"
+        );
+    }
+    if args.on.host.is_server() && !(args.periods.is_empty() && args.counts.is_empty()) {
+        bail!(
+            "a server has a period of its own: leave out --periods and --counts, and set it there"
+        );
+    }
+    if args.calls && !face::is_root() {
+        bail!("only root can have system calls counted; leave out --calls, or run it as root");
     }
     if args.on.buffer.is_some() {
         bail!("the rings are --periods times --counts: leave out --buffer");

@@ -173,6 +173,14 @@ pub enum HostName {
 }
 
 impl HostName {
+    /// Whether its period is a server's.
+    pub fn is_server(self) -> bool {
+        #[cfg(feature = "audio")]
+        return self == HostName::Jack;
+        #[cfg(not(feature = "audio"))]
+        false
+    }
+
     fn usual() -> HostName {
         #[cfg(feature = "audio")]
         return HostName::Alsa;
@@ -319,6 +327,7 @@ impl On {
                 shield,
                 lender,
                 core: self.core.of(),
+                counted: false,
             },
         })
     }

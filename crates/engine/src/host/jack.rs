@@ -3,7 +3,7 @@
 use super::pipewire::{Library, Times, Unready};
 use crate::{
     Error, ErrorKind, Result,
-    place::Placed,
+    place::{Counting, Placed},
     playing::{Place, Playing, fault},
     setup::{Connect, Ports},
 };
@@ -20,6 +20,7 @@ use std::sync::{
     mpsc::{self, SyncSender},
 };
 use std::{
+    collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::OnceLock,
 };
@@ -299,6 +300,9 @@ impl Active {
     }
 
     pub(crate) fn stop(mut self) -> Result<Hits> {
+        // Before the thread is sent away.
+        let mut counted = BTreeMap::new();
+        Counting::since_placed(&self.placed).end(false, &mut counted);
         if let Some(client) = self.client.take() {
             let (_, _, mut handler) =
                 client.deactivate().map_err(|e| cannot("leave the JACK server", e))?;
@@ -308,6 +312,8 @@ impl Active {
         if let Some(fault) = self.failed.get() {
             return Err(Error::of(ErrorKind::Fault, fault));
         }
-        Ok(self.place.interrupts(&self.placed))
+        let mut hits = self.place.interrupts(&self.placed);
+        hits.thread.extend(counted);
+        Ok(hits)
     }
 }
