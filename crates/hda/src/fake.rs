@@ -312,22 +312,25 @@ pub(crate) struct Hostile<'a> {
     words: Vec<AtomicU32>,
     bytes: &'a [u8],
     next: Cell<u64>,
+    /// Answers so far, of this one and those before it.
+    answers: &'a Cell<u64>,
     /// Some answers make sense, or nothing but the beginning would be reached.
     sense: Cell<u8>,
     seen: Cell<u16>,
 }
 
 impl<'a> Hostile<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Hostile<'a> {
+    pub(crate) fn new(bytes: &'a [u8], answers: &'a Cell<u64>) -> Hostile<'a> {
         let sense = Cell::new(bytes.first().copied().unwrap_or(0));
         let words = (0..room(256) / 4).map(|_| AtomicU32::new(0)).collect();
-        Hostile { words, bytes, next: Cell::new(1), sense, seen: Cell::new(0) }
+        Hostile { words, bytes, next: Cell::new(1), answers, sense, seen: Cell::new(0) }
     }
 
     /// What the bytes say first, then what follows from them.
     fn any(&self) -> u32 {
         let n = self.next.get();
         self.next.set(n + 1);
+        self.answers.set(self.answers.get() + 1);
         let from = |at: usize| u64::from(self.bytes.get(at).copied().unwrap_or(0));
         let given = from(n as usize % self.bytes.len().max(1));
         let mut mixed = (n << 8 | given).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -642,7 +645,30 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(300))]
         #[test]
         fn a_controller_that_answers_anything_ends_nothing(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            Hostile::new(&bytes).drive();
+            Hostile::new(&bytes, &Cell::new(0)).drive();
         }
+    }
+
+    /// No panic, and no loop without an end: what a driver asks of the worst of them is bounded.
+    #[test]
+    fn a_million_random_registers_and_responses_end_nothing() {
+        let answers = Cell::new(0);
+        let (mut drives, mut most, mut seed) = (0u64, 0, 0x2545_f491_4f6c_dd1d_u64);
+        while answers.get() < 1_000_000 {
+            let bytes: Vec<u8> = (0..drives % 200)
+                .map(|_| {
+                    seed ^= seed << 13;
+                    seed ^= seed >> 7;
+                    seed ^= seed << 17;
+                    (seed >> 32) as u8
+                })
+                .collect();
+            let before = answers.get();
+            Hostile::new(&bytes, &answers).drive();
+            most = most.max(answers.get() - before);
+            drives += 1;
+        }
+        assert!(drives > 20 && most < 500_000, "{most} in one of {drives} drives");
+        println!("{} answers in {drives} drives, {most} in one", answers.get());
     }
 }
