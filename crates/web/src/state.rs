@@ -51,6 +51,8 @@ impl std::fmt::Debug for Doors {
 pub(crate) const STREAMS: usize = 48;
 /// What blocks may wait for, at a time.
 pub(crate) const AT_WORK: usize = 6;
+/// How long one waits for a place among them.
+const TURN: Duration = Duration::from_secs(5);
 /// Wrong tokens in a minute, before more are turned away unread.
 const GUESSES: usize = 10;
 
@@ -79,7 +81,9 @@ impl App {
         self: &Arc<App>,
         work: impl FnOnce(&App) -> T + Send + 'static,
     ) -> Result<T, Problem> {
-        let Ok(place) = self.work.clone().try_acquire_owned() else {
+        // A page that asks on is no reason to refuse another: it waits for its turn, a bounded time.
+        let turn = tokio::time::timeout(TURN, self.work.clone().acquire_owned());
+        let Ok(Ok(place)) = turn.await else {
             return Err(Problem(StatusCode::SERVICE_UNAVAILABLE, "busy: ask again".into()));
         };
         let app = self.clone();

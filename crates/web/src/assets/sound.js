@@ -148,8 +148,11 @@
   };
 
   // Others turn knobs, too.
+  // One after the other: a server that is slow is not asked again before it has answered.
+  let asking = false;
   const refresh = async () => {
-    if (document.hidden) return;
+    if (document.hidden || asking) return;
+    asking = true;
     for (const desk of desks.querySelectorAll('.desk')) {
       try {
         const answer = await fetch('/api/v1/sound/' + encodeURIComponent(name(desk)));
@@ -158,7 +161,7 @@
         const knobs = [...desk.querySelectorAll('.knob')];
         if (told.params.length !== knobs.length || told.params.some((p, at) => p.name !== knobs[at].dataset.param)) {
           await renew();
-          return;
+          break;
         }
         told.params.forEach((p, at) => {
           const held = Date.now() - (busy.get(knobs[at]) || 0) < 2500 || knobs[at].contains(document.activeElement) && parts(knobs[at]).number === document.activeElement;
@@ -166,6 +169,7 @@
         });
       } catch { /* The stream says that the server is away. */ }
     }
+    asking = false;
   };
   setInterval(refresh, 2000);
 
