@@ -458,6 +458,7 @@ impl<'a> Counting<'a> {
     }
 
     /// Since the thread was placed.
+    #[cfg(feature = "audio")]
     pub(crate) fn since_placed(placed: &'a Placed) -> Counting<'a> {
         Counting { counters: placed.counters.as_deref(), before: Some((0, 0)) }
     }
