@@ -253,22 +253,14 @@ pub fn buffers_page(buffers: &Buffers) -> String {
         }
         h2 { "What its core had to do, a second" }
         p.why { (TOOK) }
-        div.box tabindex="0" {
-            table {
-                thead { tr {
-                    @for name in ["buffer", "mode", "setting", "stress"] { th { (name) } }
-                    @for name in ["interrupts", "ticks", "switches", "calls", "latency"] { th.n { (name) } }
-                } }
-                tbody {
-                    @for row in took(buffers) {
-                        tr {
-                            @for word in &row[..4] { td { (word) } }
-                            @for figure in &row[4..] { td.n { (figure) } }
-                        }
-                    }
-                }
-            }
-        }
+        (html::figures_table(
+            &["cell", "interrupts", "ticks", "switches", "calls", "latency"],
+            &took(buffers).into_iter().map(|mut row| {
+                let name = row.drain(..4).collect::<Vec<_>>().join(", ");
+                row.insert(0, name);
+                row
+            }).collect::<Vec<_>>(),
+        ))
         (html::findings(&buffers.findings))
         (html::host(&buffers.head.host))
         (html::data(&buffers.head.id))

@@ -24,7 +24,7 @@ pub use farm::farm_page;
 pub use history::history_page;
 use late::LateTrack;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-pub(crate) use parts::{data, findings, host};
+pub(crate) use parts::{data, figures_table, findings, host};
 use quiet_judge::{known, throughput};
 use quiet_types::{
     Histogram, Proof, Run, proof::Setting, proof::Verdict, run::MeasuringThread, words,

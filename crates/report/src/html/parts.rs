@@ -42,7 +42,7 @@ pub(super) fn finding_list(findings: &[Finding]) -> Markup {
 }
 
 /// A row of figures for each name, which stands first. On a phone each row is a card: no figure hides beyond the edge.
-pub(super) fn figures_table(heads: &[&str], rows: &[Vec<String>]) -> Markup {
+pub(crate) fn figures_table(heads: &[&str], rows: &[Vec<String>]) -> Markup {
     html! {
         div.box tabindex="0" {
             table.cards {
