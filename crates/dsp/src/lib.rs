@@ -59,4 +59,22 @@ pub trait Stage: Send {
         let _ = (param, value);
         false
     }
+
+    /// What refuses the same values as [`Stage::set`], beyond those out of range; `None` where there are no such values. Who plays
+    /// the stage elsewhere asks it, since an answer from there would come too late.
+    ///
+    /// # Real time
+    /// No: allocates.
+    fn twin(&self) -> Option<Box<dyn Twin>> {
+        None
+    }
+}
+
+/// A stage without its sound: its parameters alone.
+pub trait Twin: Send {
+    /// As [`Stage::set`].
+    ///
+    /// # Real time
+    /// Yes.
+    fn set(&mut self, param: usize, value: f32) -> bool;
 }

@@ -5,7 +5,7 @@ use super::{
     settled,
 };
 use crate::{
-    Block, ProcessSpec, Stage,
+    Block, ProcessSpec, Stage, Twin,
     strip::{Built, Fault, Given, Key, KeyKind, Room, ValueForm, ValueUnit},
 };
 
@@ -310,6 +310,7 @@ enum Made {
     Free(Section),
 }
 
+#[derive(Clone, Copy)]
 struct Biquad {
     made: Made,
     frequency: f64,
@@ -383,6 +384,23 @@ impl Biquad {
         Ok(Biquad { made, frequency, gain: given.number("gain"), width, rate })
     }
 
+    /// What it becomes by a new value; as it was where that would not be stable.
+    fn turned(&mut self, param: usize, value: f32) -> Option<Section> {
+        let value = f64::from(value);
+        let before = *self;
+        match param {
+            0 if value < self.rate / 2.0 => self.frequency = value,
+            1 => self.gain = value,
+            2 if matches!(self.width, Width::Q(_)) => self.width = Width::Q(value),
+            _ => return None,
+        }
+        let section = self.section();
+        if section.is_none() {
+            *self = before;
+        }
+        section
+    }
+
     fn section(&self) -> Option<Section> {
         let section = match self.made {
             Made::Shape(shape) => {
@@ -428,24 +446,21 @@ impl Stage for Live {
     }
 
     fn set(&mut self, param: usize, value: f32) -> bool {
-        let value = f64::from(value);
-        let before = (self.biquad.frequency, self.biquad.gain, self.biquad.width);
-        match param {
-            0 if value < self.biquad.rate / 2.0 => self.biquad.frequency = value,
-            1 => self.biquad.gain = value,
-            2 if matches!(self.biquad.width, Width::Q(_)) => self.biquad.width = Width::Q(value),
-            _ => return false,
+        let section = self.biquad.turned(param, value);
+        if let Some(section) = section {
+            self.cascade.go(0, section);
         }
-        match self.biquad.section() {
-            Some(section) => {
-                self.cascade.go(0, section);
-                true
-            }
-            None => {
-                (self.biquad.frequency, self.biquad.gain, self.biquad.width) = before;
-                false
-            }
-        }
+        section.is_some()
+    }
+
+    fn twin(&self) -> Option<Box<dyn Twin>> {
+        Some(Box::new(self.biquad))
+    }
+}
+
+impl Twin for Biquad {
+    fn set(&mut self, param: usize, value: f32) -> bool {
+        self.turned(param, value).is_some()
     }
 }
 

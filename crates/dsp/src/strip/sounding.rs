@@ -2,7 +2,7 @@
 
 use super::{Gauge, LiveParam, ValueUnit};
 use crate::{
-    Block, ProcessSpec, Stage,
+    Block, ProcessSpec, Stage, Twin,
     stage::{Ramp, factor},
 };
 use quiet_types::Frames;
@@ -321,6 +321,40 @@ impl Stage for Strip {
             known.value = value;
         }
         done
+    }
+
+    fn twin(&self) -> Option<Box<dyn Twin>> {
+        let mut stages: Vec<Box<dyn Twin>> = Vec::new();
+        let mut at = vec![None; self.elements.len()];
+        for (nth, element) in self.elements.iter().enumerate() {
+            if let Some(twin) = element.stage.twin() {
+                at[nth] = Some(stages.len());
+                stages.push(twin);
+            }
+        }
+        let turns = self.targets.iter().map(|target| match *target {
+            Target::Stage { element, local } => at[element].map(|stage| (stage, local)),
+            _ => None,
+        });
+        let turns = turns.collect();
+        (!stages.is_empty()).then(|| Box::new(StripTwin { stages, turns }) as Box<dyn Twin>)
+    }
+}
+
+/// The twins of the stages that have one.
+struct StripTwin {
+    stages: Vec<Box<dyn Twin>>,
+    /// By parameter of the strip: the stage, and its own number there.
+    turns: Vec<Option<(usize, usize)>>,
+}
+
+impl Twin for StripTwin {
+    fn set(&mut self, param: usize, value: f32) -> bool {
+        match self.turns.get(param) {
+            Some(Some((stage, local))) => self.stages[*stage].set(*local, value),
+            Some(None) => true,
+            None => false,
+        }
     }
 }
 

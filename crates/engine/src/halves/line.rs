@@ -2,7 +2,7 @@
 
 use super::look_or_sleep;
 use crate::{ReadyStrip, clock::Ticks, playing::fault};
-use quiet_dsp::{Block, strip::Elsewhere};
+use quiet_dsp::{Block, Twin, strip::Elsewhere};
 use quiet_rt::Clock;
 use quiet_types::Nanos;
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -91,6 +91,8 @@ pub struct NearEnd {
     out: Option<(u64, usize, bool)>,
     /// Least and greatest value of each parameter at the far end.
     ranges: Vec<(f32, f32)>,
+    /// What refuses as the far end does.
+    twin: Option<Box<dyn Twin>>,
     clock: Ticks,
     /// None: without an end.
     patience: Option<Nanos>,
@@ -121,6 +123,7 @@ pub fn line(
     let (made, made_out) = RingBuffer::new(BLOCKS);
     let fault = Arc::new(OnceLock::new());
     let width = setting.width;
+    let twin = strip.twin();
     let far = FarEnd { strip, width, orders: orders_out, made, fault: fault.clone() };
     let room = || vec![0.0; width * setting.period].into_boxed_slice();
     let near = NearEnd {
@@ -130,6 +133,7 @@ pub fn line(
         number: 0,
         out: None,
         ranges,
+        twin,
         clock: setting.clock,
         patience: if setting.patient { None } else { Some(PATIENCE) },
         given_up: false,
@@ -217,12 +221,13 @@ impl NearEnd {
         }
     }
 
-    /// Whether the far end will have it: it answers nobody.
+    /// Whether the far end will have it, which itself answers nobody.
     pub fn set_there(&mut self, param: usize, value: f32) -> bool {
         let Some((low, high)) = self.ranges.get(param) else { return false };
-        // Room is kept for blocks.
+        // Room is kept for blocks. The twin comes last: it and the far end hold the same values.
         (*low..=*high).contains(&value)
             && self.orders.slots() > BLOCKS + 1
+            && self.twin.as_mut().is_none_or(|twin| twin.set(param, value))
             && self.orders.push(Order::Set { param, value }).is_ok()
     }
 }

@@ -141,6 +141,58 @@ fn parameters_of_both_halves_change_at_the_same_frame() {
     }
 }
 
+/// A filter refuses values by the others that it has: there too, at once, and in the same cases.
+#[test]
+fn what_a_filter_refuses_is_refused_on_two_cpus() {
+    let shelf = "kind = \"biquad\"\nname = \"shelf\"\ntype = \"lowshelf\"\nfrequency = 900.0\nslope = 12.0\ngain = 1.0\n";
+    let peak = "kind = \"biquad\"\nname = \"peak\"\ntype = \"peak\"\nfrequency = 900.0\nq = 1.0\ngain = 5.0\n";
+    let row = format!("[[stage]]\nkind = \"gain\"\n[[stage]]\n{shelf}[[stage]]\n{peak}");
+    let split = format!(
+        "[[stage]]\nkind = \"split\"\n[[stage.branch]]\nname = \"a\"\n[[stage.branch]]\nname = \"b\"\n\
+         [[stage.branch.stage]]\n{shelf}[[stage.branch.stage]]\n{peak}"
+    );
+    let made = |text: &str| {
+        let description = Description::parse(text, "test").unwrap();
+        description.prepare(2, SETTING.rate, SETTING.block, &mut Files::here()).unwrap()
+    };
+    let (cutter, bench) = two_cpus(Ticks::plain(), true);
+    let _second = crate::SecondThread::anywhere(bench).unwrap();
+    for text in [&row, &split] {
+        let mut one = made(text);
+        let mut two = match one.forks().pop() {
+            None => {
+                let Halves { front, back, params } = made(text).cut(one.seams()[0]);
+                let params =
+                    params.into_iter().map(|(p, half, n)| (half, n, p.low, p.high)).collect();
+                cutter.join((Box::new(front), Box::new(back)), params, SETTING, Frames(64)).unwrap()
+            }
+            Some(fork) => {
+                let shared = SharedOut { fork, lent: vec![1], worst: [Nanos::ZERO; 2] };
+                cutter.share(made(text), shared, SETTING).unwrap().strip
+            }
+        };
+        let params = one.params().to_vec();
+        let mut random = fastrand::Rng::with_seed(3);
+        let (mut taken, mut refused) = (0, 0);
+        for _ in 0..4000 {
+            let id = random.usize(..params.len());
+            let value = params[id].low + random.f32() * (params[id].high - params[id].low);
+            let wanted = one.set(id, value);
+            assert_eq!(two.set(id, value), wanted, "{} = {value}", params[id].name);
+            if wanted {
+                taken += 1
+            } else {
+                refused += 1
+            }
+            // The far end keeps up.
+            if id == 0 {
+                played(&mut *two, 64, 0, |_, _| {});
+            }
+        }
+        assert!(taken > 1000 && refused > 100, "{taken} taken, {refused} refused");
+    }
+}
+
 #[test]
 fn it_cuts_where_it_says_and_begins_anew_as_a_whole_one_does() {
     let (cutter, bench) = two_cpus(Ticks::plain(), true);
