@@ -58,14 +58,22 @@ type Work = Box<dyn FnOnce(&Place, &Placed) -> Outcome + Send>;
 /// # Errors
 /// A sentence, when this machine cannot do it, or a right cannot be given up.
 pub fn seat(wish: &SeatWish, less: Option<(Less, Arc<Walls>)>) -> Result<SeatedThread> {
+    seat_as(PLAYS, wish, less)
+}
+
+/// The names of the threads that play, as `ps` shows them.
+const PLAYS: &str = "quiet-engine";
+const PLAYS_TOO: &str = "quiet-second";
+
+fn seat_as(name: &str, wish: &SeatWish, less: Option<(Less, Arc<Walls>)>) -> Result<SeatedThread> {
     let root = Root::system()?;
     let mut decision = place::decide(&root, wish)?;
     decision.findings.extend(clock::doubt(&root));
-    SeatedThread::take(Place { root: Arc::new(root), wish: wish.clone(), decision }, less)
+    SeatedThread::take(name, Place { root: Arc::new(root), wish: wish.clone(), decision }, less)
 }
 
 impl SeatedThread {
-    fn take(place: Place, less: Option<(Less, Arc<Walls>)>) -> Result<SeatedThread> {
+    fn take(name: &str, place: Place, less: Option<(Less, Arc<Walls>)>) -> Result<SeatedThread> {
         memory::keep_freed();
         place.decision.cpu.into_iter().for_each(seat::all_keep_off);
         let (say, hear) = mpsc::sync_channel(1);
@@ -96,11 +104,10 @@ impl SeatedThread {
             drop(attached);
             Some(outcome)
         };
-        let thread =
-            thread::Builder::new().name("quiet-engine".into()).spawn(body).map_err(|e| {
-                let sentence = format!("cannot start the engine's thread: {e}");
-                Error::of(ErrorKind::Machine, sentence).because(e)
-            })?;
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(body).map_err(|e| {
+            let sentence = format!("cannot start the engine's thread: {e}");
+            Error::of(ErrorKind::Machine, sentence).because(e)
+        })?;
         match hear.recv() {
             Ok(Ok(placed)) => Ok(SeatedThread { thread, work, place, placed }),
             Ok(Err(why)) => Err(why),
@@ -139,7 +146,7 @@ impl SecondThread {
             bench.serve(&told, SecondRest::Sleep);
             None
         };
-        let thread = thread::Builder::new().name("quiet-second".into()).spawn(body);
+        let thread = thread::Builder::new().name(PLAYS_TOO.to_owned()).spawn(body);
         let thread = thread.map_err(|e| {
             let sentence = format!("cannot start the second thread: {e}");
             Error::of(ErrorKind::Machine, sentence).because(e)
@@ -179,7 +186,7 @@ impl SeatedThread {
 /// # Errors
 /// As [`seat()`]; when the shield has no second CPU.
 pub fn seat_second(wish: &SeatWish, less: Option<(Less, Arc<Walls>)>) -> Result<SeatedThread> {
-    seat(&place::second(wish)?, less)
+    seat_as(PLAYS_TOO, &place::second(wish)?, less)
 }
 
 enum Card {
@@ -332,7 +339,7 @@ impl Opened {
         #[cfg(not(feature = "audio"))]
         let ours = true;
         let seat = match self.seat {
-            None if ours => Some(SeatedThread::take(place.clone(), None)?),
+            None if ours => Some(SeatedThread::take(PLAYS, place.clone(), None)?),
             seat => seat,
         };
         let running = match self.card {
