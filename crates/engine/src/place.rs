@@ -260,7 +260,8 @@ pub(crate) fn choose(facts: &Facts, wish: &SeatWish) -> Result<Decision> {
             Finding::new(Severity::Warning, "play.unshielded", "The CPU is not shielded")
                 .evidence(format!("CPU {} is in no shield", cpu.unwrap_or(CpuId(0))))
                 .effect(
-                    "What else belongs to this CPU waits while the thread spins, or interrupts it.",
+                    "What else belongs to this CPU waits while the thread spins, or interrupts it. A kernel thread that waits \
+                     there with a lock in its hand holds other CPUs up.",
                 )
                 .remedy("Shield it with `quietcores apply --cpus N`."),
         );
