@@ -39,6 +39,8 @@ pub struct SeatWish {
     pub core: SchedulerCore,
     /// Whether its system calls and context switches are counted ([`ThreadCounters`]).
     pub counted: bool,
+    /// CPUs that the strip is played on, each by a thread of its own; 0 stands for 1.
+    pub cores: u8,
 }
 
 /// How to wait for the card, as it is asked for.
@@ -200,9 +202,10 @@ pub(crate) fn choose(facts: &Facts, wish: &SeatWish) -> Result<Decision> {
     let facts = &Facts { fifo: facts.fifo || lent, ..facts.clone() };
     let mut findings = Vec::new();
     // A cgroup v2 partition takes whole processes: the rest of this program comes in too, and
-    // must not find itself on the CPU that never comes free.
+    // must not find itself on CPUs of which none ever comes free.
+    let playing = usize::from(wish.cores.max(1));
     let crowded = inside
-        && shielded.len() == 1
+        && shielded.len() <= playing
         && wish
             .shield
             .as_ref()
@@ -210,10 +213,15 @@ pub(crate) fn choose(facts: &Facts, wish: &SeatWish) -> Result<Decision> {
             .is_some_and(|entry| entry.whole_process);
     let against = if facts.online.len() < 2 {
         Some("this machine has one CPU: nothing else would run")
-    } else if crowded {
+    } else if crowded && playing == 1 {
         Some(
             "the shield is a cgroup v2 partition of one CPU, which takes whole processes: the rest \
              of this program would never run (shield two CPUs)",
+        )
+    } else if crowded {
+        Some(
+            "the shield is a cgroup v2 partition of two CPUs, which takes whole processes: with a \
+             strip on both the rest of this program would never run (shield three CPUs)",
         )
     } else {
         None
@@ -617,6 +625,31 @@ mod tests {
         let told = choose(&facts("0-3"), &wish(Some(Wait::NeverSleep), Some(1), None)).unwrap();
         assert_eq!(told.mode, LoopMode::NeverSleep);
         assert_eq!(told.findings[0].id, "play.unshielded");
+    }
+
+    #[test]
+    fn a_partition_keeps_a_cpu_for_the_rest_of_the_program() {
+        let mode = |cpus: &str, whole, cores, mode| {
+            let wish = SeatWish { cores, ..wish(mode, None, shield(cpus, whole)) };
+            choose(&facts("0-7"), &wish).map(|it| (it.mode, it.findings.len()))
+        };
+        let (never, sleep) = (LoopMode::NeverSleep, LoopMode::Sleep);
+        for (cpus, cores, wanted) in [
+            ("2", 1, sleep),
+            ("2-3", 0, never),
+            ("2-3", 1, never),
+            ("2-3", 2, sleep),
+            ("2-4", 2, never),
+        ] {
+            assert_eq!(mode(cpus, false, cores, None).unwrap().0, never, "{cpus} {cores}");
+            let notes = usize::from(wanted == sleep);
+            assert_eq!(mode(cpus, true, cores, None).unwrap(), (wanted, notes), "{cpus} {cores}");
+            let asked = mode(cpus, true, cores, Some(Wait::NeverSleep));
+            assert_eq!(asked.is_err(), wanted == sleep, "{cpus} {cores}");
+            if cores == 2 && wanted == sleep {
+                assert!(asked.unwrap_err().to_string().contains("shield three CPUs"));
+            }
+        }
     }
 
     #[test]

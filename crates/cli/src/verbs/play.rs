@@ -328,6 +328,7 @@ impl On {
                 lender,
                 core: self.core.of(),
                 counted: false,
+                cores: 1,
             },
         })
     }
@@ -495,7 +496,8 @@ fn asked(args: &Args, progress: &Progress) -> anyhow::Result<Setup> {
     if args.shield {
         put_back_overdue(&args.on.state, progress)?;
     }
-    let setup = args.on.setup()?;
+    let mut setup = args.on.setup()?;
+    setup.wish.cores = args.cores;
     if args.shield && setup.wish.shield.is_some() {
         bail!(
             "a shield is up already: leave out --shield to play in it, or run `quietcores revert`"
