@@ -58,12 +58,8 @@ type Work = Box<dyn FnOnce(&Place, &Placed) -> Outcome + Send>;
 /// # Errors
 /// A sentence, when this machine cannot do it, or a right cannot be given up.
 pub fn seat(wish: &SeatWish, less: Option<(Less, Arc<Walls>)>) -> Result<SeatedThread> {
-    seat_as(PLAYS, wish, less)
+    seat_as(place::PLAYS, wish, less)
 }
-
-/// The names of the threads that play, as `ps` shows them.
-const PLAYS: &str = "quiet-engine";
-const PLAYS_TOO: &str = "quiet-second";
 
 fn seat_as(name: &str, wish: &SeatWish, less: Option<(Less, Arc<Walls>)>) -> Result<SeatedThread> {
     let root = Root::system()?;
@@ -146,7 +142,7 @@ impl SecondThread {
             bench.serve(&told, SecondRest::Sleep);
             None
         };
-        let thread = thread::Builder::new().name(PLAYS_TOO.to_owned()).spawn(body);
+        let thread = thread::Builder::new().name(place::PLAYS_TOO.to_owned()).spawn(body);
         let thread = thread.map_err(|e| {
             let sentence = format!("cannot start the second thread: {e}");
             Error::of(ErrorKind::Machine, sentence).because(e)
@@ -186,7 +182,7 @@ impl SeatedThread {
 /// # Errors
 /// As [`seat()`]; when the shield has no second CPU.
 pub fn seat_second(wish: &SeatWish, less: Option<(Less, Arc<Walls>)>) -> Result<SeatedThread> {
-    seat_as(PLAYS_TOO, &place::second(wish)?, less)
+    seat_as(place::PLAYS_TOO, &place::second(wish)?, less)
 }
 
 enum Card {
@@ -339,7 +335,7 @@ impl Opened {
         #[cfg(not(feature = "audio"))]
         let ours = true;
         let seat = match self.seat {
-            None if ours => Some(SeatedThread::take(PLAYS, place.clone(), None)?),
+            None if ours => Some(SeatedThread::take(place::PLAYS, place.clone(), None)?),
             seat => seat,
         };
         let running = match self.card {

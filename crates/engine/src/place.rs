@@ -22,6 +22,10 @@ use quiet_types::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
+/// The names of the threads that play, as `ps` shows them.
+pub(crate) const PLAYS: &str = "quiet-engine";
+pub(crate) const PLAYS_TOO: &str = "quiet-second";
+
 /// What is asked.
 #[derive(Clone, Debug, Default)]
 pub struct SeatWish {
@@ -66,10 +70,32 @@ pub(crate) struct Facts {
     pub lent: bool,
     /// What the desktop lends to those that may not.
     pub offer: Option<Offer>,
+    /// CPUs of the shield on which other programs play.
+    pub others: CpuSet,
+}
+
+/// The CPUs on which threads of other processes play, each on one alone, in a shield that takes whole processes.
+fn others(root: &Root, shield: Option<&Shield>) -> CpuSet {
+    let entry = shield.and_then(|shield| shield.entry.as_ref()).filter(|entry| entry.whole_process);
+    let listed =
+        entry.and_then(|entry| root.read_if_there(entry.threads().as_str()).ok().flatten());
+    let of = |path: String| root.read_if_there(&path).ok().flatten();
+    let plays = |tid: &&str| {
+        let name = of(format!("/proc/{tid}/comm")).unwrap_or_default();
+        matches!(name.trim(), PLAYS | PLAYS_TOO) && !root.exists(&format!("/proc/self/task/{tid}"))
+    };
+    let allowed = |tid: &str| -> Option<CpuSet> {
+        let status = of(format!("/proc/{tid}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+        line.trim().parse().ok()
+    };
+    let listed = listed.unwrap_or_default();
+    let each = listed.lines().filter(plays).filter_map(allowed).filter(|cpus| cpus.len() == 1);
+    each.fold(CpuSet::new(), |all, cpus| all.union(&cpus))
 }
 
 impl Facts {
-    fn read(root: &Root, priority: u8, lent: bool) -> Result<Facts> {
+    fn read(root: &Root, priority: u8, lent: bool, shield: Option<&Shield>) -> Result<Facts> {
         let number = |path: &str| -> Option<i64> {
             root.read_if_there(path).ok().flatten()?.trim().parse().ok()
         };
@@ -90,6 +116,7 @@ impl Facts {
             fifo,
             lent,
             offer: if fifo || lent { None } else { rtkit::offer() },
+            others: others(root, shield),
         })
     }
 }
@@ -143,7 +170,7 @@ pub(crate) fn decide(root: &Root, wish: &SeatWish) -> Result<Decision> {
     }
     // Within the shield alone.
     let lent = wish.lender.is_some() && wish.shield.is_some();
-    let decision = choose(&Facts::read(root, wish.priority, lent)?, wish)?;
+    let decision = choose(&Facts::read(root, wish.priority, lent, wish.shield.as_ref())?, wish)?;
     if decision.core == SchedulerCore::Evl {
         out_of_band(root, &decision)?;
     }
@@ -184,6 +211,15 @@ pub(crate) fn second(wish: &SeatWish) -> Result<SeatWish> {
     Ok(wish)
 }
 
+fn cpus(count: usize) -> String {
+    match count {
+        1 => "one CPU".to_owned(),
+        2 => "two CPUs".to_owned(),
+        3 => "three CPUs".to_owned(),
+        _ => format!("{count} CPUs"),
+    }
+}
+
 /// Pure: tested without a machine.
 pub(crate) fn choose(facts: &Facts, wish: &SeatWish) -> Result<Decision> {
     let shielded = wish.shield.as_ref().map(|shield| shield.cpus.clone()).unwrap_or_default();
@@ -203,7 +239,8 @@ pub(crate) fn choose(facts: &Facts, wish: &SeatWish) -> Result<Decision> {
     let mut findings = Vec::new();
     // A cgroup v2 partition takes whole processes: the rest of this program comes in too, and
     // must not find itself on CPUs of which none ever comes free.
-    let playing = usize::from(wish.cores.max(1));
+    let own = usize::from(wish.cores.max(1));
+    let playing = own + facts.others.iter().filter(|other| Some(*other) != cpu).count();
     let crowded = inside
         && shielded.len() <= playing
         && wish
@@ -212,17 +249,15 @@ pub(crate) fn choose(facts: &Facts, wish: &SeatWish) -> Result<Decision> {
             .and_then(|shield| shield.entry.as_ref())
             .is_some_and(|entry| entry.whole_process);
     let against = if facts.online.len() < 2 {
-        Some("this machine has one CPU: nothing else would run")
-    } else if crowded && playing == 1 {
-        Some(
-            "the shield is a cgroup v2 partition of one CPU, which takes whole processes: the rest \
-             of this program would never run (shield two CPUs)",
-        )
+        Some("this machine has one CPU: nothing else would run".to_owned())
     } else if crowded {
-        Some(
-            "the shield is a cgroup v2 partition of two CPUs, which takes whole processes: with a \
-             strip on both the rest of this program would never run (shield three CPUs)",
-        )
+        let plays = if playing > own { ", and others play there too" } else { "" };
+        Some(format!(
+            "the shield is a cgroup v2 partition of {}, which takes whole processes{plays}: the rest of this program would \
+             never run (shield {})",
+            cpus(shielded.len()),
+            cpus(playing + 1)
+        ))
     } else {
         None
     };
@@ -241,7 +276,7 @@ pub(crate) fn choose(facts: &Facts, wish: &SeatWish) -> Result<Decision> {
             LoopMode::Sleep
         }
         None if against.is_some() => {
-            findings.push(asleep(against.unwrap_or_default()));
+            findings.push(asleep(&against.unwrap_or_default()));
             LoopMode::Sleep
         }
         None => LoopMode::NeverSleep,
@@ -593,6 +628,7 @@ mod tests {
             fifo: true,
             lent: false,
             offer: None,
+            others: CpuSet::new(),
         }
     }
 
@@ -650,6 +686,52 @@ mod tests {
                 assert!(asked.unwrap_err().to_string().contains("shield three CPUs"));
             }
         }
+        // Somebody else plays there.
+        let beside = |cpus: &str, own| {
+            let facts = Facts { others: set("2"), ..facts("0-7") };
+            choose(&facts, &wish(None, Some(own), shield(cpus, true))).map(|it| it.mode)
+        };
+        assert_eq!(beside("2-3", 3).unwrap(), sleep);
+        assert_eq!(beside("2-4", 3).unwrap(), never);
+        // On its very CPU: that takes no further one.
+        assert_eq!(beside("2-3", 2).unwrap(), never);
+        let facts = Facts { others: set("2"), ..facts("0-7") };
+        let asked = choose(&facts, &wish(Some(Wait::NeverSleep), Some(3), shield("2-3", true)));
+        let why = asked.unwrap_err().to_string();
+        assert!(
+            why.contains("others play there too") && why.contains("shield three CPUs"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn others_that_play_in_a_partition_are_found_by_their_threads() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: String, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("x/cgroup.threads".into(), "7\n8\n9\n10\n11\n12\n");
+        for (tid, name, cpus) in [
+            (7, "quiet-engine", "4"),
+            (8, "quiet-second", "5"),
+            // Those that are free to go, of other names, of this very process.
+            (9, "quiet-engine", "2-6"),
+            (10, "quietcores", "6"),
+            (11, "quiet-engine", "3"),
+        ] {
+            write(format!("proc/{tid}/comm"), &format!("{name}\n"));
+            write(
+                format!("proc/{tid}/status"),
+                &format!("Name:\t{name}\nCpus_allowed_list:\t{cpus}\n"),
+            );
+        }
+        write("proc/self/task/11/comm".into(), "quiet-engine\n");
+        let root = Root::at(dir.path()).unwrap();
+        assert_eq!(others(&root, shield("2-6", true).as_ref()), set("4-5"));
+        assert_eq!(others(&root, shield("2-6", false).as_ref()), CpuSet::new());
+        assert_eq!(others(&root, None), CpuSet::new());
     }
 
     #[test]
