@@ -71,7 +71,7 @@ fn seat_as(name: &str, wish: &SeatWish, less: Option<(Less, Arc<Walls>)>) -> Res
 impl SeatedThread {
     fn take(name: &str, place: Place, less: Option<(Less, Arc<Walls>)>) -> Result<SeatedThread> {
         memory::keep_freed();
-        place.decision.cpu.into_iter().for_each(seat::all_keep_off);
+        seat::all_keep_off(&place.decision.off);
         let (say, hear) = mpsc::sync_channel(1);
         let (work, told) = mpsc::sync_channel::<Work>(1);
         let own = place.clone();
@@ -325,7 +325,7 @@ impl Opened {
             work: self.work,
         };
         let facts = Sizes { rate: self.rate, period: self.period, buffer: self.buffer };
-        self.place.decision.cpu.into_iter().for_each(seat::all_keep_off);
+        seat::all_keep_off(&self.place.decision.off);
         let gone = Arc::new(AtomicU64::new(0));
         let ratio = Arc::new(AtomicU64::new(0));
         let place = self.place;

@@ -128,6 +128,8 @@ pub(crate) struct Decision {
     pub cpu: Option<CpuId>,
     /// None: as it is. Round robin is what rtkit gives.
     pub policy: Option<Policy>,
+    /// CPUs that the rest of the program leaves.
+    pub off: CpuSet,
     /// What rtkit gives, where it is to be asked.
     pub offer: Option<Offer>,
     /// Whether the CPU lies inside the shield.
@@ -223,7 +225,9 @@ fn cpus(count: usize) -> String {
 /// Pure: tested without a machine.
 pub(crate) fn choose(facts: &Facts, wish: &SeatWish) -> Result<Decision> {
     let shielded = wish.shield.as_ref().map(|shield| shield.cpus.clone()).unwrap_or_default();
-    let cpu = wish.cpu.or_else(|| shielded.first());
+    // Nobody else's, where one is free.
+    let free = shielded.difference(&facts.others);
+    let cpu = wish.cpu.or_else(|| free.first()).or_else(|| shielded.first());
     if let Some(cpu) = cpu
         && !facts.online.contains(cpu)
     {
@@ -250,6 +254,8 @@ pub(crate) fn choose(facts: &Facts, wish: &SeatWish) -> Result<Decision> {
             .is_some_and(|entry| entry.whole_process);
     let against = if facts.online.len() < 2 {
         Some("this machine has one CPU: nothing else would run".to_owned())
+    } else if let Some(cpu) = cpu.filter(|cpu| facts.others.contains(*cpu)) {
+        Some(format!("another program plays on CPU {cpu}"))
     } else if crowded {
         let plays = if playing > own { ", and others play there too" } else { "" };
         Some(format!(
@@ -311,7 +317,11 @@ pub(crate) fn choose(facts: &Facts, wish: &SeatWish) -> Result<Decision> {
     }
     let offer = facts.offer.filter(|_| policy == Policy::Rr);
     let (policy, core) = (Some(policy), wish.core);
-    Ok(Decision { mode, cpu, policy, offer, shielded: inside, lent, core, findings })
+    // Where no CPU of a partition were left, the rest shares the one on which its own thread sleeps between periods.
+    let all = facts.others.union(&cpu.into_iter().collect());
+    let nothing_left = crowded && shielded.is_subset(&all);
+    let off = if nothing_left { facts.others.clone() } else { all };
+    Ok(Decision { mode, cpu, policy, off, offer, shielded: inside, lent, core, findings })
 }
 
 /// FIFO, unless the kernel would stop or kill a FIFO thread that spins.
@@ -431,7 +441,7 @@ pub(crate) fn settle(wish: &SeatWish, decision: &Decision, placed: &mut Placed) 
     let seat = Seat {
         entry: entry.filter(|_| decision.shielded && own),
         cpu: decision.cpu,
-        alone: true,
+        off: decision.off.clone(),
         schedule: schedule.filter(|to| own || to.policy != Policy::Fifo).map(Schedule::Under),
     };
     let seated = seat.take();
@@ -693,9 +703,14 @@ mod tests {
         };
         assert_eq!(beside("2-3", 3).unwrap(), sleep);
         assert_eq!(beside("2-4", 3).unwrap(), never);
-        // On its very CPU: that takes no further one.
-        assert_eq!(beside("2-3", 2).unwrap(), never);
+        // On its very CPU: that would be nobody's.
+        assert_eq!(beside("2-4", 2).unwrap(), sleep);
         let facts = Facts { others: set("2"), ..facts("0-7") };
+        // Where nobody says, one that is free; the rest of the program is where something comes free.
+        let first = choose(&facts, &wish(None, None, shield("2-3", true))).unwrap();
+        assert_eq!((first.cpu, first.mode, first.off), (Some(CpuId(3)), sleep, set("2")));
+        let first = choose(&facts, &wish(None, None, shield("2-4", true))).unwrap();
+        assert_eq!((first.cpu, first.mode, first.off), (Some(CpuId(3)), never, set("2-3")));
         let asked = choose(&facts, &wish(Some(Wait::NeverSleep), Some(3), shield("2-3", true)));
         let why = asked.unwrap_err().to_string();
         assert!(

@@ -33,8 +33,8 @@ pub struct Seat {
     pub entry: Option<Entry>,
     /// Its CPU.
     pub cpu: Option<CpuId>,
-    /// Whether the other threads of its process are to leave that CPU.
-    pub alone: bool,
+    /// CPUs that the other threads of its process are to leave.
+    pub off: CpuSet,
     /// How it is scheduled.
     pub schedule: Option<Schedule>,
 }
@@ -100,9 +100,7 @@ impl Seat {
         }
         if let Some(cpu) = self.cpu {
             // After the door: a partition takes the whole process in, and gives every thread of it all of its CPUs.
-            if self.alone {
-                all_keep_off(cpu);
-            }
+            all_keep_off(&self.off);
             note(SeatNeed::Cpu, sched::set_affinity(0, &CpuSet::from_iter([cpu])));
         }
         match self.schedule {
@@ -189,12 +187,15 @@ pub fn keep_off(tid: u32, cpus: &CpuSet) -> Option<CpuSet> {
     moved.then_some(allowed)
 }
 
-/// Keeps all threads of the program, the caller too, off a CPU, where they can be elsewhere: one
+/// Keeps all threads of the program, the caller too, off some CPUs, where they can be elsewhere: one
 /// that never sleeps there would leave them nothing, and nobody moves them away.
-pub fn all_keep_off(cpu: CpuId) {
+pub fn all_keep_off(cpus: &CpuSet) {
+    if cpus.is_empty() {
+        return;
+    }
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     for thread in threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
-        keep_off(thread, &CpuSet::from_iter([cpu]));
+        keep_off(thread, cpus);
     }
 }
 
@@ -276,7 +277,7 @@ mod tests {
         let all = Seat {
             entry: Some(nowhere),
             cpu: Some(cpu),
-            alone: false,
+            off: CpuSet::new(),
             schedule: Some(Schedule::Under(wrong)),
         };
         let (done, holds) = seated(all);

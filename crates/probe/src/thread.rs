@@ -193,7 +193,7 @@ fn seat(job: &Job<'_>) -> Seat {
     Seat {
         entry: job.entry.filter(|entry| !entry.whole_process && job.lender.is_none()).cloned(),
         cpu: Some(job.cpu),
-        alone: false,
+        off: quiet_types::CpuSet::new(),
         schedule: Some(schedule(job.spec)).filter(|wanted| !holds(wanted)),
     }
 }

@@ -26,8 +26,8 @@ use std::{
 
 const DEVICE: &str = "/dev/cpu_dma_latency";
 const FILE: &str = "hold";
-/// Longer than any machine needs to start a program.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Longer than any machine needs to start a program: an emulated one beside others took more than 5 s.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long the guard of an earlier shield or loan may take to see that its work is over.
 const EARLIER: Duration = Duration::from_secs(4);
