@@ -51,8 +51,8 @@ impl std::fmt::Debug for Doors {
 pub(crate) const STREAMS: usize = 48;
 /// What blocks may wait for, at a time.
 pub(crate) const AT_WORK: usize = 6;
-/// How long one waits for a place among them.
-const TURN: Duration = Duration::from_secs(5);
+/// How long one waits for a place among them: a machine that is busy for seconds is no reason to refuse a page.
+const TURN: Duration = Duration::from_secs(20);
 /// Wrong tokens in a minute, before more are turned away unread.
 const GUESSES: usize = 10;
 
