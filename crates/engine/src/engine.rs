@@ -182,7 +182,8 @@ impl SeatedThread {
 /// # Errors
 /// As [`seat()`]; when the shield has no second CPU.
 pub fn seat_second(wish: &SeatWish, less: Option<(Less, Arc<Walls>)>) -> Result<SeatedThread> {
-    seat_as(place::PLAYS_TOO, &place::second(wish)?, less)
+    let others = place::others(&Root::system()?, wish.shield.as_ref());
+    seat_as(place::PLAYS_TOO, &place::second(wish, &others)?, less)
 }
 
 enum Card {

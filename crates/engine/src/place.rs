@@ -75,7 +75,7 @@ pub(crate) struct Facts {
 }
 
 /// The CPUs on which threads of other processes play, each on one alone, in a shield that takes whole processes.
-fn others(root: &Root, shield: Option<&Shield>) -> CpuSet {
+pub(crate) fn others(root: &Root, shield: Option<&Shield>) -> CpuSet {
     let entry = shield.and_then(|shield| shield.entry.as_ref()).filter(|entry| entry.whole_process);
     let listed =
         entry.and_then(|entry| root.read_if_there(entry.threads().as_str()).ok().flatten());
@@ -194,13 +194,21 @@ fn out_of_band(root: &Root, decision: &Decision) -> Result<()> {
     Ok(())
 }
 
-/// What is wished for the second thread of a strip on two CPUs.
-pub(crate) fn second(wish: &SeatWish) -> Result<SeatWish> {
+/// The CPU of the first thread: what is wished; else one of the shield, nobody else's where one is free.
+fn first(wish: &SeatWish, others: &CpuSet) -> Option<CpuId> {
+    let shielded = wish.shield.as_ref().map(|shield| &shield.cpus);
+    let free = |cpus: &CpuSet| cpus.difference(others).first().or_else(|| cpus.first());
+    wish.cpu.or_else(|| shielded.and_then(free))
+}
+
+/// What is wished for the second thread of a strip on two CPUs, of which `others` are other programs'.
+pub(crate) fn second(wish: &SeatWish, others: &CpuSet) -> Result<SeatWish> {
     let shielded = wish.shield.as_ref().map(|shield| shield.cpus.clone()).unwrap_or_default();
-    let first = wish.cpu.or_else(|| shielded.first());
+    let first = first(wish, others);
     let inside = first.is_some_and(|cpu| shielded.contains(cpu));
     let mut wish = wish.clone();
-    wish.cpu = shielded.iter().find(|cpu| inside && Some(*cpu) != first);
+    let left = shielded.difference(&first.into_iter().collect());
+    wish.cpu = left.difference(others).first().or_else(|| left.first()).filter(|_| inside);
     if inside && wish.cpu.is_none() {
         return Err(Error::new(format!(
             "the shield has CPU {shielded} alone, and a strip on two CPUs needs another one: put one up around two \
@@ -225,9 +233,7 @@ fn cpus(count: usize) -> String {
 /// Pure: tested without a machine.
 pub(crate) fn choose(facts: &Facts, wish: &SeatWish) -> Result<Decision> {
     let shielded = wish.shield.as_ref().map(|shield| shield.cpus.clone()).unwrap_or_default();
-    // Nobody else's, where one is free.
-    let free = shielded.difference(&facts.others);
-    let cpu = wish.cpu.or_else(|| free.first()).or_else(|| shielded.first());
+    let cpu = first(wish, &facts.others);
     if let Some(cpu) = cpu
         && !facts.online.contains(cpu)
     {

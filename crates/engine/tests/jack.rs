@@ -11,13 +11,9 @@ use quiet_engine::{
     setup::{Connect, Ports},
     two_cpus,
 };
-use quiet_testing::{Why, program, skip, until_within};
+use quiet_testing::{JackServer, Why, program, skip, until_within};
 use quiet_types::{Frames, SampleRate};
-use std::{
-    process::{Child, Command, Stdio},
-    sync::mpsc,
-    time::{Duration, Instant},
-};
+use std::{process::Command, sync::mpsc, time::Duration};
 
 /// Says the inner test that it is that.
 const INNER: &str = "QUIETCORES_TEST_JACK";
@@ -29,21 +25,6 @@ const STRIP: &str = "[strip]\nchannels = 1\n[[stage]]\nkind = \"dither\"\nbits =
 [[stage]]\nkind = \"biquad\"\ntype = \"peak\"\nfrequency = 900.0\nq = 1.0\ngain = 5.0\n
 [[stage]]\nkind = \"delay\"\ntime = 3.0\n[[stage]]\nkind = \"gain\"\ngain = -3.0\n";
 
-/// A server is asked to end, so that it takes its shared memory away; one that hangs is ended.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
-        let end = Instant::now() + Duration::from_secs(5);
-        while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn a_neighbour_hears_what_the_strip_makes() {
     if std::env::var_os(INNER).is_some() {
@@ -52,15 +33,10 @@ fn a_neighbour_hears_what_the_strip_makes() {
     if program("jackd").is_none() {
         return skip(Why::Program("jackd", "jackd2"));
     }
-    // Always the same name: a place of eight is taken by each name until its server has ended well.
     let server = "quietcores-engine";
-    // Every cycle waits for its clients, however loaded the machine is: nothing is lost.
-    let jackd = Command::new("jackd")
-        .args(["-n", server, "-r", "-S", "-t", "60000", "-d", "dummy", "-r", "48000", "-p", "64"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let _jackd = Server(jackd.unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("jackd.log");
+    let _jackd = JackServer::start(server, PERIOD as u32, &log).unwrap();
     // The library reads the server's name from the environment, so the clients are in a process of their own.
     let done = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", NAME, "--nocapture"])
@@ -69,7 +45,8 @@ fn a_neighbour_hears_what_the_strip_makes() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{said}");
+    let jackd = std::fs::read_to_string(log).unwrap_or_default();
+    assert!(done.status.success(), "{said}\n{jackd}");
 }
 
 fn strip(setting: ProcessSpec) -> Strip {

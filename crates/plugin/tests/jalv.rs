@@ -6,7 +6,7 @@ mod hosted;
 
 use hosted::{bundle, here, rendered_one, said_by, wav_one, window};
 use jack::{AudioIn, AudioOut, ClientOptions, Control, contrib::ClosureProcessHandler};
-use quiet_testing::{Why, is_long, program, skip};
+use quiet_testing::{JackServer, Why, is_long, program, skip};
 use std::{
     fs,
     io::Write as _,
@@ -27,21 +27,6 @@ const SILENCE: usize = 9600;
 /// What is waited for comes within this time, or is said to be missing.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// A server is told to end, so that it takes its shared memory away; one that hangs is ended.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
-        let end = Instant::now() + Duration::from_secs(5);
-        while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// One server at a time.
 static SERVER: Mutex<()> = Mutex::new(());
 
@@ -54,17 +39,9 @@ fn beside_a_server(name: &str) {
     }
     let _alone = SERVER.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
-    // Always the same name: a place of eight is taken by each name until its server has ended well.
     let server = "quietcores-jalv";
-    let log = fs::File::create(folder.path().join("jackd.log")).unwrap();
-    // Every cycle waits for its clients, however loaded the machine is: nothing is lost.
-    let jackd = Command::new("jackd")
-        .args(["-n", server, "-r", "-S", "-t", "60000"])
-        .args(["-d", "dummy", "-r", "48000", "-p", if is_long() { "1024" } else { "64" }])
-        .stdout(log.try_clone().unwrap())
-        .stderr(log)
-        .spawn();
-    let _jackd = Ended(jackd.unwrap());
+    let log = folder.path().join("jackd.log");
+    let _jackd = JackServer::start(server, if is_long() { 1024 } else { 64 }, &log).unwrap();
     // The library of JACK's clients reads the server's name from the environment.
     let done = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
@@ -74,8 +51,8 @@ fn beside_a_server(name: &str) {
         .output()
         .unwrap();
     let text = said_by(&done);
-    let jackd = || fs::read_to_string(folder.path().join("jackd.log")).unwrap_or_default();
-    let said: String = jackd().lines().filter(|l| !l.contains("XRun")).collect();
+    let jackd = fs::read_to_string(log).unwrap_or_default();
+    let said: String = jackd.lines().filter(|l| !l.contains("XRun")).collect();
     assert!(done.status.success(), "{text}\n{said}");
     text.lines().filter(|line| line.contains("no difference")).for_each(|line| println!("{line}"));
 }

@@ -1,5 +1,5 @@
 //! What the tests of this workspace share; no part of the program: a kernel that is played ([`fake`]), trees of files ([`tree`]), a bus
-//! of its own ([`bus`]), the faces as programs ([`faces`]), namespaces of a test's own ([`within`]), and skips that are counted.
+//! of its own ([`bus`]), the faces as programs ([`faces`]), a JACK server ([`JackServer`]), namespaces of a test's own ([`within`]), and skips that are counted.
 //!
 //! A test that cannot be made here says so by [`skip`], and never by a print and a return: libtest would count it as passed.
 //! `./test` counts what is skipped and lists it with its reason. A reason is looked at where it is given: one that does not
@@ -19,11 +19,13 @@
 pub mod bus;
 pub mod faces;
 pub mod fake;
+mod jack;
 mod namespaces;
 pub mod tree;
 mod turn;
 mod wait;
 
+pub use jack::JackServer;
 pub use namespaces::within;
 pub use turn::{machine_alone, machine_still};
 pub use wait::{PATIENCE, until, until_within};

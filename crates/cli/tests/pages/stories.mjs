@@ -22,8 +22,8 @@ const open = async (options, path = '/') => {
     // The server is away for a while in one story; that the browser notes.
     // So is a request that was refused and said so on the page.
     if (/409/.test(message.text()) && /api\/v1\/(drop|sound|jobs)/.test(message.location().url)) return;
-    // On a machine that is busy for long a page's own questions find no turn; it asks again. So does a page that is loaded anew: what is waited for
-    // on it says whether it came.
+    // On a machine that is busy for long a page's own questions find no turn; it asks again. The first page may find none either: what is waited
+    // for on it, where it is not left for another at once, says whether it came.
     if (/503/.test(message.text()) && /api\/v1\/sound|:[0-9]+\/$/.test(message.location().url)) return;
     if (message.type() === 'error' && !/ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE|ERR_INCOMPLETE|ERR_CONNECTION_RESET|ERR_SOCKET/.test(message.text())) errors.push(`${message.text()} ${message.location().url}`);
   });

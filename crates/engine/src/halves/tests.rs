@@ -499,13 +499,19 @@ fn the_second_place_is_another_cpu_of_the_shield() {
         });
         SeatWish { cpu: cpu.map(quiet_types::CpuId), shield, priority: 80, ..SeatWish::default() }
     };
-    let of = |wish: &SeatWish| {
-        place::second(wish).map(|second| (second.cpu.map(|cpu| cpu.0), second.mode))
+    let beside = |wish: &SeatWish, others: &str| {
+        let second = place::second(wish, &others.parse().unwrap());
+        second.map(|second| (second.cpu.map(|cpu| cpu.0), second.mode))
     };
+    let of = |wish: &SeatWish| beside(wish, "");
     assert_eq!(of(&wish("2-3", None)).unwrap(), (Some(3), None));
     assert_eq!(of(&wish("2-3", Some(3))).unwrap(), (Some(2), None));
     assert_eq!(of(&wish("", Some(1))).unwrap(), (None, Some(Wait::Sleep)));
     assert_eq!(of(&wish("2-3", Some(1))).unwrap(), (None, Some(Wait::Sleep)));
+    // The first one takes what is free, and so does the second.
+    assert_eq!(beside(&wish("2-4", None), "2").unwrap(), (Some(4), None));
+    assert_eq!(beside(&wish("2-4", Some(4)), "2").unwrap(), (Some(3), None));
+    assert_eq!(beside(&wish("2-3", None), "2").unwrap(), (Some(2), None));
     let alone = of(&wish("3", None)).unwrap_err().to_string();
     assert!(alone.contains("apply --cpus A-B"), "{alone}");
 }
