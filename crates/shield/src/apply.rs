@@ -597,6 +597,11 @@ impl Hand<'_> {
         }
         let effective = self.cpus(&effective_file(number)).ok();
         let name = residents::actions(self.kernel, number);
+        // Its device is being taken away: the kernel takes what is written, and forgets it with the number.
+        if name.is_empty() && self.journal.past().is_some_and(|past| past.served(number).is_some())
+        {
+            return Ok(Outcome::Absent);
+        }
         self.journal.note(Change::Irq { number, name, old, effective, new: cpus.clone() })?;
         match self.act(|kernel| kernel.write(&file, &cpus.to_string())) {
             Err(error) if is_gone(&error) => return Ok(Outcome::Absent),

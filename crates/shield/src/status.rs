@@ -65,15 +65,11 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
     status.shield = past.shield.clone();
     status.by = (!past.is_empty()).then(|| past.by.clone());
     status.links.clone_from(&past.links);
-    let mut told = HashSet::new();
     status.refused = past
-        .outcomes
-        .iter()
-        .rev()
-        .filter(|(step, outcome)| told.insert(step.action.what()) && !outcome.holds())
+        .last_outcomes()
+        .filter(|(_, outcome)| !outcome.holds())
         .map(|(step, outcome)| format!("{}: {}", step.action.what(), said(outcome)))
         .collect();
-    status.refused.reverse();
     if status.state == ShieldStanding::Rebooted {
         return Ok(status);
     }

@@ -233,6 +233,37 @@ fn an_interrupt_off_the_shield_may_be_moved_among_the_cpus_it_was_left() {
     }
 }
 
+/// A device goes while a watch looks: its interrupt serves nobody and is still there. Then the number is another device's.
+#[test]
+fn an_interrupt_on_its_way_out_is_left_and_its_number_goes_back_as_the_next_ones() {
+    let before = world(Hierarchy::None, 4, &[Temper::MovesLater], &[]);
+    let kernel = Fake::new(before.clone());
+    let serves = |name: &str| {
+        let path = "/sys/kernel/irq/40/actions".to_owned();
+        kernel.world.borrow_mut().texts.insert(path, name.into());
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let to = |cpus: &str, name: &str| {
+        let action = Action::Irq { number: 40, name: name.into(), cpus: cpus.parse().unwrap() };
+        plan(&before, Mechanism::Affinity, vec![action])
+    };
+    serves("card");
+    raise(&kernel, &to("1", "card"), &state);
+    serves("");
+    let told = keep(&kernel, &state, 2, false, &|_| to("0", ""));
+    assert_eq!(drift(&told), []);
+    assert_eq!(kernel.world.borrow().irqs[&40].asked.to_string(), "1");
+    assert_eq!(status(&kernel, &state).unwrap().refused, Vec::<String>::new());
+    // Born with what is the default now, served where the next plan wants it, and put back to that.
+    serves("network");
+    kernel.world.borrow_mut().irqs.get_mut(&40).unwrap().asked = "0,2-3".parse().unwrap();
+    keep(&kernel, &state, 2, false, &|_| to("2", "network"));
+    assert_eq!(kernel.world.borrow().irqs[&40].asked.to_string(), "2");
+    revert(&kernel, &state).unwrap();
+    assert_eq!(kernel.world.borrow().irqs[&40].asked.to_string(), "0,2-3");
+}
+
 /// A partition on `cpus`, and a link's thread in it that is pinned to CPU 1; with `repair`, the partition itself is taken care of.
 fn linked(world: &World, tid: u32, repair: bool, cpus: &str) -> Plan {
     let thread =

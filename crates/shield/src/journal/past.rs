@@ -123,7 +123,13 @@ impl Past {
                 self.by = AppliedBy { uid, process: owner };
                 self.began = Some(at);
             }
-            Record::Note { seq, change } => {
+            Record::Note { seq, mut change } => {
+                if let Change::Irq { number, name, .. } = &mut change
+                    && name.is_empty()
+                    && let Some(served) = self.served(*number)
+                {
+                    served.clone_into(name);
+                }
                 index(&mut self.words, self.changes.len(), &change);
                 self.changes.push((seq, change));
             }
@@ -168,6 +174,15 @@ impl Past {
         Some((&self.changes.get(*at)?.1, *which))
     }
 
+    /// What an interrupt served when it was last changed. One that serves nobody any more is still its: its device is on its way out,
+    /// and the number may go to another.
+    pub fn served(&self, number: u32) -> Option<&str> {
+        match self.last(Thing::Irq(number))?.0 {
+            Change::Irq { name, .. } if !name.is_empty() => Some(name),
+            _ => None,
+        }
+    }
+
     /// Whether it tells that a group was made.
     pub fn made(&self, group: &GroupPath) -> bool {
         self.words.contains_key(&Thing::Make(group.clone()))
@@ -176,6 +191,13 @@ impl Past {
     /// The last word on what a step changes.
     pub fn end(&self, action: &Action) -> Option<&(Step, Outcome)> {
         self.outcomes.get(*self.ends.get(&Aim::of(action))?)
+    }
+
+    /// The last word on each thing that a step changes, in the order in which they came.
+    pub fn last_outcomes(&self) -> impl Iterator<Item = &(Step, Outcome)> {
+        self.outcomes.iter().enumerate().filter_map(|(at, end)| {
+            (self.ends.get(&Aim::of(&end.0.action)) == Some(&at)).then_some(end)
+        })
     }
 
     /// The number of the next change.
