@@ -4,21 +4,32 @@ use crate::{clock::Ticks, player::ReadyStrip};
 use quiet_dsp::{Block, ProcessSpec, simd::Denormals};
 use quiet_rt::Clock;
 use quiet_types::{Nanos, play::Admission};
+use std::time::{Duration, Instant};
 
 /// Frames of the trial: the longest segments of an impulse response come by several times.
 const FRAMES: usize = 32_768;
 /// Each block counts by the shortest of so many passes: what is left is the strip's own.
 const PASSES: usize = 3;
+/// What does not seem to fit is tried again, so often and so long at most: a busy machine takes CPUs away for whole blocks.
+const MORE_PASSES: usize = 12;
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Runs the strip over noise and silence, on a thread of its own, and hands it back as new.
 pub fn admit(mut strip: ReadyStrip, setting: ProcessSpec, clock: Ticks) -> (ReadyStrip, Admission) {
+    let period = setting.block.lasting(setting.rate);
     let trial = move || {
         let _flushed = Denormals::flush();
         let block = (setting.block.0 as usize).max(1);
         let blocks = (FRAMES / block).clamp(8, 4096);
         let mut samples = vec![0.0f32; block * setting.channels];
         let mut least = vec![u64::MAX; blocks];
-        for _ in 0..PASSES {
+        let began = Instant::now();
+        let worst = |least: &[u64]| Nanos(clock.nanos(least.iter().copied().max().unwrap_or(0)));
+        for pass in 0..MORE_PASSES {
+            let fits = worst(&least) < period;
+            if pass >= PASSES && (fits || began.elapsed() >= PATIENCE) {
+                break;
+            }
             strip.reset();
             let mut seed = 1u32;
             for (at, least) in least.iter_mut().enumerate() {
@@ -35,11 +46,8 @@ pub fn admit(mut strip: ReadyStrip, setting: ProcessSpec, clock: Ticks) -> (Read
         }
         strip.reset();
         let sum: u64 = least.iter().sum();
-        let worst = clock.nanos(least.iter().copied().max().unwrap_or(0));
-        let mean = clock.nanos(sum / blocks as u64);
-        (strip, Nanos(worst), Nanos(mean))
+        (strip, worst(&least), Nanos(clock.nanos(sum / blocks as u64)))
     };
-    let period = setting.block.lasting(setting.rate);
     match std::thread::spawn(trial).join() {
         Ok((strip, worst, mean)) => (strip, Admission { worst, mean, period }),
         Err(fault) => std::panic::resume_unwind(fault),

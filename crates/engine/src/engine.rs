@@ -58,11 +58,17 @@ type Work = Box<dyn FnOnce(&Place, &Placed) -> Outcome + Send>;
 /// # Errors
 /// A sentence, when this machine cannot do it, or a right cannot be given up.
 pub fn seat(wish: &SeatWish, less: Option<(Less, Arc<Walls>)>) -> Result<SeatedThread> {
-    seat_as(place::PLAYS, wish, less)
+    let root = Root::system()?;
+    let _turn = place::turn(&root, wish.shield.as_ref());
+    seat_as(root, place::PLAYS, wish, less)
 }
 
-fn seat_as(name: &str, wish: &SeatWish, less: Option<(Less, Arc<Walls>)>) -> Result<SeatedThread> {
-    let root = Root::system()?;
+fn seat_as(
+    root: Root,
+    name: &str,
+    wish: &SeatWish,
+    less: Option<(Less, Arc<Walls>)>,
+) -> Result<SeatedThread> {
     let mut decision = place::decide(&root, wish)?;
     decision.findings.extend(clock::doubt(&root));
     SeatedThread::take(name, Place { root: Arc::new(root), wish: wish.clone(), decision }, less)
@@ -182,8 +188,10 @@ impl SeatedThread {
 /// # Errors
 /// As [`seat()`]; when the shield has no second CPU.
 pub fn seat_second(wish: &SeatWish, less: Option<(Less, Arc<Walls>)>) -> Result<SeatedThread> {
-    let others = place::others(&Root::system()?, wish.shield.as_ref());
-    seat_as(place::PLAYS_TOO, &place::second(wish, &others)?, less)
+    let root = Root::system()?;
+    let _turn = place::turn(&root, wish.shield.as_ref());
+    let others = place::others(&root, wish.shield.as_ref());
+    seat_as(root, place::PLAYS_TOO, &place::second(wish, &others)?, less)
 }
 
 enum Card {

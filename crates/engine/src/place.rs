@@ -20,7 +20,13 @@ use quiet_types::{
     run::State,
     shield::Shield,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use std::{
+    collections::BTreeMap,
+    os::fd::OwnedFd,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// The names of the threads that play, as `ps` shows them.
 pub(crate) const PLAYS: &str = "quiet-engine";
@@ -74,24 +80,59 @@ pub(crate) struct Facts {
     pub others: CpuSet,
 }
 
-/// The CPUs on which threads of other processes play, each on one alone, in a shield that takes whole processes.
+/// The CPUs on which threads of other processes play, each on one alone, in the shield.
 pub(crate) fn others(root: &Root, shield: Option<&Shield>) -> CpuSet {
-    let entry = shield.and_then(|shield| shield.entry.as_ref()).filter(|entry| entry.whole_process);
-    let listed =
-        entry.and_then(|entry| root.read_if_there(entry.threads().as_str()).ok().flatten());
+    let Some(shield) = shield else { return CpuSet::new() };
     let of = |path: String| root.read_if_there(&path).ok().flatten();
-    let plays = |tid: &&str| {
+    let plays = |tid: &String| {
         let name = of(format!("/proc/{tid}/comm")).unwrap_or_default();
         matches!(name.trim(), PLAYS | PLAYS_TOO) && !root.exists(&format!("/proc/self/task/{tid}"))
     };
-    let allowed = |tid: &str| -> Option<CpuSet> {
+    let allowed = |tid: String| -> Option<CpuSet> {
         let status = of(format!("/proc/{tid}/status"))?;
         let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
         line.trim().parse().ok()
     };
-    let listed = listed.unwrap_or_default();
-    let each = listed.lines().filter(plays).filter_map(allowed).filter(|cpus| cpus.len() == 1);
-    each.fold(CpuSet::new(), |all, cpus| all.union(&cpus))
+    let each = threads_in(root, shield).into_iter().filter(plays).filter_map(allowed);
+    let alone = each.filter(|cpus| cpus.len() == 1 && cpus.is_subset(&shield.cpus));
+    alone.fold(CpuSet::new(), |all, cpus| all.union(&cpus))
+}
+
+/// The threads of the shield's group; of the whole machine where it has none.
+fn threads_in(root: &Root, shield: &Shield) -> Vec<String> {
+    if let Some(entry) = &shield.entry {
+        let listed = root.read_if_there(entry.threads().as_str()).ok().flatten();
+        return listed.unwrap_or_default().lines().map(str::to_owned).collect();
+    }
+    let mut found = root.list("/proc").unwrap_or_default();
+    found.retain(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+    let tasks = |pid: &String| root.list(&format!("/proc/{pid}/task")).unwrap_or_default();
+    found.iter().flat_map(tasks).collect()
+}
+
+/// How long one program waits for another that takes its place in the same shield. Whoever may read the file may hold it: after that it
+/// goes on.
+const TURN: Duration = Duration::from_secs(2);
+
+/// From the look at who plays until the thread has its place: programs that begin at the same instant do so one after the other. Held
+/// while what is returned lives.
+///
+/// # Source
+/// flock(2), on the file that lists the threads of the shield's group.
+pub(crate) fn turn(root: &Root, shield: Option<&Shield>) -> Option<OwnedFd> {
+    let file = match &shield?.entry {
+        Some(entry) => entry.threads().to_string(),
+        None => "/sys/devices/system/cpu/online".to_owned(),
+    };
+    let file = root.open_at(&file, OFlags::RDONLY | OFlags::CLOEXEC).ok()?;
+    let until = Instant::now() + TURN;
+    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if Instant::now() >= until {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Some(file)
 }
 
 impl Facts {
@@ -751,8 +792,35 @@ mod tests {
         write("proc/self/task/11/comm".into(), "quiet-engine\n");
         let root = Root::at(dir.path()).unwrap();
         assert_eq!(others(&root, shield("2-6", true).as_ref()), set("4-5"));
+        // By another file, or by all of /proc.
         assert_eq!(others(&root, shield("2-6", false).as_ref()), CpuSet::new());
+        write("x/tasks".into(), "8\n");
+        assert_eq!(others(&root, shield("2-6", false).as_ref()), set("5"));
+        write("proc/5/task/7/comm".into(), "quiet-engine\n");
+        let plain = shield("2-6", false).map(|it| Shield { entry: None, ..it });
+        assert_eq!(others(&root, plain.as_ref()), set("4"));
+        let elsewhere = plain.map(|it| Shield { cpus: set("5-6"), ..it });
+        assert_eq!(others(&root, elsewhere.as_ref()), CpuSet::new());
         assert_eq!(others(&root, None), CpuSet::new());
+    }
+
+    #[test]
+    fn programs_take_their_places_one_after_the_other() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("x")).unwrap();
+        std::fs::write(dir.path().join("x/tasks"), "").unwrap();
+        let root = Root::at(dir.path()).unwrap();
+        let shield = shield("2-3", false);
+        let first = turn(&root, shield.as_ref()).unwrap();
+        // Nobody waits for ever for one that never ends.
+        assert!(turn(&root, shield.as_ref()).is_none());
+        let waits = std::thread::spawn({
+            let root = Root::at(dir.path()).unwrap();
+            move || turn(&root, shield.as_ref()).is_some()
+        });
+        drop(first);
+        assert!(waits.join().unwrap());
+        assert!(turn(&root, None).is_none());
     }
 
     #[test]
