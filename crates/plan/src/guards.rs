@@ -70,9 +70,9 @@ impl List<'_> {
     }
 }
 
-/// Whether a release such as `6.18.44` is at least `major.minor`; only for words, never for
-/// choosing what to do.
-fn since(release: &str, major: u32, minor: u32) -> bool {
+/// Whether a release such as `6.18.44` is at least `major.minor`: for words, and for choices of which either is right where a
+/// distribution has carried a feature back.
+pub(crate) fn since(release: &str, major: u32, minor: u32) -> bool {
     let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().ok());
     match (parts.next().flatten(), parts.next().flatten()) {
         (Some(a), Some(b)) => (a, b) >= (major, minor),

@@ -262,6 +262,16 @@ pub(crate) fn contained(machine: &Machine) -> Option<&str> {
     (!["root", "isolated"].contains(&kind)).then_some(kind)
 }
 
+/// What the kernel is asked for in `cpuset.cpus.partition`. A partition that balances within takes its CPUs from all others as
+/// well; where a kernel before 6.1 was given isolated ones, it still is right.
+///
+/// # Source
+/// Linux 6.1, kernel/cgroup/cpuset.c: "Add a new isolated cpus.partition type".
+pub(crate) fn partition_kind(machine: &Machine) -> &'static str {
+    let release = &machine.kernel.release;
+    if release.is_empty() || guards::since(release, 6, 1) { "isolated" } else { "root" }
+}
+
 /// The strongest way that this machine offers.
 fn mechanism(machine: &Machine, reasons: &mut Vec<String>) -> Mechanism {
     let groups = &machine.cgroups;
@@ -274,11 +284,18 @@ fn mechanism(machine: &Machine, reasons: &mut Vec<String>) -> Mechanism {
         );
         Mechanism::Affinity
     } else if groups.v2.is_some() && groups.v2_cpuset {
-        reasons.push(
+        reasons.push(if partition_kind(machine) == "isolated" {
             "Others are kept off by a cgroup v2 isolated partition: the kernel itself takes these \
              CPUs from every other group."
-                .into(),
-        );
+                .into()
+        } else {
+            let release = quiet_types::printable(&machine.kernel.release, 60);
+            format!(
+                "Others are kept off by a cgroup v2 partition, a root of its own: the kernel itself takes these CPUs from \
+                 every other group. Linux 6.1 and newer have isolated ones, within which no thread is moved either; this \
+                 is {release}."
+            )
+        });
         Mechanism::PartitionV2
     } else if let Some(mount) = &groups.v1_cpuset {
         reasons.push(format!(
@@ -334,7 +351,11 @@ pub(crate) fn say(cpus: &CpuSet) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quiet_types::{chain::Choice, machine::Cgroups, plan::Action};
+    use quiet_types::{
+        chain::Choice,
+        machine::Cgroups,
+        plan::{Action, GroupValue},
+    };
 
     fn groups(isolated: &str, remote: bool) -> (Vec<String>, String) {
         let machine = Machine {
@@ -374,6 +395,35 @@ mod tests {
             let mut reasons = Vec::new();
             assert_eq!(mechanism(&machine, &mut reasons), wanted, "{root:?}");
             assert_eq!(reasons[0].contains("run quietcores there"), wanted == Mechanism::Affinity);
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_knows_no_isolated_partition_is_asked_for_another() {
+        for (release, wanted) in [
+            ("5.10.0-28-amd64", "root"),
+            ("5.15.0-119-generic", "root"),
+            ("6.0.19", "root"),
+            ("6.1.0-25-amd64", "isolated"),
+            ("6.12.9", "isolated"),
+            ("", "isolated"),
+        ] {
+            let mut machine = quiet_testing::plain_machine("0-3");
+            machine.kernel.release = release.into();
+            machine.cgroups.v2 = "/sys/fs/cgroup".parse().ok();
+            machine.cgroups.v2_cpuset = true;
+            let chain = Chain { cpus: Choice::These("2-3".parse().unwrap()), ..Chain::default() };
+            let plan = plan(&machine, &chain).unwrap();
+            let asked = plan.steps.iter().find_map(|step| match &step.action {
+                Action::Group { files, .. } => files
+                    .iter()
+                    .find(|file| file.name == "cpuset.cpus.partition")
+                    .map(|file| file.value.clone()),
+                _ => None,
+            });
+            assert_eq!(asked, Some(GroupValue::Is(wanted.into())), "{release}");
+            let said = plan.reasons.iter().any(|why| why.contains("Linux 6.1 and newer"));
+            assert_eq!(said, wanted == "root", "{release}: {:?}", plan.reasons);
         }
     }
 

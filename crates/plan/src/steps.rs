@@ -150,6 +150,7 @@ impl List<'_> {
         );
         let narrow = self.groups_beside(&mount);
         let cpus = self.shield.cpus.to_string();
+        let kind = crate::partition_kind(self.machine);
         let file = |name: &str, value: &str, form, need| GroupFile {
             name: name.into(),
             value: GroupValue::Is(value.into()),
@@ -182,7 +183,7 @@ impl List<'_> {
                     file("cpuset.cpus", &cpus, Form::List, Need::Essential),
                     // Linux 6.7 and newer: the CPUs are claimed even where siblings name them too.
                     file("cpuset.cpus.exclusive", &cpus, Form::List, Need::BestEffort),
-                    file("cpuset.cpus.partition", "isolated", Form::Partition, Need::Essential),
+                    file("cpuset.cpus.partition", kind, Form::Partition, Need::Essential),
                     // As long as a group below the root passes it on, nobody can take the controller
                     // away at the root: systemd would, once no unit of its own needs it any more.
                     file("cgroup.subtree_control", "+cpuset", Form::Word, Need::BestEffort),

@@ -335,7 +335,7 @@ fn shield(shield: &Shield) -> String {
         return "A set of single settings (no CPU is shielded)".into();
     }
     let by = match shield.mechanism {
-        Mechanism::PartitionV2 => "an isolated partition of cgroup v2",
+        Mechanism::PartitionV2 => "a partition of cgroup v2",
         Mechanism::SetsV1 => "cpusets of cgroup v1",
         Mechanism::Affinity => "the affinity of threads",
     };
