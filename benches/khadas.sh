@@ -2,7 +2,6 @@
 # benches/khadas.sh [SECONDS]: the seed's table on Debian's arm64 kernel with two little CPUs and four big ones (in an emulator), beside the
 # seed's own four of a Khadas VIM3L with an EVL kernel: all eight are imported from the form of the tool that the seed used, and stand in
 # one page, benches/runs/DATE-khadas.md. KERNEL (trixie/rt-arm64) names another; PROGRAM is the quietcores of this machine.
-# Not run to its end yet: with 5 s a part it took longer than 200 s.
 # The emulator's times are the emulator's, on a machine that others use: what the page shows is that the table can be made.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."

@@ -495,7 +495,11 @@ impl Place {
 
 /// The least number of ticks that are `ns` long.
 fn ticks_of<C: Clock>(clock: &C, ns: u64) -> u64 {
-    let (mut low, mut high) = (0, 1 << 62);
+    // From below: of very many ticks that are longer than a nanosecond, as an Arm core's are, the ns are no u64.
+    let (mut low, mut high) = (0, 1);
+    while high < 1 << 53 && clock.nanos(high) < ns {
+        high *= 2;
+    }
     while low < high {
         let middle = low + (high - low) / 2;
         if clock.nanos(middle) < ns {
@@ -520,4 +524,36 @@ fn histogram(counts: &Counts<'_>, linear: Option<(Nanos, u32)>) -> Histogram {
         over: counts.linear_over,
     });
     histogram
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many units of 2^-32 ns each, as a counter is read.
+    struct Counted(u64);
+
+    impl Clock for Counted {
+        fn ticks(&self) -> u64 {
+            0
+        }
+        fn nanos(&self, ticks: u64) -> u64 {
+            ((u128::from(ticks) * u128::from(self.0)) >> 32) as u64
+        }
+    }
+
+    /// From the fastest counters to those of boards: 5 GHz, 2.4 GHz, 62.5, 54 and 24 MHz, 1 MHz.
+    #[test]
+    fn a_length_is_that_many_ticks_on_every_counter() {
+        for hertz in [5e9, 2.4e9, 62.5e6, 54e6, 24e6, 1e6] {
+            let clock = Counted((1e9 / hertz * 4_294_967_296.0) as u64);
+            for ns in [1, 1_000, 1_000_000, 2_000_000_000, 7 * 86_400 * 1_000_000_000] {
+                let ticks = ticks_of(&clock, ns);
+                assert!(clock.nanos(ticks) >= ns, "{hertz} {ns}: {ticks}");
+                assert!(clock.nanos(ticks - 1) < ns, "{hertz} {ns}: {ticks}");
+            }
+            // Longer than anything: it ends somewhere.
+            assert!(ticks_of(&clock, u64::MAX) <= 1 << 53);
+        }
+    }
 }
