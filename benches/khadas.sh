@@ -8,7 +8,7 @@ cd "$(dirname "$(readlink -f "$0")")/.."
 program=${PROGRAM:-target/debug/quietcores}
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-LAB_OUT=$out LAB_TOPOLOGY=biglittle LAB_LIMIT=1500 "${LAB:-lab}/boot" "${KERNEL:-trixie/rt-arm64}" lab/guest/khadas "${1:-15}"
+LAB_OUT=$out LAB_TOPOLOGY=biglittle LAB_LIMIT=900 "${LAB:-lab}/boot" "${KERNEL:-trixie/rt-arm64}" lab/guest/khadas "${1:-15}"
 runs=()
 for stress in idle hectic-200us hectic-10us-cache hectic-10us-cache-ping; do
   "$program" import "fixtures/results/latmus-vim3l-$stress.txt" --label "seed: $stress" -o "$out/seed-$stress.json" >/dev/null
