@@ -1,7 +1,7 @@
 //! What the live faces may do to the machine: as root itself, else by the service.
 
 use crate::{asked, face, verbs};
-use quiet_experiment::{ShieldWish, Silent, put_back_overdue};
+use quiet_experiment::{ShieldWish, Silent, make_way, put_back_overdue};
 use quiet_linux::{Root, System};
 use quiet_live::{Hands, StatusReader};
 use quiet_plan::check::audit;
@@ -106,11 +106,12 @@ impl Hands for MachineHands {
             verbs::apply::put_up_by_service(self.approved()?, confirm).map_err(said)?
         } else {
             only_root()?;
+            make_way(&self.state, &Silent).map_err(said)?;
             let machine = Root::system().map_err(said)?;
             let machine = quiet_experiment::machine(&machine).map_err(said)?;
             let plan = quiet_experiment::plan_to_apply(&self.wish, machine).map_err(said)?;
             let never = AtomicBool::new(false);
-            verbs::apply::put_up(&plan, &self.state, confirm, &never, &Silent).map_err(said)?
+            verbs::apply::put_up(&plan, &self.state, confirm, &never).map_err(said)?
         };
         Ok(deed("apply", verbs::apply::is_whole(&applied), &applied_text(&applied)))
     }

@@ -47,6 +47,9 @@ impl Observer for Progress {
 
     fn event(&self, event: Notice<'_>) {
         match event {
+            Notice::PutBack(done) if done.rebooted => {
+                self.line(quiet_report::plan::reverted_text(done).trim_end());
+            }
             Notice::PutBack(done) => self.line(&format!(
                 "An earlier shield was not confirmed, or whoever asked for it was killed, and its guard with it. {}",
                 quiet_report::plan::reverted_text(done).trim_end()

@@ -2,7 +2,7 @@
 
 use crate::{
     Because, Error, ErrorKind, Notice, Observer, Result, ShieldWish, Silent, Ward, begun, door,
-    explained, is_root, judged, machine, online, plan, put_back_overdue, raised,
+    explained, is_root, judged, machine, make_way, online, plan, raised,
 };
 use quiet_linux::{Root, System, files};
 use quiet_probe::{RunRequest, RunningStress};
@@ -289,7 +289,7 @@ impl Work<'_> {
         if !is_root() || settings.peek().is_none() {
             return Ok(());
         }
-        put_back_overdue(self.place.state, self.observer)?;
+        make_way(self.place.state, self.observer)?;
         let standing = quiet_shield::status(&System, self.place.state)?.state;
         if matches!(standing, ShieldStanding::Up | ShieldStanding::Leftover) {
             return Err(Error::new(

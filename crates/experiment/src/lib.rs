@@ -48,7 +48,7 @@ pub use tune::{
     prepare_boots, reboot,
 };
 pub use tune::{DuplexAsk, Pick, TriedWrite, Tuning, measured_here, tunable, tune};
-pub use ward::{ShieldLender, Ward, put_back_overdue};
+pub use ward::{ShieldLender, Ward, make_way, put_back_overdue};
 pub use wish::{ShieldWish, chain_text, machine, plan, plan_to_apply, read_chain};
 
 use std::sync::atomic::{AtomicBool, Ordering};

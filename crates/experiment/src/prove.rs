@@ -3,7 +3,7 @@
 use crate::{
     Because, Error, ErrorKind, Observer, Result, ShieldLender, ShieldWish, Ward,
     arms::{Measured, Turns},
-    begun, is_root, machine, plan_to_apply, put_back_overdue, raised,
+    begun, is_root, machine, make_way, plan_to_apply, raised,
 };
 use quiet_linux::{Kernel, Root, System};
 use quiet_probe::{RunningStress, TraceLender};
@@ -270,7 +270,7 @@ pub fn refuse_over_a_shield(
     if !is_root() {
         return Ok(());
     }
-    put_back_overdue(state, observer)?;
+    make_way(state, observer)?;
     let standing = quiet_shield::status(kernel, state)
         .because(ErrorKind::Machine, || {
             format!("cannot find out whether a shield is up ({})", state.display())

@@ -81,6 +81,7 @@ impl<'a> Ward<'a> {
             self.up = true;
             return Ok(applied);
         }
+        make_way(self.state, self.observer)?;
         let plan = plan_to_apply(&self.wish, machine(&Root::system()?)?)?;
         self.raise_plan(&plan)
     }
@@ -91,7 +92,6 @@ impl<'a> Ward<'a> {
     /// When there is no guard, or an essential step fails: what was done is put back then.
     pub(crate) fn raise_plan(&mut self, plan: &Plan) -> Result<Applied> {
         if let (None, Some(program)) = (&self.bond, &self.holder) {
-            put_back_overdue(self.state, self.observer)?;
             self.bond = Some(Bond::start(program, self.state, self.observer.guard())?);
         }
         let setup = ApplyOptions {
@@ -154,6 +154,20 @@ impl Drop for Ward<'_> {
 /// When the state directory or the journal cannot be used.
 pub fn put_back_overdue(state: &Path, observer: &dyn Observer) -> Result<()> {
     if let Some(done) = quiet_shield::overdue(&System, state)? {
+        observer.event(Notice::PutBack(&done));
+    }
+    Ok(())
+}
+
+/// As [`put_back_overdue`], and what a shield of an earlier boot left in files: before the machine is read for a plan that is to be
+/// applied. Nothing where this is not root, who alone applies one.
+///
+/// # Errors
+/// When the state directory or the journal cannot be used.
+pub fn make_way(state: &Path, observer: &dyn Observer) -> Result<()> {
+    if crate::is_root()
+        && let Some(done) = quiet_shield::make_way(&System, state)?
+    {
         observer.event(Notice::PutBack(&done));
     }
     Ok(())

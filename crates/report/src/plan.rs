@@ -135,14 +135,22 @@ fn outcome(step: &Step, outcome: &Outcome) -> Option<String> {
 /// What was put back, and what was not.
 pub fn reverted_text(done: &Reverted) -> String {
     let mut out = String::new();
+    let count = |test: fn(&Return) -> bool| done.items.iter().filter(|i| test(&i.outcome)).count();
+    let restored = count(|r| matches!(r, Return::Restored));
     if done.rebooted {
         line(
             &mut out,
             "The journal was of an earlier boot: its changes went with the reboot. It is closed.",
         );
+        let files = match restored {
+            0 => String::new(),
+            1 => "A setting in a file had outlived it, and was put back.".into(),
+            _ => format!("{restored} settings in files had outlived it, and were put back."),
+        };
+        if !files.is_empty() {
+            line(&mut out, &files);
+        }
     }
-    let count = |test: fn(&Return) -> bool| done.items.iter().filter(|i| test(&i.outcome)).count();
-    let restored = count(|r| matches!(r, Return::Restored));
     if done.is_exact() && !done.rebooted {
         line(
             &mut out,

@@ -143,8 +143,8 @@ impl Acts {
         confirm: Option<u64>,
         up: impl FnOnce(&Plan, &ApplyOptions<'_>) -> quiet_shield::Result<Applied>,
     ) -> Result<Applied, Error> {
+        quiet_shield::make_way(&System, &self.state).map_err(of_shield)?;
         let plan = self.planned(name, true)?;
-        quiet_shield::overdue(&System, &self.state).map_err(of_shield)?;
         let setup = ApplyOptions {
             state: &self.state,
             holder: Some(&self.program),

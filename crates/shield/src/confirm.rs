@@ -134,3 +134,21 @@ pub fn overdue(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
         _ => Ok(None),
     }
 }
+
+/// As [`overdue`], and what a shield of an earlier boot left in files is put back as well. To be called before a machine is read for
+/// a plan: what such a shield had done looks as if it were so already, and the plan would lack the steps for it.
+///
+/// # Errors
+/// As [`crate::revert`].
+pub fn make_way(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
+    let done = overdue(kernel, state)?;
+    if done.is_some() {
+        return Ok(done);
+    }
+    let Some(opened) = StateDir::open(state)? else { return Ok(None) };
+    let past = journal::read(&opened)?;
+    match past.map(|past| standing(&past, &boot_id(kernel))) {
+        Some(ShieldStanding::Rebooted) => crate::revert(kernel, state),
+        _ => Ok(None),
+    }
+}

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test may
 
 use proptest::prelude::*;
-use quiet_shield::{ApplyOptions, ErrorKind, revert, status, up};
+use quiet_shield::{ApplyOptions, ErrorKind, make_way, revert, status, up};
 use quiet_testing::fake::{
     EBUSY, EINVAL, EIO, ENOSPC, EPERM, Fake, Group, Hierarchy, MOUNT, SETTINGS, Temper, World, at,
     strays, until_stopped, world,
@@ -613,7 +613,7 @@ fn others_are_narrowed_only_where_the_kernel_refuses_the_claim() {
 fn what_outlives_a_reboot_is_put_back_after_it_and_apply_goes_on() {
     let path = "/etc/default/irqbalance";
     let old = "# bans\nIRQBALANCE_ARGS=-d\n";
-    for by_apply in [false, true] {
+    for by in ["apply", "revert", "make_way"] {
         let (mut before, shield) = small();
         before.texts.insert(path.into(), old.into());
         let mut bench = Bench::new(&before, &shield);
@@ -628,14 +628,17 @@ fn what_outlives_a_reboot_is_put_back_after_it_and_apply_goes_on() {
         fresh.texts = after;
         fresh.files.insert("/proc/sys/kernel/random/boot_id".into(), "b1".into());
         let fresh = Fake::new(fresh);
-        if by_apply {
+        if by == "apply" {
             let bare = Plan { steps: Vec::new(), ..bench.plan.clone() };
             apply(&fresh, &bare, &bench.state()).unwrap();
         } else {
-            let done = revert(&fresh, &bench.state()).unwrap().unwrap();
-            assert!(done.rebooted && done.is_exact(), "{done:?}");
+            let ways = [("revert", revert as fn(&_, &_) -> _), ("make_way", make_way)];
+            let way = ways.into_iter().find(|(name, _)| *name == by).unwrap().1;
+            let done: Reverted = way(&fresh, &bench.state()).unwrap().unwrap();
+            assert!(done.rebooted && done.is_exact(), "{by}: {done:?}");
+            assert_eq!(way(&fresh, &bench.state()).unwrap(), None, "{by}: once");
         }
-        assert_eq!(fresh.world.borrow().texts[path], old);
+        assert_eq!(fresh.world.borrow().texts[path], old, "{by}");
     }
 }
 

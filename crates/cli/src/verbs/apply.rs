@@ -4,7 +4,7 @@ use super::plan::Wished;
 use crate::progress::Progress;
 use crate::{asked, face, probing};
 use anyhow::{Context, anyhow, bail};
-use quiet_experiment::{Observer, machine, put_back_overdue};
+use quiet_experiment::{machine, make_way};
 use quiet_linux::{Root, System};
 use quiet_report::plan::applied_text;
 use quiet_service::acts;
@@ -62,6 +62,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(name) = asked::approved(&args.wish, &args.state)? {
         return by_service(&args, &name);
     }
+    let progress = Progress::new();
+    make_way(&args.state, &progress)?;
     let plan = quiet_experiment::plan_to_apply(&args.wish.wish(), machine(&Root::system()?)?)?;
     if !face::is_root() {
         bail!(
@@ -72,20 +74,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     agree(&args, &plan)?;
     let interrupt = face::interrupt()?;
-    show(&args, &put_up(&plan, &args.state, args.confirm, &interrupt, &Progress::new())?)
+    show(&args, &put_up(&plan, &args.state, args.confirm, &interrupt)?)
 }
 
-/// Takes the steps of a plan as root, and looks where the chain is; a shield that was to be confirmed and was not is put back before.
+/// Takes the steps of a plan as root, and looks where the chain is. What had to be put back before is ([`make_way`]), since before the
+/// machine was read for the plan.
 pub fn put_up(
     plan: &Plan,
     state: &Path,
     confirm: Option<u64>,
     interrupt: &AtomicBool,
-    observer: &dyn Observer,
 ) -> anyhow::Result<Applied> {
     let program = std::env::current_exe().context("cannot find the program itself")?;
     let setup = ApplyOptions { state, holder: Some(&program), interrupt, confirm };
-    put_back_overdue(state, observer)?;
     let mut applied = quiet_shield::up(&System, plan, &setup)?;
     // The shield is up whatever these say.
     acts::settle(plan, &mut applied, &setup).map_err(|e| anyhow!(e.sentence()))?;

@@ -56,7 +56,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         face::print(&demo_text(&demo, face::width()))?;
     }
     if heard.is_some() {
-        face::say(&format!("hear it: {}", sound.path().display()));
+        face::say(&format!("hear it: {}", beside("wav").display()));
     }
     if seen.is_some() {
         face::say(&format!("see it: {}", page.path().display()));

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{face, progress::Progress, talk::Talk};
 use anyhow::{Context, anyhow, bail};
-use quiet_experiment::{machine, read_chain};
+use quiet_experiment::{machine, make_way, read_chain};
 use quiet_linux::{Root, System, files::DEFAULT_STATE};
 use quiet_plan::{check::audit, mend};
 use quiet_report::doctor::{doctored_text, made_text, mend_text};
@@ -73,6 +73,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => Root::system(),
     }
     .context("cannot look at the machine")?;
+    if args.root.is_none() {
+        make_way(&args.state, &Progress::new())?;
+    }
     let machine = machine(&root)?;
     let there: CpuSet = machine.cpus.iter().map(|cpu| cpu.id).collect();
     let known = there.union(&machine.online);
@@ -212,13 +215,7 @@ impl<'a> Hands<'a> {
     }
 
     fn begin(&mut self, chosen: &Plan) -> anyhow::Result<Vec<Taken>> {
-        let applied = apply::put_up(
-            chosen,
-            &self.args.state,
-            self.args.confirm,
-            self.stop,
-            &Progress::new(),
-        )?;
+        let applied = apply::put_up(chosen, &self.args.state, self.args.confirm, self.stop)?;
         let steps = applied.steps.clone();
         self.applied = Some(applied);
         Ok(steps)

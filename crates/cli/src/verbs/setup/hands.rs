@@ -5,7 +5,7 @@ use crate::progress::Progress;
 use crate::verbs::{apply, confirm, persist, prove, revert};
 use anyhow::{Context, bail};
 use clap::Parser;
-use quiet_experiment::{ShieldWish, machine};
+use quiet_experiment::{ShieldWish, machine, make_way};
 use quiet_linux::Root;
 use quiet_types::{Plan, plan::Applied, said::Persisted};
 use std::{ffi::OsString, path::PathBuf, sync::atomic::AtomicBool};
@@ -55,9 +55,7 @@ impl<'a> Hands<'a> {
     /// The shield of the plan that was shown, up until it is confirmed.
     pub fn up(&self, confirm: u64, stop: &AtomicBool) -> anyhow::Result<Applied> {
         match &self.who {
-            Who::Root { plan, .. } => {
-                apply::put_up(plan, &self.args.state, Some(confirm), stop, &Progress::new())
-            }
+            Who::Root { plan, .. } => apply::put_up(plan, &self.args.state, Some(confirm), stop),
             Who::Service(name) => apply::put_up_by_service(name, Some(confirm)),
         }
     }
@@ -71,8 +69,9 @@ impl<'a> Hands<'a> {
                     cpus: Some(plan.shield.cpus.clone()),
                     ..ShieldWish::default()
                 };
+                make_way(&self.args.state, &Progress::new())?;
                 let plan = quiet_experiment::plan_to_apply(&wish, machine(&Root::system()?)?)?;
-                apply::put_up(&plan, &self.args.state, None, stop, &Progress::new())
+                apply::put_up(&plan, &self.args.state, None, stop)
             }
             Who::Service(name) => apply::put_up_by_service(name, None),
         }

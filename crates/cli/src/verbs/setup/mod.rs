@@ -7,10 +7,10 @@ use super::{
     import::write_chain,
     prove,
 };
-use crate::{asked, face, talk::Talk, user};
+use crate::{asked, face, progress::Progress, talk::Talk, user};
 use anyhow::{Context, bail};
 use hands::Hands;
-use quiet_experiment::machine;
+use quiet_experiment::{machine, make_way};
 use quiet_linux::{Root, files::DEFAULT_STATE};
 use quiet_plan::{chain_text, propose};
 use quiet_report::{
@@ -109,6 +109,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => Root::system(),
     }
     .context("cannot set anything up")?;
+    if args.root.is_none() && !args.dry_run {
+        make_way(&args.state, &Progress::new())?;
+    }
     let machine = machine(&root)?;
     let stop = face::interrupt()?;
     let mut asking = Asking { talk: Talk::new(stdin(), args.yes, &stop), args: &args };

@@ -2,7 +2,7 @@
 
 use super::{asked_of, measured, root_alone};
 use crate::{
-    Error, ErrorKind, Observer, Result, begin, begun, machine, put_back_overdue,
+    Error, ErrorKind, Observer, Result, begin, begun, machine, make_way,
     tune::{Tuning, probe_words},
 };
 use quiet_boot::{Loader, LoaderKind, PersistRequest, Term};
@@ -86,7 +86,7 @@ pub fn prepare_boots(
         ));
     }
     quiet_boot::vacant(state)?;
-    put_back_overdue(state, observer)?;
+    make_way(state, observer)?;
     let now = machine(&Root::system()?)?;
     let plan = crate::plan(&args.tuning.wish, &now)?;
     let cpus = plan.shield.cpus.clone();
