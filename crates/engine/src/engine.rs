@@ -11,6 +11,7 @@ use crate::{
         null,
         oob::{OutOfBand, Stage},
     },
+    neighbours,
     place::{self, Counting, Placed, SeatWish, Wait},
     player::{ReadyStrip, Remote, player},
     playing::{Place, Playing, fault},
@@ -59,8 +60,8 @@ type Work = Box<dyn FnOnce(&Place, &Placed) -> Outcome + Send>;
 /// A sentence, when this machine cannot do it, or a right cannot be given up.
 pub fn seat(wish: &SeatWish, less: Option<(Less, Arc<Walls>)>) -> Result<SeatedThread> {
     let root = Root::system()?;
-    let _turn = place::turn(&root, wish.shield.as_ref());
-    seat_as(root, place::PLAYS, wish, less)
+    let _turn = neighbours::turn(&root, wish.shield.as_ref());
+    seat_as(root, neighbours::PLAYS, wish, less)
 }
 
 fn seat_as(
@@ -148,7 +149,7 @@ impl SecondThread {
             bench.serve(&told, SecondRest::Sleep);
             None
         };
-        let thread = thread::Builder::new().name(place::PLAYS_TOO.to_owned()).spawn(body);
+        let thread = thread::Builder::new().name(neighbours::PLAYS_TOO.to_owned()).spawn(body);
         let thread = thread.map_err(|e| {
             let sentence = format!("cannot start the second thread: {e}");
             Error::of(ErrorKind::Machine, sentence).because(e)
@@ -189,9 +190,9 @@ impl SeatedThread {
 /// As [`seat()`]; when the shield has no second CPU.
 pub fn seat_second(wish: &SeatWish, less: Option<(Less, Arc<Walls>)>) -> Result<SeatedThread> {
     let root = Root::system()?;
-    let _turn = place::turn(&root, wish.shield.as_ref());
-    let others = place::others(&root, wish.shield.as_ref());
-    seat_as(root, place::PLAYS_TOO, &place::second(wish, &others)?, less)
+    let _turn = neighbours::turn(&root, wish.shield.as_ref());
+    let others = neighbours::cpus(&root, wish.shield.as_ref());
+    seat_as(root, neighbours::PLAYS_TOO, &place::second(wish, &others)?, less)
 }
 
 enum Card {
@@ -344,7 +345,7 @@ impl Opened {
         #[cfg(not(feature = "audio"))]
         let ours = true;
         let seat = match self.seat {
-            None if ours => Some(SeatedThread::take(place::PLAYS, place.clone(), None)?),
+            None if ours => Some(SeatedThread::take(neighbours::PLAYS, place.clone(), None)?),
             seat => seat,
         };
         let running = match self.card {

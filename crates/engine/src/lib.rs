@@ -18,6 +18,7 @@ mod halves;
 pub mod host;
 #[cfg(feature = "audio")]
 pub mod midi;
+mod neighbours;
 mod place;
 mod player;
 mod playing;
