@@ -9,6 +9,8 @@
 pub struct Block<'a> {
     samples: &'a mut [f32],
     channels: usize,
+    /// Divided once, not by each who asks.
+    frames: usize,
 }
 
 impl<'a> Block<'a> {
@@ -18,7 +20,8 @@ impl<'a> Block<'a> {
     /// If the samples cannot be shared out evenly: a fault of the caller.
     pub fn new(samples: &'a mut [f32], channels: usize) -> Block<'a> {
         assert!(channels > 0 && samples.len().is_multiple_of(channels), "uneven channels");
-        Block { samples, channels }
+        let frames = samples.len() / channels;
+        Block { samples, channels, frames }
     }
 
     /// How many channels there are.
@@ -28,7 +31,7 @@ impl<'a> Block<'a> {
 
     /// How many frames there are.
     pub fn frames(&self) -> usize {
-        self.samples.len() / self.channels
+        self.frames
     }
 
     /// One channel.
@@ -36,7 +39,7 @@ impl<'a> Block<'a> {
     /// # Panics
     /// If there is no such channel: a fault of the caller.
     pub fn channel(&mut self, channel: usize) -> &mut [f32] {
-        let frames = self.frames();
+        let frames = self.frames;
         &mut self.samples[channel * frames..][..frames]
     }
 

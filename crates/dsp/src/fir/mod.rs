@@ -245,68 +245,67 @@ impl Fir {
     }
 
     /// Up to `RUN` samples of every channel, none of which crosses a multiple of it.
+    ///
+    /// The head comes last: it reads what was just kept across the pieces in which that was written, and would wait for it.
+    #[inline(always)]
     fn run(&mut self, block: &mut Block<'_>, from: usize, count: usize) {
-        for (input, ring) in self.inputs.iter_mut().zip(&mut self.rings) {
-            let samples = &block.channel(input.channel)[from..from + count];
-            let half = (input.near.len() - HeadTaps::BEYOND) / 2;
-            let at = self.position as usize & (half - 1);
-            input.near[at..at + count].copy_from_slice(samples);
-            input.near[half + at..half + at + count].copy_from_slice(samples);
-            if let Some(mask) = ring.len().checked_sub(1) {
-                // A run may begin and end within a row.
-                let (mut samples, mut at) = (samples, self.position as usize);
-                while !samples.is_empty() {
-                    let row = &mut ring[(at / STEP) & mask].0[at % STEP..];
-                    let count = row.len().min(samples.len());
-                    row[..count].copy_from_slice(&samples[..count]);
-                    (samples, at) = (&samples[count..], at + count);
-                }
-            }
-        }
         for output in &mut self.outputs {
-            output.sum = [0.0; RUN];
-        }
-        for HeadRoute { input, output, head } in &self.heads {
-            let near = &self.inputs[*input].near;
-            let half = (near.len() - HeadTaps::BEYOND) / 2;
-            let at = half + (self.position as usize & (half - 1));
-            head.run(self.kernel, near, at, &mut self.outputs[*output].sum[..count]);
+            output.sum[..count].fill(0.0);
         }
         for Periodic { segment, phase, .. } in &self.tail {
-            let part = segment.part() as u64;
-            let done = ((self.position + part - phase) % part) as usize;
+            let done = (self.position.wrapping_sub(*phase) & (segment.part() as u64 - 1)) as usize;
             for (i, output) in self.outputs.iter_mut().enumerate() {
                 segment.fetch(i, done, &mut output.sum[..count]);
             }
+        }
+        let position = self.position;
+        for (input, ring) in self.inputs.iter_mut().zip(&mut self.rings) {
+            let samples = &block.channel(input.channel)[from..from + count];
+            input.keep(samples, position as usize);
+            keep(samples, position as usize, ring);
+        }
+        self.position += count as u64;
+        self.steps(self.position / STEP as u64 - position / STEP as u64);
+        for HeadRoute { input, output, head } in &self.heads {
+            let near = &self.inputs[*input].near;
+            let half = (near.len() - HeadTaps::BEYOND) / 2;
+            let at = half + (position as usize & (half - 1));
+            head.run(self.kernel, near, at, &mut self.outputs[*output].sum[..count]);
         }
         if self.outputs.len() < self.channels {
             block.each().for_each(|channel| channel[from..from + count].fill(0.0));
         }
         for output in &self.outputs {
-            block.channel(output.channel)[from..from + count].copy_from_slice(&output.sum[..count]);
-        }
-
-        let before = self.position / STEP as u64;
-        self.position += count as u64;
-        for step in before + 1..=self.position / STEP as u64 {
-            self.step(step);
+            copy(&output.sum[..count], &mut block.channel(output.channel)[from..from + count]);
         }
     }
 
-    /// The tail's share of work when `16 step` samples are in.
-    fn step(&mut self, step: u64) {
-        let now = step * STEP as u64;
-        for one in &mut self.tail {
-            let part = one.segment.part() as u64;
-            if (now + part - one.phase).is_multiple_of(part) {
-                one.work(one.units.len(), &self.rings);
-                let rows = self.rings.first().map_or(1, Vec::len) as u64;
-                let start = (now / 16).wrapping_sub(part / 8) & (rows - 1);
-                one.segment.turn(start as usize);
-                one.next = 0;
-            }
+    /// The tail's shares of work for the last `steps` times sixteen samples. Periods begin at multiples of a run.
+    fn steps(&mut self, steps: u64) {
+        let now = self.position / STEP as u64 * STEP as u64;
+        if steps == 0 || self.tail.is_empty() {
+            return;
         }
-        self.credit += self.share;
+        if !now.is_multiple_of(RUN as u64) {
+            return self.spend(steps, now);
+        }
+        if steps > 1 {
+            self.spend(steps - 1, now - STEP as u64);
+        }
+        for one in self.tail.iter_mut().filter(|one| one.done(now) == 0) {
+            one.work(one.units.len(), &self.rings);
+            let rows = self.rings.first().map_or(1, Vec::len) as u64;
+            let start =
+                (now / STEP as u64).wrapping_sub(one.segment.part() as u64 / 8) & (rows - 1);
+            one.segment.turn(start as usize);
+            one.next = 0;
+        }
+        self.spend(1, now);
+    }
+
+    /// Does what is due first, until some shares are used up.
+    fn spend(&mut self, shares: u64, now: u64) {
+        self.credit += self.share * shares as i64;
         while let Some(one) = (self.tail.iter_mut())
             .filter(|one| one.next < one.units.len())
             .min_by_key(|one| one.left(now))
@@ -343,16 +342,67 @@ impl Periodic {
         share + share / 64 + 1
     }
 
+    /// Samples of its period that are over. (A part is a power of two.)
+    fn done(&self, now: u64) -> u64 {
+        now.wrapping_sub(self.phase) & (self.segment.part() as u64 - 1)
+    }
+
     /// Samples until its output is due.
     fn left(&self, now: u64) -> u64 {
-        let part = self.segment.part() as u64;
-        part - (now + part - self.phase) % part
+        self.segment.part() as u64 - self.done(now)
     }
 
     /// Does its units up to `last`.
     fn work(&mut self, last: usize, rings: &[Vec<Row>]) {
+        if self.next == last {
+            return;
+        }
         self.segment.run(&self.units[self.next..last], rings);
         self.next = last;
+    }
+}
+
+impl Input {
+    /// Keeps samples for the head.
+    fn keep(&mut self, samples: &[f32], position: usize) {
+        let half = (self.near.len() - HeadTaps::BEYOND) / 2;
+        let at = position & (half - 1);
+        copy(samples, &mut self.near[at..at + samples.len()]);
+        copy(samples, &mut self.near[half + at..half + at + samples.len()]);
+    }
+}
+
+/// Keeps samples for the tail, in a ring of a power of two of rows, or none.
+fn keep(mut samples: &[f32], mut position: usize, ring: &mut [Row]) {
+    let Some(mask) = ring.len().checked_sub(1) else { return };
+    if position.is_multiple_of(STEP) {
+        let (rows, rest) = samples.as_chunks::<STEP>();
+        for row in rows {
+            copy(row, &mut ring[(position / STEP) & mask].0);
+            position += STEP;
+        }
+        samples = rest;
+    }
+    // They may begin and end within a row.
+    while !samples.is_empty() {
+        let row = &mut ring[(position / STEP) & mask].0[position % STEP..];
+        let count = row.len().min(samples.len());
+        row[..count].copy_from_slice(&samples[..count]);
+        (samples, position) = (&samples[count..], position + count);
+    }
+}
+
+/// Both are equally long. Rows are moved by a few instructions, where a call would cost more than they: in halves, or the compiler would
+/// make it one.
+fn copy(from: &[f32], to: &mut [f32]) {
+    let ((rows, rest), (to_rows, to_rest)) = (from.as_chunks::<STEP>(), to.as_chunks_mut::<STEP>());
+    for (row, to) in rows.iter().zip(to_rows) {
+        let ((low, _), (to_low, _)) = (row.as_chunks::<8>(), to.as_chunks_mut::<8>());
+        to_low[0] = low[0];
+        to_low[1] = low[1];
+    }
+    for (x, to) in rest.iter().zip(to_rest) {
+        *to = *x;
     }
 }
 
@@ -394,7 +444,12 @@ impl Stage for Fir {
         while from < block.frames() {
             let left = RUN - self.position as usize % RUN;
             let count = left.min(block.frames() - from);
-            self.run(block, from, count);
+            // The usual lengths are known to the compiler.
+            match count {
+                RUN => self.run(block, from, RUN),
+                STEP => self.run(block, from, STEP),
+                _ => self.run(block, from, count),
+            }
             from += count;
         }
     }

@@ -6,9 +6,9 @@ use super::lanes::{Job, Kernel, Lanes};
 
 /// Taps of a head, put in the order in which they are used.
 pub struct HeadTaps {
-    /// `by_residue[r * rows + q]` is tap `16 q + r`; absent ones are 0.
-    by_residue: Vec<f32>,
-    rows: usize,
+    /// `by_residue[r * fours + f]` are the taps `16 q + r` of four `q` from `4 f` on; absent ones are 0.
+    by_residue: Vec<[f32; 4]>,
+    fours: usize,
 }
 
 impl HeadTaps {
@@ -17,17 +17,17 @@ impl HeadTaps {
 
     /// Of the first taps of an IR.
     pub fn new(taps: &[f32]) -> HeadTaps {
-        let rows = taps.len().div_ceil(64) * 4;
-        let mut by_residue = vec![0.0; 16 * rows];
+        let fours = taps.len().div_ceil(64);
+        let mut by_residue = vec![[0.0; 4]; 16 * fours];
         for (k, &tap) in taps.iter().enumerate() {
-            by_residue[k % 16 * rows + k / 16] = tap;
+            by_residue[k % 16 * fours + k / 64][k / 16 % 4] = tap;
         }
-        HeadTaps { by_residue, rows }
+        HeadTaps { by_residue, fours }
     }
 
     /// How many samples before the first one it looks at.
     pub fn history(&self) -> usize {
-        16 * self.rows
+        64 * self.fours
     }
 
     /// Adds to `out[i]` the sum of tap `k` times `x[at + i - k]`, always in the same order.
@@ -46,6 +46,9 @@ struct Sums<'a> {
     x: &'a [f32],
     out: &'a mut [f32],
 }
+
+/// Residues whose taps go into one sum: they lie so far apart. The order in which sums are added is everybody's.
+const APART: usize = 8;
 
 impl Job for Sums<'_> {
     type Out = ();
@@ -72,14 +75,79 @@ fn sums<L: Lanes>(l: L, head: &HeadTaps, x: &[f32], out: &mut [f32]) {
             1 => tile::<L, 1, 8>(l, head, x, from, &mut sums),
             2 | 3 => tile::<L, 2, 4>(l, head, x, from, &mut sums),
             // Eight outputs see most of a window again.
-            8.. if L::WIDTH == 8 && L::REGISTERS == 16 => {
-                tile::<L, 8, 1>(l, head, x, from, &mut sums)
-            }
+            8.. if L::WIDTH == 8 && L::REGISTERS == 16 => wide(l, head, x, from, &mut sums),
             _ => tile::<L, 4, 2>(l, head, x, from, &mut sums),
         };
     }
-    for (y, sum) in out.iter_mut().zip(sums) {
+    // By whole rows, which become vectors.
+    let (rows, rest) = out.as_chunks_mut::<16>();
+    let (row_sums, _) = sums.as_chunks::<16>();
+    for (y, sum) in rows.iter_mut().zip(row_sums) {
+        for (y, sum) in y.iter_mut().zip(sum) {
+            *y += sum;
+        }
+    }
+    for (y, sum) in rest.iter_mut().zip(&sums[16 * rows.len()..]) {
         *y += sum;
+    }
+}
+
+/// Vectors of outputs in a [`wide`] tile, from a tap to the one 16 before it, and of all that four such taps see.
+const WIDE: usize = 8;
+const ROW: usize = 2;
+const SEEN: usize = WIDE + 3 * ROW;
+
+/// Eight vectors of outputs, where half of the registers are their sums: a window is read once, and goes to all of them that see it.
+/// The sums are added up in the order of [`tile`].
+#[inline(always)]
+fn wide<L: Lanes>(l: L, head: &HeadTaps, x: &[f32], from: usize, sums: &mut [f32; 64]) -> usize {
+    let (fours, zero) = (head.fours, l.splat(0.0));
+    let (mut total, mut even) = ([zero; WIDE], [zero; WIDE]);
+    for first in 0..APART {
+        let mut sum = [zero; WIDE];
+        for r in [first, first + APART] {
+            for (four, taps) in head.by_residue[r * fours..][..fours].iter().enumerate() {
+                let x = &x[64 * (fours - four) - 48 - r + from..][..L::WIDTH * SEEN];
+                let taps = taps.map(|tap| l.splat(tap));
+                // From the newest: so each sum takes its taps in their order. (As a loop it would stay one.)
+                see::<L, 13>(l, x, taps, &mut sum);
+                see::<L, 12>(l, x, taps, &mut sum);
+                see::<L, 11>(l, x, taps, &mut sum);
+                see::<L, 10>(l, x, taps, &mut sum);
+                see::<L, 9>(l, x, taps, &mut sum);
+                see::<L, 8>(l, x, taps, &mut sum);
+                see::<L, 7>(l, x, taps, &mut sum);
+                see::<L, 6>(l, x, taps, &mut sum);
+                see::<L, 5>(l, x, taps, &mut sum);
+                see::<L, 4>(l, x, taps, &mut sum);
+                see::<L, 3>(l, x, taps, &mut sum);
+                see::<L, 2>(l, x, taps, &mut sum);
+                see::<L, 1>(l, x, taps, &mut sum);
+                see::<L, 0>(l, x, taps, &mut sum);
+            }
+        }
+        for v in 0..WIDE {
+            if first % 2 == 1 {
+                total[v] = l.add(total[v], l.add(even[v], sum[v]));
+            }
+            even[v] = sum[v];
+        }
+    }
+    for v in 0..WIDE {
+        l.write(total[v], &mut sums[from + v * L::WIDTH..]);
+    }
+    WIDE
+}
+
+/// Window `I` of those that four taps see.
+#[inline(always)]
+fn see<L: Lanes, const I: usize>(l: L, x: &[f32], taps: [L::V; 4], sum: &mut [L::V; WIDE]) {
+    let window = l.read(&x[I * L::WIDTH..]);
+    for k in 0..4 {
+        let first = (3 - k) * ROW;
+        if I >= first && I - first < WIDE {
+            sum[I - first] = l.fma(window, taps[k], sum[I - first]);
+        }
     }
 }
 
@@ -92,43 +160,36 @@ fn tile<L: Lanes, const V: usize, const R: usize>(
     from: usize,
     sums: &mut [f32; 64],
 ) -> usize {
-    let (rows, per_row) = (head.rows, 16 / L::WIDTH);
+    let (fours, per_row) = (head.fours, 16 / L::WIDTH);
     let zero = l.splat(0.0);
-    let (mut total, mut odd) = ([zero; V], [zero; V]);
-    for first in (0..16).step_by(R) {
+    let mut total = [zero; V];
+    for first in (0..APART).step_by(R) {
         let mut sum = [[zero; V]; R];
-        // What the next taps see of these, they keep where registers suffice: of the widest vectors, every
-        // load lies across cache lines and costs twice.
-        let mut windows = [[zero; 14]; R];
-        for row in (0..rows).step_by(4) {
-            for j in 0..R {
-                let r = first + j;
-                let base = 16 * (rows - 3 - row) - r + from;
-                let x = &x[base..base + L::WIDTH * (V + 3 * per_row)];
-                let window = &mut windows[j];
-                for i in (0..V + 3 * per_row).rev() {
-                    window[i] = if L::WIDTH == 16 && row > 0 && i >= 4 * per_row {
-                        window[i - 4 * per_row]
-                    } else {
-                        l.read(&x[i * L::WIDTH..])
-                    };
-                }
-                let taps = &head.by_residue[r * rows + row..][..4];
-                for k in 0..4 {
-                    let tap = l.splat(taps[k]);
-                    for v in 0..V {
-                        sum[j][v] = l.fma(window[v + (3 - k) * per_row], tap, sum[j][v]);
+        for first in [first, first + APART] {
+            // What the next taps see of these, they keep where registers suffice: of the widest vectors, every
+            // load lies across cache lines and costs twice.
+            let mut windows = [[zero; 14]; R];
+            for four in 0..fours {
+                for j in 0..R {
+                    let r = first + j;
+                    let base = 64 * (fours - four) - 48 - r + from;
+                    let x = &x[base..base + L::WIDTH * (V + 3 * per_row)];
+                    let window = &mut windows[j];
+                    for i in (0..V + 3 * per_row).rev() {
+                        window[i] = if L::WIDTH == 16 && four > 0 && i >= 4 * per_row {
+                            window[i - 4 * per_row]
+                        } else {
+                            l.read(&x[i * L::WIDTH..])
+                        };
+                    }
+                    let taps = head.by_residue[r * fours + four];
+                    for k in 0..4 {
+                        let tap = l.splat(taps[k]);
+                        for v in 0..V {
+                            sum[j][v] = l.fma(window[v + (3 - k) * per_row], tap, sum[j][v]);
+                        }
                     }
                 }
-            }
-        }
-        if R == 1 {
-            for v in 0..V {
-                let (before, now) = (odd[v], sum[0][v]);
-                if first % 2 == 1 {
-                    total[v] = l.add(total[v], l.add(before, now));
-                }
-                odd[v] = now;
             }
         }
         for j in (1..R).step_by(2) {

@@ -332,10 +332,19 @@ impl Segment {
     ///
     /// # Shape
     /// `to` ends within the period.
+    #[inline(always)]
     pub fn fetch(&self, output: usize, done: usize, to: &mut [f32]) {
         // Finished in the period before this one.
         let due = flat(&self.out[output][(self.half ^ 1) * self.part / 16..]);
-        for (y, x) in to.iter_mut().zip(&due[done..self.part]) {
+        let due = &due[done..][..to.len()];
+        let ((rows, rest), (due_rows, due_rest)) =
+            (to.as_chunks_mut::<16>(), due.as_chunks::<16>());
+        for (y, x) in rows.iter_mut().zip(due_rows) {
+            for (y, x) in y.iter_mut().zip(x) {
+                *y += x;
+            }
+        }
+        for (y, x) in rest.iter_mut().zip(due_rest) {
             *y += x;
         }
     }
@@ -356,7 +365,7 @@ const COLUMNS: u32 = 4;
 /// Fours of chunks that make one.
 const FOURS: u32 = 2;
 /// Products of one band and slot that make one.
-const PRODUCTS: u32 = 8;
+const PRODUCTS: u32 = 16;
 /// Bytes of spectra that stay in the nearest cache, and those beyond which a period's come from far away: they
 /// are asked for a band ahead.
 const NEAREST: usize = 1 << 15;

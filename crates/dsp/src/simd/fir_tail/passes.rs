@@ -216,24 +216,20 @@ fn multiply<L: Lanes>(
     let ahead = if s.far() { 2 * s.slots } else { 0 };
     let path = &s.paths[path];
     let spectra = &s.spectra[path.input];
-    // Slots from the oldest to the newest: up to the end of the ring, then from its beginning.
-    let oldest = s.newest + 1;
+    let (from, to) = (slots.0 as usize, slots.1 as usize);
+    // Slots from the oldest to the newest, in a ring.
+    let first = s.newest + 1 + from;
+    let first = if first >= s.slots { first - s.slots } else { first };
     for band in bands.0 as usize..bands.1 as usize {
-        let x = &spectra[band * s.slots * 2..][..s.slots * 2];
-        let h = &path.taps[band * s.slots * 2..][..s.slots * 2];
+        let x = spectra[band * s.slots * 2..][..s.slots * 2].as_chunks().0;
+        let h = path.taps[band * s.slots * 2..][2 * from..2 * to].as_chunks().0;
         let work = &mut s.work[2 * band..2 * band + 2];
-        let (from, to) = (slots.0 as usize, slots.1 as usize);
-        let turn = (s.slots - oldest).clamp(from, to);
-        // Slot j of the order lies at oldest + j, and after the turn at oldest + j - slots.
-        let before = (&x[2 * (oldest + from).min(s.slots)..], &h[2 * from..2 * turn]);
-        let wrapped = (oldest + turn).saturating_sub(s.slots);
-        let after = (&x[2 * wrapped..], &h[2 * turn..2 * to]);
         // Both chunks of the band beside each other where the registers suffice.
         if L::WIDTH == 16 {
-            band_of::<L, 2>(l, work, 0, [before, after], more, ahead);
+            band_of::<L, 2>(l, work, 0, (x, first), h, more, ahead);
         } else {
-            band_of::<L, 2>(l, work, 0, [before, after], more, ahead);
-            band_of::<L, 2>(l, work, 1, [before, after], more, 0);
+            band_of::<L, 2>(l, work, 0, (x, first), h, more, ahead);
+            band_of::<L, 2>(l, work, 1, (x, first), h, more, 0);
         }
     }
 }
@@ -254,36 +250,39 @@ fn ask(chunk: *const Chunk) {
 
 /// Two vectors of each pair of chunks: both chunks where one vector is a chunk, else the halves of
 /// chunk `c`. The chunks that lie `ahead` of these are asked for, if it is not 0.
+///
+/// The input's slots are a ring that is begun at one of them: one loop of a length that stays the same, which the processor foresees.
 #[inline(always)]
 fn band_of<L: Lanes, const V: usize>(
     l: L,
     work: &mut [Chunk],
     c: usize,
-    runs: [(&[Chunk], &[Chunk]); 2],
+    (ring, first): (&[[Chunk; 2]], usize),
+    taps: &[[Chunk; 2]],
     more: bool,
     ahead: usize,
 ) {
     let zero = l.splat(0.0);
     let (mut rr, mut ii, mut ri, mut ir) = ([zero; V], [zero; V], [zero; V], [zero; V]);
-    for (x, h) in runs {
-        let (h, _) = h.as_chunks::<2>();
-        let x = &x.as_chunks::<2>().0[..h.len()];
-        for j in 0..h.len() {
-            if ahead > 0 {
-                for chunk in 0..2 {
-                    ask(x[j].as_ptr().wrapping_add(ahead + chunk));
-                    ask(h[j].as_ptr().wrapping_add(ahead + chunk));
-                }
+    let mut at = first;
+    for h in taps {
+        let x = &ring[at];
+        at += 1;
+        at = if at == ring.len() { 0 } else { at };
+        if ahead > 0 {
+            for chunk in 0..2 {
+                ask(x.as_ptr().wrapping_add(ahead + chunk));
+                ask(h.as_ptr().wrapping_add(ahead + chunk));
             }
-            for k in 0..V {
-                let (chunk, v) = if L::WIDTH == 16 { (k, 0) } else { (c, k) };
-                let x = Complex::<L>::load(l, &x[j][chunk], v);
-                let h = Complex::load(l, &h[j][chunk], v);
-                rr[k] = l.fma(x.re, h.re, rr[k]);
-                ii[k] = l.fma(x.im, h.im, ii[k]);
-                ri[k] = l.fma(x.re, h.im, ri[k]);
-                ir[k] = l.fma(x.im, h.re, ir[k]);
-            }
+        }
+        for k in 0..V {
+            let (chunk, v) = if L::WIDTH == 16 { (k, 0) } else { (c, k) };
+            let x = Complex::<L>::load(l, &x[chunk], v);
+            let h = Complex::load(l, &h[chunk], v);
+            rr[k] = l.fma(x.re, h.re, rr[k]);
+            ii[k] = l.fma(x.im, h.im, ii[k]);
+            ri[k] = l.fma(x.re, h.im, ri[k]);
+            ir[k] = l.fma(x.im, h.re, ir[k]);
         }
     }
     for k in 0..V {
