@@ -246,7 +246,7 @@ impl Fir {
 
     /// Up to `RUN` samples of every channel, none of which crosses a multiple of it.
     ///
-    /// The head comes last: it reads what was just kept across the pieces in which that was written, and would wait for it.
+    /// What is due is fetched first: the tail's work may begin a new period.
     #[inline(always)]
     fn run(&mut self, block: &mut Block<'_>, from: usize, count: usize) {
         for output in &mut self.outputs {
