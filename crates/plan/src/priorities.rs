@@ -13,6 +13,10 @@ use quiet_types::{
     plan::{Action, Form, Need},
 };
 
+/// What `play` has where nobody says otherwise.
+const PLAYS: u8 = 85;
+/// The most that softirqs get: above it are the kernel's own stoppers.
+const MOST: u8 = 98;
 /// Below every link, above ordinary threads; as tuned's real-time profiles have it.
 const SOFTIRQ: u8 = 2;
 const RCU: u8 = 4;
@@ -20,18 +24,29 @@ const RCU: u8 = 4;
 impl List<'_> {
     /// `ksoftirqd`, `ktimers` and `rcuc` of the chain's CPUs get a place in the order of priorities,
     /// where interrupts are threads: as ordinary threads they would wait behind every link.
+    ///
+    /// Where something never sleeps, or nobody knows what will be there, the first two come above it. From Linux 6.9 on a timer belongs to
+    /// the CPU on which it is begun, nohz_full or not, and the timers of a sound card's driver may be begun by whoever plays.
+    ///
+    /// # Source
+    /// Linux 6.9 and later, kernel/time/timer.c: a timer is queued on the CPU that begins it; `invoke_softirq` in kernel/softirq.c, for
+    /// threadirqs.
     pub fn softirqs(&mut self, links: &[Found<'_>]) {
         let machine = self.machine;
         let threaded = machine.kernel.preemption == Preemption::Rt
             || machine.boot_parameter("threadirqs").is_some();
-        if !threaded || self.mode == Mode::NeverSleepingCore {
+        if !threaded {
             return;
         }
         for cpu in self.shield.cpus.clone().iter() {
             let here = |link: &&Found<'_>| link.cpus.contains(cpu) && link.priority.is_some();
-            let Some(lowest) = links.iter().filter(here).filter_map(|link| link.priority).min()
-            else {
-                continue;
+            let priorities = || links.iter().filter(here).filter_map(|link| link.priority);
+            let lowest = match priorities().min() {
+                Some(lowest) if self.mode != Mode::NeverSleepingCore => lowest,
+                _ => {
+                    self.above(cpu, priorities().max().unwrap_or(PLAYS).max(PLAYS));
+                    continue;
+                }
             };
             let served = links.iter().filter(here).filter(|link| !link.irqs.is_empty());
             let served = served.filter_map(|link| Some((link.priority?, link.name))).max();
@@ -58,6 +73,27 @@ impl List<'_> {
                 };
                 self.serve(cpu, task, priority, lowest, why);
             }
+        }
+    }
+
+    /// Timers and softirqs of a CPU above what plays there at `highest`.
+    fn above(&mut self, cpu: CpuId, highest: u8) {
+        for task in self.on.kernel(&[format!("ksoftirqd/{cpu}"), format!("ktimers/{cpu}")]) {
+            let now = task.scheduling;
+            let priority = (highest + 1).min(MOST);
+            if now.policy == Policy::Fifo && now.priority >= priority {
+                continue;
+            }
+            self.push(
+                Need::BestEffort,
+                Action::Schedule {
+                    thread: thread(task),
+                    to: Scheduling { policy: Policy::Fifo, priority, nice: 0 },
+                },
+                Some(now.to_string()),
+                "timers that are begun on this CPU belong to it: below a thread that never sleeps \
+                 they would wait for ever",
+            );
         }
     }
 
