@@ -427,7 +427,9 @@ mod tests {
     #[test]
     fn attributes_go_with_the_name() {
         // /tmp may have none (tmpfs before Linux 6.6): the build's own directory, then.
-        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let Ok(folder) = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")) else {
+            return skip(Why::Machine("the sources' folder may not be written".into()));
+        };
         let path = folder.path().join("a");
         fs::write(&path, "old").unwrap();
         let old = File::open(&path).unwrap();

@@ -238,7 +238,12 @@ mod tests {
                 Ok(done) => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
                 Err(error) => Err(error.to_string()),
             };
-            run(Command::new("mke2fs").args(["-q", "-t", "ext4"]).arg(&image)).unwrap();
+            let mut made = Command::new("mke2fs");
+            made.args(["-q", "-t", "ext4"]).arg(&image);
+            if made.output().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+                return skip(Why::Program("mke2fs", "e2fsprogs"));
+            }
+            run(&mut made).unwrap();
             match run(Command::new("mount").args(["-o", "loop"]).args([&image, &at])) {
                 Ok(()) => Some(Disk(dir)),
                 Err(why) => skip(Why::Machine(format!("no ext4 on a file can be mounted: {why}"))),
