@@ -68,15 +68,16 @@ pub(crate) fn turn(root: &Root, shield: Option<&Shield>) -> Option<OwnedFd> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use quiet_types::shield::{Entry, Mechanism};
 
-    fn set(text: &str) -> CpuSet {
+    pub(crate) fn set(text: &str) -> CpuSet {
         text.parse().unwrap()
     }
 
-    fn shield(cpus: &str, whole_process: bool) -> Option<Shield> {
+    /// A shield of `cpus` by sets of a v1 hierarchy; CPU 0 keeps house.
+    pub(crate) fn shield(cpus: &str, whole_process: bool) -> Option<Shield> {
         Some(Shield {
             cpus: set(cpus),
             housekeeping: set("0"),

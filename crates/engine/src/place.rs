@@ -606,11 +606,7 @@ pub(crate) fn interrupts(cpu: Option<CpuId>, before: &State, after: &State, hits
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quiet_types::shield::{Entry, Mechanism};
-
-    fn set(text: &str) -> CpuSet {
-        text.parse().unwrap()
-    }
+    use crate::neighbours::tests::{set, shield};
 
     fn facts(online: &str) -> Facts {
         Facts {
@@ -622,15 +618,6 @@ mod tests {
             offer: None,
             others: CpuSet::new(),
         }
-    }
-
-    fn shield(cpus: &str, whole_process: bool) -> Option<Shield> {
-        Some(Shield {
-            cpus: set(cpus),
-            housekeeping: set("0"),
-            mechanism: Mechanism::SetsV1,
-            entry: Some(Entry { file: "/x/tasks".parse().unwrap(), whole_process }),
-        })
     }
 
     fn wish(mode: Option<Wait>, cpu: Option<u32>, shield: Option<Shield>) -> SeatWish {
