@@ -216,5 +216,21 @@ mod x86;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{Avx2, Avx512};
 
+/// Whether two 512-bit vectors should share a weight that is read: where this processor multiplies and adds two of them
+/// a cycle and loads no more than that. The bits are the same.
+///
+/// Measured: Intel's server processors gain (`benches/DIARY.md`, "Two steps in a tile"). AMD's Zen 4 takes two cycles for
+/// such a vector and loses. Zen 5 was not measured and stays as it was.
+pub(crate) fn paired() -> bool {
+    #[cfg(test)]
+    if let Some(paired) = tests::PAIRED.get() {
+        return paired;
+    }
+    #[cfg(target_arch = "x86_64")]
+    return x86::is_intel();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

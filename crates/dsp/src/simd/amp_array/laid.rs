@@ -11,7 +11,10 @@ use crate::simd::{
 /// many frames went through: one [`STEP`] or two, in tiles of `FV` vectors, which are a step.
 ///
 /// With two, a layer's weights serve both while they are near, and where the one waits for what it has just
-/// made, the other has work.
+/// made, the other has work. Where vectors are a step long and two of them are [`paired`], each weight is read once for
+/// both: of 512-bit loads a processor has as many a cycle as of multiply-adds, and a row that begins anywhere takes two.
+///
+/// [`paired`]: super::super::lanes::paired
 ///
 /// Long, and one function: most of it names what a tile reads and writes, for one tile after the other.
 ///
@@ -58,7 +61,7 @@ pub(super) unsafe fn laid_pass<L: Lanes, const FV: usize, const C: usize>(
             t: 0,
         };
         // SAFETY: the rows have been checked; a ring holds an edge beyond its last frame.
-        unsafe { tile.run_all::<L, C>(l, steps) };
+        unsafe { tile.run_all::<L, C>(l, steps, array.paired) };
     }
     let (channels, wide) = if C == 0 { (array.channels, array.wide) } else { (C, C) };
     let given = if C == 0 { array.given } else { 1 };
@@ -121,7 +124,7 @@ pub(super) unsafe fn laid_pass<L: Lanes, const FV: usize, const C: usize>(
             t: 0,
         };
         // SAFETY: the weights follow each other as they were laid out, the rows have been checked.
-        unsafe { tile.run_all::<L, C>(l, steps) };
+        unsafe { tile.run_all::<L, C>(l, steps, array.paired) };
         let to = match array.layers.get(n + 1) {
             Some(next) => Some(target(next)),
             None => (!array.last).then(|| whole(io.x.as_mut_ptr())),
@@ -144,7 +147,7 @@ pub(super) unsafe fn laid_pass<L: Lanes, const FV: usize, const C: usize>(
                 t: 0,
             };
             // SAFETY: as above.
-            unsafe { tile.run_all::<L, C>(l, steps) };
+            unsafe { tile.run_all::<L, C>(l, steps, array.paired) };
         }
         array.layers[n].advance(frames);
     }
@@ -209,12 +212,31 @@ struct Sum<'a, const FV: usize> {
 }
 
 impl<const FV: usize> Sum<'_, FV> {
-    /// All outputs, `C` of them where that is known beforehand.
+    /// All outputs, `C` of them where that is known beforehand; two steps in one tile where they are `paired` and a
+    /// step is one vector.
     ///
     /// # Safety
     /// All that it names is there, so many steps in a row, each of `FV` vectors.
     #[inline(always)]
-    unsafe fn run_all<L: Lanes, const C: usize>(mut self, l: L, steps: usize) {
+    unsafe fn run_all<L: Lanes, const C: usize>(mut self, l: L, steps: usize, paired: bool) {
+        if FV == 1 && paired {
+            macro_rules! wide {
+                ($vectors:literal: $($n:literal)*) => {{
+                    // SAFETY: as the caller vouches; a second step's frames follow the first one's.
+                    $(unsafe { Tile::<L>::run::<$vectors, $n>(&mut self, l) };
+                    self.o += $n;)*
+                    return;
+                }};
+            }
+            match (C, steps) {
+                (8, 2) => wide!(2: 8),
+                (12, 1) => wide!(1: 12),
+                (12, 2) => wide!(2: 6 6),
+                (16, 1) => wide!(1: 16),
+                (16, 2) => wide!(2: 8 8),
+                _ => {}
+            }
+        }
         for step in 0..steps {
             (self.t, self.o) = (step * STEP, 0);
             macro_rules! tiles {

@@ -18,7 +18,7 @@ mod laid;
 
 use super::{
     amp_wave::{Act, Rows, STEP},
-    lanes::{Job, Kernel, Lanes},
+    lanes::{Job, Kernel, Lanes, paired},
 };
 use crate::amp::net::{self, Gate};
 use held::held_pass;
@@ -46,6 +46,8 @@ pub(crate) struct Array {
     head: Option<net::Conv>,
     /// What the last layer hands on is heard by nobody.
     last: bool,
+    /// Two steps of 512-bit vectors go through a tile together.
+    paired: bool,
 }
 
 /// A layer and its ring: `channels` rows `stride` apart, in which a frame's place recurs after `period`,
@@ -186,6 +188,7 @@ impl Array {
             given,
             head,
             last,
+            paired: paired(),
         })
     }
 
@@ -266,6 +269,7 @@ unsafe fn passes<L: Lanes>(l: L, array: &mut Array, io: &mut Io<'_>) {
                 4 if held && two => pass!(held_pass, 4, 2 => t),
                 4 if held => pass!(held_pass, 4, 1 => t),
                 6 if held => pass!(held_pass, 6, 1 => t),
+                8 if held && two && array.paired => pass!(laid_pass, 1, 8 => t),
                 8 if held => pass!(held_pass, 8, 1 => t),
                 12 if held => pass!(laid_pass, 1, 12 => t),
                 16 if held => pass!(laid_pass, 1, 16 => t),

@@ -1,4 +1,10 @@
 use super::*;
+use std::cell::Cell;
+
+thread_local! {
+    /// What [`paired`] says in this thread, in place of what the processor would have it say.
+    pub(crate) static PAIRED: Cell<Option<bool>> = const { Cell::new(None) };
+}
 
 /// Every operation that has one result for one number of each vector, and those that move lanes.
 struct All<'a>(&'a [[f32; 16]; 4]);

@@ -3,6 +3,12 @@
 use super::{Job, Lanes, Tile, Token};
 use std::arch::x86_64::*;
 
+/// By the name that the processor gives its maker.
+pub(super) fn is_intel() -> bool {
+    let maker = __cpuid(0);
+    [maker.ebx, maker.edx, maker.ecx].map(u32::to_le_bytes).concat() == b"GenuineIntel"
+}
+
 /// A token whose instructions are asked for, and enabled, from one list.
 macro_rules! token {
     ($(#[$doc:meta])* $name:ident: $($feature:tt)+) => {
