@@ -558,6 +558,7 @@ fn agreed(seed: u64, make: impl Fn(u64) -> serde_json::Value) -> serde_json::Val
 ///
 /// `QUIETCORES_NAM_PLAYER=PROGRAM`: it is run as `PROGRAM MODEL IN BLOCK OUT [SLIM]`, on numbers of 64 bits, channel
 /// after channel. `QUIETCORES_NAM_MODELS=FOLDER`: what is played there, on `input_8192.f32`, beside the random ones.
+/// `QUIETCORES_NAM_TABLE=FILE`: where to write how far apart the two are.
 #[test]
 fn another_player_agrees_on_random_amps_of_every_form() {
     let Some(player) = std::env::var_os("QUIETCORES_NAM_PLAYER") else { return };
@@ -650,7 +651,10 @@ fn another_player_agrees_on_random_amps_of_every_form() {
             }
         }
     }
-    println!("worst of each form: {worst:#?}\nrefused there, not compared: {refused:#?}");
+    if let Some(table) = std::env::var_os("QUIETCORES_NAM_TABLE") {
+        let text = format!("worst of each form: {worst:#?}\nrefused there: {refused:#?}\n");
+        fs::write(table, text).unwrap();
+    }
     assert!(bad.is_empty(), "{bad:#?}");
     // A form that the other one knows in part was compared; one whole form may be too new for it.
     assert!(worst.len() >= 12, "that program plays hardly anything: {refused:#?}");
