@@ -49,7 +49,10 @@ impl Peer {
         let out = command.args(more).output().map_err(|error| format!("did not start: {error}"))?;
         if !out.status.success() {
             let said = String::from_utf8_lossy(&out.stderr);
-            let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("").to_owned();
+            let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("");
+            // Where it lies on this machine is nobody's business.
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            let last = last.replace(&*file.to_string_lossy(), &name);
             return Err(format!("{}: {last}", out.status));
         }
         let text = String::from_utf8_lossy(&out.stdout);

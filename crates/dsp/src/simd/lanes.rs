@@ -216,8 +216,9 @@ mod x86;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{Avx2, Avx512};
 
-/// Whether two 512-bit vectors should share a weight that is read: where this processor multiplies and adds two of them
-/// a cycle and loads no more than that. The bits are the same.
+/// Whether tiles of 512-bit vectors are made for few loads: two steps share a weight that is read, and of one step more
+/// outputs share a row. So it is where a processor multiplies and adds two of them a cycle and loads no more than that.
+/// The bits are the same.
 ///
 /// Measured: Intel's server processors gain (`benches/DIARY.md`, "Two steps in a tile"). AMD's Zen 4 takes two cycles for
 /// such a vector and loses. Zen 5 was not measured and stays as it was.

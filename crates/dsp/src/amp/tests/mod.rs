@@ -170,11 +170,11 @@ fn compare_rows(file: &serde_json::Value, x: &Rows, wanted: &Rows, options: &Amp
     assert_eq!(amp.channels(), (x.len(), outputs));
     let at = ProcessSpec { channels: x.len().max(outputs), ..setting(&amp, 48) };
     let mut fused = Vec::new();
-    for (level, paired) in SimdLevel::all().flat_map(|level| [(level, false), (level, true)]) {
-        // Elsewhere it changes nothing.
-        if paired && level != SimdLevel::Avx512 {
-            continue;
-        }
+    // Both of what processors with 512-bit vectors do; elsewhere the last one does nothing new.
+    let wide = SimdLevel::all().filter(|&level| level == SimdLevel::Avx512);
+    for (level, paired) in
+        SimdLevel::all().map(|level| (level, false)).chain(wide.map(|level| (level, true)))
+    {
         PAIRED.set(Some(paired));
         let mut stage = amp.prepare_for(&at, options, level).unwrap();
         let whole = play_rows(&mut *stage, &input, outputs, &[48]).concat();
@@ -188,6 +188,7 @@ fn compare_rows(file: &serde_json::Value, x: &Rows, wanted: &Rows, options: &Amp
             fused.push(bits(&whole));
         }
     }
+    PAIRED.set(None);
     assert!(fused.windows(2).all(|two| two[0] == two[1]), "instruction sets differ: {file}");
 }
 
@@ -637,15 +638,17 @@ fn another_player_agrees_on_random_amps_of_every_form() {
             ask("Linear of channels", &bytes(&wide), &x, None, 0);
         }
     }
-    if let Some(models) = std::env::var_os("QUIETCORES_NAM_MODELS") {
+    let mut models = 0;
+    if let Some(folder) = std::env::var_os("QUIETCORES_NAM_MODELS") {
         let x = vec![samples("input_8192.f32").into_iter().map(f64::from).collect::<Vec<f64>>()];
         // A spike, and steps between loud and soft.
         let loud = vec![noise(99, 300, 6000).into_iter().map(|x| x * 1.25).collect::<Vec<f64>>()];
-        for entry in fs::read_dir(models).unwrap() {
+        for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|end| end == "nam") {
                 let name = path.file_stem().unwrap().to_string_lossy().into_owned();
                 let form: &'static str = name.leak();
+                models += 1;
                 ask(form, &fs::read(&path).unwrap(), &x, None, 0);
                 ask(form, &fs::read(&path).unwrap(), &loud, None, 0);
             }
@@ -656,6 +659,6 @@ fn another_player_agrees_on_random_amps_of_every_form() {
         fs::write(table, text).unwrap();
     }
     assert!(bad.is_empty(), "{bad:#?}");
-    // A form that the other one knows in part was compared; one whole form may be too new for it.
-    assert!(worst.len() >= 12, "that program plays hardly anything: {refused:#?}");
+    // One of the thirteen forms may be too new for the other one; every model that it came with has to play.
+    assert!(worst.len() >= 12 + models, "that program plays hardly anything: {refused:#?}");
 }

@@ -46,7 +46,7 @@ pub(crate) struct Array {
     head: Option<net::Conv>,
     /// What the last layer hands on is heard by nobody.
     last: bool,
-    /// Two steps of 512-bit vectors go through a tile together.
+    /// As [`paired`] says.
     paired: bool,
 }
 
