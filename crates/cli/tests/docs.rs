@@ -345,5 +345,5 @@ fn words_are_those_of_the_glossary_and_of_the_list() {
 #[test]
 fn the_readme_is_short() {
     let text = fs::read_to_string(root().join("README.md")).unwrap();
-    assert!(text.lines().count() <= 70, "{} lines", text.lines().count());
+    assert!(text.lines().count() <= 60, "{} lines", text.lines().count());
 }
