@@ -143,13 +143,8 @@ unsafe fn accumulate<L: Lanes, const FV: usize, const OT: usize>(
                 // SAFETY: within the rows that were checked.
                 v[f] = unsafe { l.load(x.wrapping_add(f * L::WIDTH)) };
             }
-            for o in 0..OT {
-                // SAFETY: within the weights that were checked.
-                let w = l.splat(unsafe { *w.wrapping_add(o) });
-                for f in 0..FV {
-                    sum[o][f] = l.fma(w, v[f], sum[o][f]);
-                }
-            }
+            // SAFETY: within the weights that were checked.
+            unsafe { l.add_row(w, &v, &mut sum) };
             x = x.wrapping_add(mac.src.stride);
             w = w.wrapping_add(outputs);
         }

@@ -118,6 +118,27 @@ pub(crate) trait Lanes: Token {
         (x, x)
     }
 
+    /// Adds to each of `N` rows of `FV` vectors `x` times the row's weight.
+    ///
+    /// # Safety
+    /// `N` numbers can be read at `weights`.
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "counted loops are unrolled")]
+    unsafe fn add_row<const N: usize, const FV: usize>(
+        self,
+        weights: *const f32,
+        x: &[Self::V; FV],
+        sum: &mut [[Self::V; FV]; N],
+    ) {
+        for n in 0..N {
+            // SAFETY: as the caller vouches.
+            let w = self.splat(unsafe { *weights.wrapping_add(n) });
+            for f in 0..FV {
+                sum[n][f] = self.fma(w, x[f], sum[n][f]);
+            }
+        }
+    }
+
     /// What `shift` is told to do.
     type By: Copy;
     /// By `by` lanes, at least 0 and less than `WIDTH`.

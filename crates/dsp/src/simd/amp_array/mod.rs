@@ -361,13 +361,8 @@ unsafe fn add_taps<L: Lanes, const N: usize, const FV: usize>(
         for _ in 0..inputs {
             // SAFETY: as the caller vouches.
             let x: [L::V; FV] = unsafe { get(l, at) };
-            for o in 0..N {
-                // SAFETY: as the caller vouches.
-                let w = unsafe { all(l, weights.wrapping_add(o)) };
-                for f in 0..FV {
-                    sum[o][f] = l.fma(w, x[f], sum[o][f]);
-                }
-            }
+            // SAFETY: as the caller vouches.
+            unsafe { l.add_row(weights, &x, &mut sum) };
             at = at.wrapping_add(tap.stride);
             weights = weights.wrapping_add(outputs);
         }

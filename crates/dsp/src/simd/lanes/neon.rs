@@ -124,6 +124,51 @@ impl Lanes for Neon {
         self.min(self.max(x, self.splat(-range)), self.splat(range))
     }
 
+    /// A weight is a lane of a register. To spread it over one of its own takes an A72 a place among its multiplications.
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "counted loops are unrolled")]
+    unsafe fn add_row<const N: usize, const FV: usize>(
+        self,
+        weights: *const f32,
+        x: &[Two; FV],
+        sum: &mut [[Two; FV]; N],
+    ) {
+        macro_rules! lane {
+            ($n:expr, $by:ident::<$lane:literal>($w:expr)) => {
+                for f in 0..FV {
+                    let (c, x) = (sum[$n][f], x[f]);
+                    // SAFETY: NEON is part of the target.
+                    sum[$n][f] =
+                        unsafe { ($by::<$lane>(c.0, x.0, $w), $by::<$lane>(c.1, x.1, $w)) };
+                }
+            };
+        }
+        let mut n = 0;
+        while n + 4 <= N {
+            // SAFETY: as the caller vouches: there are four more.
+            let w = unsafe { vld1q_f32(weights.wrapping_add(n)) };
+            lane!(n, vfmaq_laneq_f32::<0>(w));
+            lane!(n + 1, vfmaq_laneq_f32::<1>(w));
+            lane!(n + 2, vfmaq_laneq_f32::<2>(w));
+            lane!(n + 3, vfmaq_laneq_f32::<3>(w));
+            n += 4;
+        }
+        if n + 2 <= N {
+            // SAFETY: as the caller vouches: there are two more.
+            let w = unsafe { vld1_f32(weights.wrapping_add(n)) };
+            lane!(n, vfmaq_lane_f32::<0>(w));
+            lane!(n + 1, vfmaq_lane_f32::<1>(w));
+            n += 2;
+        }
+        if n < N {
+            // SAFETY: as the caller vouches: there is one more.
+            let w = self.splat(unsafe { *weights.wrapping_add(n) });
+            for f in 0..FV {
+                sum[n][f] = self.fma(w, x[f], sum[n][f]);
+            }
+        }
+    }
+
     type By = usize;
 
     #[inline(always)]
