@@ -106,6 +106,8 @@ const SLOW: Duration = Duration::from_secs(2);
 struct Board {
     moment: Option<Arc<Moment>>,
     made: Option<Instant>,
+    /// Before that there is no other moment.
+    due: Option<Instant>,
     /// With the number of the moment that brought it.
     events: VecDeque<(u64, LiveEvent)>,
     status: Option<(Instant, Result<Status, String>)>,
@@ -179,17 +181,19 @@ impl Onlooker {
             if left.is_zero() || board.ended {
                 return None;
             }
-            let waited = self.0.news.wait_timeout(board, left);
+            // Who waits asks all the time: looks may be further apart than what counts as nobody.
+            let waited = self.0.news.wait_timeout(board, left.min(IDLE / 4));
             board = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// The last moment where it is not older than `age`, else the next; `None` where none came in time.
+    /// The last moment where it is not older than `age`, or the next look is not due yet, else the next; `None` where none came in time.
     pub fn recent(&self, age: Duration, wait: Duration) -> Option<Arc<Moment>> {
         let last = {
             let mut board = self.0.board();
             board.asked = Some(Instant::now());
-            let is_recent = board.made.is_some_and(|made| made.elapsed() <= age);
+            let is_recent = board.made.is_some_and(|made| made.elapsed() <= age)
+                || board.due.is_some_and(|due| Instant::now() < due);
             match (&board.moment, is_recent) {
                 (Some(moment), true) => return Some(moment.clone()),
                 (moment, _) => moment.as_ref().map_or(0, |moment| moment.number),
@@ -418,6 +422,7 @@ impl Reader {
             board.events.drain(..more);
             board.moment = Some(moment);
             board.made = Some(Instant::now());
+            board.due = Some(next);
             shared.news.notify_all();
         }
     }

@@ -10,7 +10,7 @@ use quiet_types::{
 use std::{
     io::{BufRead, BufReader, Write},
     os::unix::net::UnixListener,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 fn no_shield() -> Status {
@@ -64,6 +64,22 @@ fn moments_come_one_after_the_other_and_name_who_is_busy() {
     assert!(met, "nobody named it");
     drop(stream);
     assert!(watch.after(u64::MAX, Duration::from_millis(1)).is_none());
+}
+
+/// Looks that are dear are half a minute apart. Who waits for one gets it, and who asks between two has the last one at once.
+#[test]
+fn rare_moments_come_while_somebody_waits() {
+    let status = Box::new(|| Ok(no_shield()));
+    let options = LiveOptions { every: Duration::from_secs(12), ..LiveOptions::at(10.0) };
+    let stream = Stream::start(Root::system().unwrap(), options, status).unwrap();
+    let (watch, began) = (stream.watch(), Instant::now());
+    let first = watch.after(0, LONG).unwrap().number;
+    let last = watch.recent(Duration::ZERO, Duration::ZERO);
+    assert!(
+        last.is_some() || began.elapsed() > Duration::from_secs(11),
+        "the last one was not given"
+    );
+    assert!(watch.after(first, LONG).unwrap().number > first);
 }
 
 #[test]
@@ -187,7 +203,7 @@ fn who_is_slow_misses_moments_and_no_event() {
         };
         moment.events.iter().filter(of_shields).cloned().collect::<Vec<_>>()
     };
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     while seen.len() < 4 {
         assert!(began.elapsed() < LONG, "{seen:?}");
         quick.poke();
