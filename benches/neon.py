@@ -53,12 +53,12 @@ def built(work):
     return str(ROOT / f"target/static/{TARGET}/release/examples/driver"), plugin
 
 
-def counted(qemu, program, file, signal, passes, slim, output=None):
-    """Instructions of a run."""
+def counted(qemu, program, file, signal, passes, slim, output):
+    """Instructions of a run, which writes what it makes to `output`."""
     environment = {name: value for name, value in os.environ.items() if name != "SLIM"}
     if slim is not None:
         environment["SLIM"] = slim
-    words = [*qemu, program, str(file), str(BLOCK), str(signal), str(passes)] + ([str(output)] if output else [])
+    words = [*qemu, program, str(file), str(BLOCK), str(signal), str(passes), str(output)]
     ran = subprocess.run(words, env=environment, capture_output=True, text=True, errors="replace")
     lines = [line for line in ran.stderr.splitlines() if line.strip()]
     if ran.returncode != 0:
@@ -72,16 +72,14 @@ def numbers(path):
 
 
 def off(ours, theirs):
-    """Energy of the difference over that of ours, where they agree best: some engines are a part of a block late."""
-    energy = sum(x * x for x in ours) or 1.0
-    return min(sum((a - b) ** 2 for a, b in zip(ours, theirs[late:])) / energy for late in (0, BLOCK))
+    """Energy of the difference over that of ours."""
+    return sum((a - b) ** 2 for a, b in zip(ours, theirs, strict=True)) / (sum(x * x for x in ours) or 1.0)
 
 
 def rows(qemu, engines, file, signal, slim, work):
     """For each engine instructions a sample and how far off it is, or why not."""
     reference, samples = None, signal.stat().st_size // 4
     for name, program in engines:
-        # What it makes goes to a file in both runs.
         output = work / "made.f32"
         output.unlink(missing_ok=True)
         try:
@@ -113,7 +111,10 @@ def main():
             "ir": [("quietcores", ours)] + [(name.removeprefix("ir:"), program) for name, program in peers if name.startswith("ir:")],
         }
         drawn = random.Random(2)
-        noise = lambda count, loud: b"".join(struct.pack("<f", drawn.uniform(-loud, loud)) for _ in range(count))
+
+        def noise(count, loud):
+            return b"".join(struct.pack("<f", drawn.uniform(-loud, loud)) for _ in range(count))
+
         signals = {kind: work / f"{kind}.f32" for kind in SAMPLES}
         signals["amp"].write_bytes((ROOT / "fixtures/amps/input_8192.f32").read_bytes()[: SAMPLES["amp"] * 4])
         signals["ir"].write_bytes(noise(SAMPLES["ir"], 1))
