@@ -3,7 +3,7 @@
 //! # Source
 //! P. McLeod, G. Wyvill, A smarter way to find pitch (ICMC 2005): the first high peak of the
 //! normalised square difference. One lag is worked out with each decimated sample, so that no
-//! block costs more than another.
+//! block costs more than another; the squares under it are a sliding sum.
 
 use super::{
     biquad::Cascade,
@@ -68,6 +68,8 @@ struct Tuner {
     window: Vec<f32>,
     similar: Vec<f32>,
     lag: usize,
+    /// What the squares of a window's length add up to: from its start, and from `lag` on.
+    power: [f64; 2],
     /// Pitch in Hz (0: none), MIDI note, cents from it, clarity 0 to 1.
     shown: [Gauge; 4],
 }
@@ -96,6 +98,7 @@ impl Tuner {
             window: vec![0.0; WINDOW + LAGS],
             similar: vec![0.0; LAGS],
             lag: 0,
+            power: [0.0; 2],
             shown: Default::default(),
         }
     }
@@ -112,7 +115,20 @@ impl Tuner {
             self.window[..older.len()].copy_from_slice(older);
             self.window[older.len()..].copy_from_slice(newer);
         }
-        self.similar[self.lag] = similarity(&self.window[..WINDOW], &self.window[self.lag..]);
+        let (lag, window) = (self.lag, &self.window);
+        let product = f64::from(product(&window[..WINDOW], &window[lag..]));
+        self.power = match lag {
+            0 => [product; 2],
+            // One sample leaves the sum, and one comes.
+            _ => [
+                self.power[0],
+                self.power[1] + square(window[lag + WINDOW - 1]) - square(window[lag - 1]),
+            ],
+        };
+        let power = self.power[0] + self.power[1];
+        // Below -80 dB of full scale there is nothing to name.
+        let heard = power >= 2.0 * WINDOW as f64 * 1e-8;
+        self.similar[lag] = if heard { (2.0 * product / power) as f32 } else { 0.0 };
         self.lag += 1;
     }
 
@@ -133,21 +149,19 @@ impl Tuner {
     }
 }
 
-/// 1 where `a` and `b` are the same, -1 where one is the other turned over.
-fn similarity(a: &[f32], b: &[f32]) -> f32 {
-    let (mut product, mut power) = ([0.0f32; 8], [0.0f32; 8]);
+fn square(x: f32) -> f64 {
+    f64::from(x) * f64::from(x)
+}
+
+/// The sum of the products of `a` and what `b` begins with.
+fn product(a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = [0.0f32; 8];
     for (a, b) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
         for k in 0..8 {
-            product[k] += a[k] * b[k];
-            power[k] += a[k] * a[k] + b[k] * b[k];
+            sums[k] += a[k] * b[k];
         }
     }
-    let power: f32 = power.iter().sum();
-    // Below -80 dB of full scale there is nothing to name.
-    if power < 2.0 * WINDOW as f32 * 1e-8 {
-        return 0.0;
-    }
-    2.0 * product.iter().sum::<f32>() / power
+    sums.iter().sum()
 }
 
 /// The top of a peak at `at`, between its neighbours.
@@ -242,6 +256,31 @@ mod tests {
                 assert!(cents.abs() < 1.0, "{rate}: {pitch} Hz read as {read} ({cents} cents)");
                 assert!(tuner.shown[3].get() > 0.95);
             }
+        }
+    }
+
+    /// The sliding sum against the definition.
+    #[test]
+    fn each_lag_is_the_normalised_square_difference() {
+        let setting = ProcessSpec { rate: SampleRate(8000), channels: 1, block: Frames(1) };
+        let mut tuner = Tuner::new(440.0, setting);
+        let mut random = fastrand::Rng::with_seed(2);
+        // Loud, then soft, within the last window.
+        for at in 0..6 * LAGS {
+            let loud = if at < 800 { 1.0 } else { 1e-3 };
+            tuner.hear(loud * (random.f32() - 0.5));
+        }
+        for (lag, similar) in tuner.similar.iter().enumerate() {
+            let pairs = tuner.window[..WINDOW].iter().zip(&tuner.window[lag..]);
+            let (product, power) = pairs.fold((0.0, 0.0), |(product, power), (a, b)| {
+                let (a, b) = (f64::from(*a), f64::from(*b));
+                (product + 2.0 * a * b, power + a * a + b * b)
+            });
+            let wanted = product / power;
+            assert!(
+                (f64::from(*similar) - wanted).abs() < 1e-5,
+                "lag {lag}: {similar}, not {wanted}"
+            );
         }
     }
 
