@@ -135,6 +135,12 @@ impl Osnoise {
         Some(Osnoise { witness, cpus })
     }
 
+    /// How many samples it has told of by now.
+    pub fn told(&self) -> usize {
+        let text = fs::read_to_string(self.witness.dir.join("trace")).unwrap();
+        text.lines().filter(|line| line.contains(": sample_threshold:")).count()
+    }
+
     /// Ends it: each of its samples on `CLOCK_MONOTONIC`, and what it says that others took of it, ns.
     pub fn samples(self) -> Vec<(Span, u64)> {
         fs::write(self.witness.dir.join("tracing_on"), "0").unwrap();
