@@ -630,20 +630,32 @@ fn another_cpu_that_goes_and_comes_is_told_within_its_writes() {
     };
     let here = sched::affinity(0).unwrap();
     let keep = others.difference(&only(other));
+    let done = AtomicBool::new(false);
     let ((run, explained), writes) = thread::scope(|scope| {
         let injector = scope.spawn(|| {
             sched::set_affinity(0, &keep).unwrap();
-            thread::sleep(Duration::from_secs(2));
+            until("its trace", || {
+                let all = trace::instances().unwrap();
+                all.iter().any(|name| name.starts_with("quietcores-")).then_some(())
+            });
             let mut writes: Vec<Stretch> = Vec::new();
-            for value in ["0", "1"].repeat(4) {
-                let from = monotonic();
-                fs::write(switch(other), value).unwrap();
-                writes.push((from, monotonic()));
-                thread::sleep(Duration::from_millis(100));
+            // As long as it measures: how long it takes to begin is the machine's.
+            for _ in 0..100 {
+                for value in ["0", "1"] {
+                    thread::sleep(Duration::from_millis(500));
+                    let from = monotonic();
+                    fs::write(switch(other), value).unwrap();
+                    writes.push((from, monotonic()));
+                }
+                if done.load(Relaxed) {
+                    break;
+                }
             }
             writes
         });
-        (measured(cpu, "6s"), injector.join().unwrap())
+        let measured = measured(cpu, "6s");
+        done.store(true, Relaxed);
+        (measured, injector.join().unwrap())
     });
     sched::set_affinity(0, &here).unwrap();
     let stopper = format!("migration/{cpu}");
@@ -696,7 +708,14 @@ fn the_kernels_own_noise_tracer_tells_the_same() {
     let (late, noise): (Vec<Span>, Vec<u64>) = within
         .map(|(span, noise)| (Span { from: Nanos(span.0), to: Nanos(span.1) }, *noise))
         .unzip();
-    assert!(late.len() > 20, "{} samples", late.len());
+    assert!(
+        late.len() > 20,
+        "{} samples from {began} to {ended}, of {}: {:?} to {:?}",
+        late.len(),
+        samples.len(),
+        samples.first(),
+        samples.last()
+    );
     run.monotonic = Some(late[0].from);
     let victim = Victim { cpu, task, beyond: late.len() as u64, late };
     let explained = quiet_judge::explain(&run, Some(&seen), &[victim]);

@@ -116,6 +116,8 @@ impl Witness {
 pub struct Osnoise {
     witness: Witness,
     cpus: String,
+    /// The tracers' threshold, us, as it was.
+    beyond: String,
 }
 
 impl Osnoise {
@@ -131,8 +133,12 @@ impl Osnoise {
         let n = fs::File::open(&file).and_then(|mut file| file.read(&mut cpus)).unwrap();
         let cpus = String::from_utf8_lossy(&cpus[..n]).into_owned();
         fs::write(&file, cpu.to_string()).unwrap();
+        // One microsecond without a word. An emulated CPU takes longer to read its clock: each turn would be a sample.
+        let threshold = witness.mount.path().join("tracing_thresh");
+        let beyond = fs::read_to_string(&threshold).unwrap();
+        fs::write(threshold, "20").unwrap();
         fs::write(witness.dir.join("current_tracer"), "osnoise").unwrap();
-        Some(Osnoise { witness, cpus })
+        Some(Osnoise { witness, cpus, beyond })
     }
 
     /// How many samples it has told of by now.
@@ -187,7 +193,9 @@ impl Osnoise {
 impl Drop for Osnoise {
     fn drop(&mut self) {
         let _ = fs::write(self.witness.dir.join("current_tracer"), "nop");
-        let _ = fs::write(self.witness.mount.path().join("osnoise/cpus"), self.cpus.trim());
+        let mount = self.witness.mount.path();
+        let _ = fs::write(mount.join("osnoise/cpus"), self.cpus.trim());
+        let _ = fs::write(mount.join("tracing_thresh"), self.beyond.trim());
     }
 }
 
