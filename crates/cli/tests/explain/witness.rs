@@ -133,7 +133,7 @@ impl Osnoise {
         let n = fs::File::open(&file).and_then(|mut file| file.read(&mut cpus)).unwrap();
         let cpus = String::from_utf8_lossy(&cpus[..n]).into_owned();
         fs::write(&file, cpu.to_string()).unwrap();
-        // One microsecond without a word. An emulated CPU takes longer to read its clock: each turn would be a sample.
+        // Unset it is 1 us. An emulated CPU takes longer to read its clock: each turn would be a sample.
         let threshold = witness.mount.path().join("tracing_thresh");
         let beyond = fs::read_to_string(&threshold).unwrap();
         fs::write(threshold, "20").unwrap();
