@@ -107,16 +107,18 @@ fn a_stall_is_counted_with_every_period_that_it_cost() {
         .spawn()
         .unwrap();
     let pid = rustix::process::Pid::from_child(&child);
-    // Within the cell, which begins with its thread, however late on a busy machine.
-    until("the thread that plays", || {
+    // Within the cell, however late on a busy machine: a thread that has slept so often plays. What places it sleeps less.
+    until("a thread that plays", || {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).ok()?;
         let plays = |task: std::fs::DirEntry| {
-            let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-            name.trim() == "quiet-engine"
+            let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+            let field = |name| status.lines().find_map(|line: &str| line.strip_prefix(name));
+            let slept = field("voluntary_ctxt_switches:").and_then(|n| n.trim().parse().ok());
+            field("Name:").is_some_and(|name| name.trim() == "quiet-engine")
+                && slept.unwrap_or(0u64) >= 40
         };
         tasks.flatten().any(plays).then_some(())
     });
-    std::thread::sleep(Duration::from_millis(300));
     let stalled = std::time::Instant::now();
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     std::thread::sleep(Duration::from_millis(400));
@@ -178,9 +180,9 @@ fn calls_are_counted_or_it_is_said_why_not() {
         assert_eq!(trial["hits"]["system_calls"], Value::Null, "{trial}");
         return;
     }
-    // Asleep, each period is a call at least.
+    // Asleep, each wake-up is a call at least. Who wakes late finds more than one period, but no more than the buffer holds.
     let number = |name: &str| trial["hits"][name].as_u64().unwrap();
-    assert!(number("system_calls") >= trial["obtained"].as_u64().unwrap(), "{trial}");
+    assert!(8 * number("system_calls") >= trial["obtained"].as_u64().unwrap(), "{trial}");
     assert!(number("context_switches") > 0, "{trial}");
 }
 

@@ -4,7 +4,10 @@
 mod machine;
 
 use machine::{Capture, Machine, PROGRAM, soon, text};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, kill_process},
+};
 use serde_json::Value;
 use std::{
     path::Path,
@@ -126,7 +129,9 @@ fn a_command_has_them_as_long_as_it_runs() {
     soon("the end of the loan", || status(&machine)["loan"].is_null());
     // What it had started runs on; nobody is to wait for it.
     for pid in own.split_ascii_whitespace() {
-        kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
+        // The guard is one of them, and may have ended.
+        let killed = kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL);
+        assert!(matches!(killed, Ok(()) | Err(Errno::SRCH)), "{killed:?}");
     }
     assert!(!is_everybodys(&machine));
     machine.revert_to(&before, "after commands");
@@ -196,7 +201,8 @@ fn killed_at_every_act_a_revert_puts_all_back() {
         }
         machine.revert_to(&before, &format!("killed at act {act}"));
         if out.status.code().is_some() {
-            assert!(act > 3, "only {act} acts");
+            // How many there are is the cgroups' business; before the first write and after it is the least.
+            assert!(act > 2, "killed at {} acts only", act - 1);
             break;
         }
     }
