@@ -4,7 +4,7 @@
 use quiet_testing::until;
 use serde_json::Value;
 use std::{
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
     time::Duration,
 };
 
@@ -51,6 +51,22 @@ fn accounted(table: &Value) {
             "{periods} by the clock: {trial}"
         );
     }
+}
+
+/// Waits until it is within its first cell, however late on a busy machine: a thread that has slept so often plays. What places it sleeps
+/// less.
+fn plays(child: &Child) {
+    let plays = |task: std::fs::DirEntry| {
+        let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        let field = |name| status.lines().find_map(|line: &str| line.strip_prefix(name));
+        let slept = field("voluntary_ctxt_switches:").and_then(|n| n.trim().parse().ok());
+        field("Name:").is_some_and(|name| name.trim() == "quiet-engine")
+            && slept.unwrap_or(0u64) >= 40
+    };
+    until("a thread that plays", || {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).ok()?;
+        tasks.flatten().any(plays).then_some(())
+    });
 }
 
 #[test]
@@ -107,18 +123,7 @@ fn a_stall_is_counted_with_every_period_that_it_cost() {
         .spawn()
         .unwrap();
     let pid = rustix::process::Pid::from_child(&child);
-    // Within the cell, however late on a busy machine: a thread that has slept so often plays. What places it sleeps less.
-    until("a thread that plays", || {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).ok()?;
-        let plays = |task: std::fs::DirEntry| {
-            let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
-            let field = |name| status.lines().find_map(|line: &str| line.strip_prefix(name));
-            let slept = field("voluntary_ctxt_switches:").and_then(|n| n.trim().parse().ok());
-            field("Name:").is_some_and(|name| name.trim() == "quiet-engine")
-                && slept.unwrap_or(0u64) >= 40
-        };
-        tasks.flatten().any(plays).then_some(())
-    });
+    plays(&child);
     let stalled = std::time::Instant::now();
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     std::thread::sleep(Duration::from_millis(400));
@@ -150,7 +155,7 @@ fn what_was_measured_before_an_interruption_is_told() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    plays(&child);
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
