@@ -248,13 +248,15 @@ fn what_breaks_the_reader_of_a_strip_does_not_reach_the_sound() {
     let since = Instant::now();
     loop {
         client.send(format!("{}\n", swap(&long)).as_bytes()).unwrap();
-        let pid = loop {
-            if let Some((pid, _)) = children_of(taster).first() {
-                break *pid;
+        // It may have come and gone between two looks.
+        let sent = Instant::now();
+        let reader = loop {
+            let reader = children_of(taster).first().map(|(pid, _)| *pid);
+            if reader.is_some() || sent.elapsed() > Duration::from_secs(2) {
+                break reader;
             }
-            assert!(since.elapsed() < Duration::from_secs(60), "nobody tries the strip");
         };
-        kill(pid);
+        reader.map(kill);
         let answer = client.hear();
         let error = answer["error"].as_str().unwrap();
         if error.contains("broke off (signal: 9") {
@@ -397,6 +399,8 @@ fn a_file_goes_through_two_cpus_as_through_one() {
             "file",
             "--channels",
             "1",
+            // A file waits, on a slow machine too.
+            "--force",
             "--control",
             "none",
             "--input",

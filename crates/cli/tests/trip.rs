@@ -5,16 +5,17 @@ use serde_json::Value;
 use std::process::{Command, Output};
 
 /// A long ring: what is tested is not this machine's latency.
-const BUFFER: f64 = 16_384.0;
+const BUFFER: f64 = 49_152.0;
 
 fn roundtrip(more: &[&str]) -> Output {
     let store = tempfile::tempdir().unwrap();
     let given = |name: &str| more.contains(&name);
-    let usual = [("--host", "null"), ("--longest", "120ms"), ("--cable", "0")];
+    let usual =
+        [("--host", "null"), ("--buffer", "49152"), ("--longest", "300ms"), ("--cable", "0")];
     let usual = usual.iter().filter(|(name, _)| !given(name)).flat_map(|(a, b)| [a, b]);
     Command::new(env!("CARGO_BIN_EXE_quietcores"))
         .args(["measure", "roundtrip", "--mode", "sleep", "--rate", "192000"])
-        .args(["--period", "512", "--buffer", "16384", "--json", "--store"])
+        .args(["--period", "512", "--json", "--store"])
         .arg(store.path())
         .args(usual)
         .args(more)
@@ -96,7 +97,7 @@ fn what_does_not_come_back_in_time_is_said_to_be_missing() {
         ("9000", "40ms", "came back after 25384 frames, later than"),
         ("40000", "20ms", "no signal came back within 20 ms"),
     ] {
-        let output = roundtrip(&["--cable", cable, "--longest", longest]);
+        let output = roundtrip(&["--buffer", "16384", "--cable", cable, "--longest", longest]);
         assert_eq!(output.status.code(), Some(2));
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains(says), "{said}");
