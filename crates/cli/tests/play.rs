@@ -256,7 +256,9 @@ fn what_breaks_the_reader_of_a_strip_does_not_reach_the_sound() {
                 break reader;
             }
         };
-        reader.map(kill);
+        if let Some(reader) = reader {
+            kill(reader);
+        }
         let answer = client.hear();
         let error = answer["error"].as_str().unwrap();
         if error.contains("broke off (signal: 9") {
