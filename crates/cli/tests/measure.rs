@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use quiet_linux::sys::clock::monotonic;
-use quiet_testing::{Why, is_root, program, skip, until};
+use quiet_testing::{Why, is_root, program, skip, sleeps, until};
 use quiet_types::{Nanos, Run, machine::Policy, run};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -74,11 +74,7 @@ fn wakes(pid: u32) -> u64 {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     threads
         .filter(|entry| entry.file_name().to_string_lossy() != pid.to_string())
-        .filter_map(|entry| {
-            let status = fs::read_to_string(entry.path().join("status")).ok()?;
-            let line = status.lines().find(|l| l.starts_with("voluntary_ctxt_switches"))?;
-            line.split_whitespace().nth(1)?.parse::<u64>().ok()
-        })
+        .map(|entry| sleeps(&entry.path()))
         .sum()
 }
 

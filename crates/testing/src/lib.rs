@@ -28,7 +28,7 @@ mod wait;
 pub use jack::JackServer;
 pub use namespaces::within;
 pub use turn::{machine_alone, machine_still};
-pub use wait::{PATIENCE, until, until_within};
+pub use wait::{PATIENCE, sleeps, until, until_within};
 
 use std::{
     env,
