@@ -176,7 +176,7 @@ fn tail(path: &Path) -> String {
 }
 
 /// Programs that sleep for so many seconds, as their words tell.
-fn sleepers(words: &[&'static str]) -> BTreeMap<&'static str, u32> {
+fn sleepers(words: &[String]) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
@@ -184,15 +184,19 @@ fn sleepers(words: &[&'static str]) -> BTreeMap<&'static str, u32> {
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
         if let (Some(pid), Some(word)) = (pid, words.iter().find(|w| line == format!("sleep {w} ")))
         {
-            found.insert(*word, pid);
+            found.insert(word.clone(), pid);
         }
     }
     found
 }
 
-/// What a link starts before and after it got its priority: children, a child's child, one whose parent has ended.
-const BEFORE: [&str; 1] = ["36001"];
-const AFTER: [&str; 3] = ["36002", "36003", "36004"];
+/// What a link starts before it got its priority, and after: children, a child's child, one whose parent has ended. By the seconds that they
+/// sleep, which are nobody else's: those of the turn before may not have ended yet, and another test may run beside this one.
+fn words(turn: u64) -> (String, [String; 3]) {
+    let word =
+        |at: u64| (100_000_000 + 10 * u64::from(std::process::id()) + 4 * turn + at).to_string();
+    (word(1), [word(2), word(3), word(4)])
+}
 
 #[test]
 fn what_a_link_started_meanwhile_does_not_keep_its_priority() {
@@ -200,14 +204,18 @@ fn what_a_link_started_meanwhile_does_not_keep_its_priority() {
     let program = copy(Path::new("/bin/sh"), &machine, "qcforks");
     let chain = machine.dir().join("chain.toml");
     fs::write(&chain, "[[link]]\nname = \"f\"\nprocess = \"qcforks\"\npriority = 70\n").unwrap();
-    let script =
-        "sleep 36001 & read _; sleep 36002 & (sleep 36003 & wait) & (sleep 36004 &); read _; wait";
     for ends in [false, true] {
         let when = format!("the link has ended: {ends}");
-        let child = Command::new(&program).args(["-c", script]).stdin(Stdio::piped()).spawn();
+        let (early, late) = words(u64::from(ends));
+        let [child, grandchild, orphan] = &late;
+        let script = format!(
+            "sleep {early} & read _; sleep {child} & (sleep {grandchild} & wait) & (sleep {orphan} &); read _; wait"
+        );
+        let child = Command::new(&program).args(["-c", &script]).stdin(Stdio::piped()).spawn();
         let mut link = Running(child.unwrap());
         let pid = link.0.id();
-        let first = until("a first child", || sleepers(&BEFORE).get(BEFORE[0]).copied());
+        let first =
+            until("a first child", || sleepers(std::slice::from_ref(&early)).get(&early).copied());
         let _ends = [first].map(Ends);
         let (before, usual) = (Capture::take(), place(pid, pid).unwrap());
         let applied = machine.apply().arg(&chain).output().unwrap();
@@ -220,7 +228,7 @@ fn what_a_link_started_meanwhile_does_not_keep_its_priority() {
             return skip_part(Why::Machine(format!("the kernel refuses the priority: {said}")));
         }
         link.0.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
-        let heirs = until("children", || Some(sleepers(&AFTER)).filter(|all| all.len() == 3));
+        let heirs = until("children", || Some(sleepers(&late)).filter(|all| all.len() == 3));
         let _end = heirs.values().copied().map(Ends).collect::<Vec<_>>();
         for (word, heir) in &heirs {
             let has = place(*heir, *heir).unwrap();
@@ -231,7 +239,7 @@ fn what_a_link_started_meanwhile_does_not_keep_its_priority() {
             link.0.wait().unwrap();
         }
         machine.revert_to(&before, &when);
-        for (word, heir) in heirs.iter().chain([(&BEFORE[0], &first)]) {
+        for (word, heir) in heirs.iter().chain([(&early, &first)]) {
             let has = place(*heir, *heir).unwrap_or_default();
             assert_eq!(has, usual, "{when}: sleep {word}, started by the link");
         }
