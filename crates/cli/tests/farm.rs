@@ -1,11 +1,11 @@
 //! A farm by the program alone: consent, an outbox, copied folders, answers, a page.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_testing::{Why, skip, until};
+use quiet_testing::{Why, own_sockets, skip, until};
 use quiet_types::{Run, farm::FarmAnswer};
 use std::{
     fs,
-    net::TcpListener,
+    net::SocketAddrV4,
     path::Path,
     process::{Child, Command, Output, Stdio},
 };
@@ -183,10 +183,11 @@ fn a_collector_that_is_killed_goes_on_where_it_was() {
         return skip(Why::Program("nats-server", "nats-server"));
     };
     let dir = tempfile::tempdir().unwrap();
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let [socket] = own_sockets();
+    let (address, port) = (socket.ip().to_string(), socket.port().to_string());
     let js = path(dir.path(), "js");
-    let _server = start(program, &["-a", "127.0.0.1", "-p", &port, "-js", "-sd", &js]);
-    let url = format!("nats://127.0.0.1:{port}");
+    let _server = start(program, &["-a", &address, "-p", &port, "-js", "-sd", &js]);
+    let url = format!("nats://{socket}");
     let (a, db, state) =
         (path(dir.path(), "a"), path(dir.path(), "farm.sqlite"), path(dir.path(), "state"));
     let collector = ["farm", "serve", &url, "--make", "1", "--db", &db];
@@ -218,14 +219,14 @@ fn a_collector_that_is_killed_goes_on_where_it_was() {
 }
 
 /// What a Prometheus answers to a question, in seconds.
-fn prometheus(port: &str, expression: &str) -> Option<f64> {
+fn prometheus(socket: SocketAddrV4, expression: &str) -> Option<f64> {
     use std::io::{Read, Write};
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.".contains(&byte);
     let query: String = expression
         .bytes()
         .map(|byte| if plain(byte) { (byte as char).to_string() } else { format!("%{byte:02X}") })
         .collect();
-    let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).ok()?;
+    let mut stream = std::net::TcpStream::connect(socket).ok()?;
     let head = format!("GET /api/v1/query?query={query} HTTP/1.0\r\nHost: localhost\r\n\r\n");
     stream.write_all(head.as_bytes()).ok()?;
     let mut all = String::new();
@@ -254,8 +255,7 @@ fn a_real_prometheus_reads_both_forms_and_the_rules() {
     let median = seconds(ours.percentile(0.5).unwrap());
     for native in [false, true] {
         let kept = path(dir.path(), if native { "native" } else { "classic" });
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let port = free.to_string();
+        let [socket] = own_sockets();
         let config = format!(
             "global: {{scrape_interval: 1s}}\nscrape_configs:\n- job_name: q\n  static_configs: [{{targets: ['{}']}}]\n",
             server.1
@@ -264,14 +264,14 @@ fn a_real_prometheus_reads_both_forms_and_the_rules() {
         let words = [
             format!("--config.file={kept}.yml"),
             format!("--storage.tsdb.path={kept}"),
-            format!("--web.listen-address=127.0.0.1:{port}"),
+            format!("--web.listen-address={socket}"),
         ];
         let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
         if native {
             words.push("--enable-feature=native-histograms");
         }
         let _scraper = start(&program, &words);
-        let ask = |expression: &str| until(expression, || prometheus(&port, expression));
+        let ask = |expression: &str| until(expression, || prometheus(socket, expression));
         let (count, quantile, off) = match native {
             false => {
                 ("quietcores_latency_seconds_count", "quietcores_latency_seconds_bucket", 0.25)

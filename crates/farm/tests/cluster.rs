@@ -7,7 +7,7 @@ use quiet_farm::{
     Arrival, Collector, FarmQuestion, MemberDir, Outbox, ReadTo, SecretKey, Servers, Trust,
     clock_words, day_of, gather, make_stream, message_id, sealed::seal, send, sum_of,
 };
-use quiet_testing::{Why, skip, skip_part, until_within, within};
+use quiet_testing::{Why, own_sockets, skip, skip_part, until_within, within};
 use quiet_types::{
     Histogram, Nanos,
     farm::{FarmKind, FarmRecord, FarmSetting, RECORD_SCHEMA},
@@ -15,14 +15,15 @@ use quiet_types::{
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::{
     fs,
-    net::TcpListener,
+    net::{Ipv4Addr, SocketAddrV4},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::AtomicBool,
+    time::{Duration, Instant},
 };
 
 /// Three servers that lost each other agree on a leader again in their own time: 50 s after a cut of 4 s on a quiet machine.
-const ELECTION: std::time::Duration = std::time::Duration::from_secs(400);
+const ELECTION: Duration = Duration::from_secs(400);
 const HOSTS: [&str; 3] = ["a", "b", "mallory"];
 /// 2023-11-15 00:00 UTC.
 const START: i64 = 1_700_006_400;
@@ -57,7 +58,7 @@ struct Cluster {
     dir: tempfile::TempDir,
     program: PathBuf,
     servers: Vec<Option<Child>>,
-    ports: Vec<u16>,
+    sockets: [SocketAddrV4; 3],
 }
 
 impl Drop for Cluster {
@@ -69,16 +70,12 @@ impl Drop for Cluster {
     }
 }
 
-fn ports(n: usize) -> Vec<u16> {
-    let held: Vec<TcpListener> =
-        (0..n).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    held.iter().map(|one| one.local_addr().unwrap().port()).collect()
-}
-
 impl Cluster {
     fn start(program: PathBuf) -> Cluster {
         let dir = tempfile::tempdir().unwrap();
-        certificates(dir.path());
+        let [x, y, z, routes @ ..] = own_sockets::<6>();
+        let sockets = [x, y, z];
+        certificates(dir.path(), x.ip());
         let mut users = String::new();
         for host in HOSTS {
             let public = user(dir.path(), host);
@@ -87,24 +84,22 @@ impl Cluster {
             );
         }
         users += &format!("{{ nkey: {} }}\n", user(dir.path(), "collector"));
-        let (ports, routes) = (ports(3), ports(3));
-        let all: Vec<String> =
-            routes.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
+        let all = routes.map(|socket| format!("nats://{socket}"));
         let at = dir.path().display();
         for n in 0..3 {
             let text = format!(
-                "server_name: n{n}\nlisten: 127.0.0.1:{}\n\
+                "server_name: n{n}\nlisten: {}\n\
                  tls {{ cert_file: {at}/cert.pem, key_file: {at}/key.pem }}\n\
                  jetstream {{ store_dir: {at}/js{n}, max_memory_store: 64MB, max_file_store: 1GB }}\n\
-                 cluster {{ name: farm, listen: 127.0.0.1:{}, routes: [{}] }}\n\
+                 cluster {{ name: farm, listen: {}, routes: [{}] }}\n\
                  authorization {{ users = [\n{users}] }}\n",
-                ports[n],
+                sockets[n],
                 routes[n],
                 all.join(", ")
             );
             fs::write(dir.path().join(format!("n{n}.conf")), text).unwrap();
         }
-        let mut cluster = Cluster { dir, program, servers: vec![None, None, None], ports };
+        let mut cluster = Cluster { dir, program, servers: vec![None, None, None], sockets };
         for n in 0..3 {
             cluster.up(n);
         }
@@ -130,11 +125,28 @@ impl Cluster {
         child.wait().unwrap();
     }
 
+    fn urls(&self) -> [String; 3] {
+        self.sockets.map(|socket| format!("tls://{socket}"))
+    }
+
+    /// Makes the stream, on all three; who cannot prints what the servers logged.
+    fn make_stream(&self) {
+        let servers = self.servers("collector");
+        let began = Instant::now();
+        while let Err(error) = make_stream(&servers, 3) {
+            assert!(began.elapsed() < ELECTION, "{error}\n{}", self.logs());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn logs(&self) -> String {
+        let path = |n| self.dir.path().join(format!("n{n}.log"));
+        (0..3).map(|n| fs::read_to_string(path(n)).unwrap_or_default()).collect()
+    }
+
     fn servers(&self, who: &str) -> Servers {
-        let all: Vec<String> =
-            self.ports.iter().map(|port| format!("tls://127.0.0.1:{port}")).collect();
         Servers {
-            url: all.join(","),
+            url: self.urls().join(","),
             credentials: Some(self.dir.path().join(format!("{who}.nk"))),
             ca: Some(self.dir.path().join("ca.pem")),
         }
@@ -151,8 +163,7 @@ impl Cluster {
     /// The number of the server that leads the stream.
     fn leader(&self) -> usize {
         let client = self.client("collector");
-        let urls: Vec<String> =
-            self.ports.iter().map(|port| format!("tls://127.0.0.1:{port}")).collect();
+        let urls = self.urls();
         run(async {
             let client = client.connect(&urls[..]).await.unwrap();
             let stream = jetstream::new(client).get_stream("quietcores").await.unwrap();
@@ -164,8 +175,7 @@ impl Cluster {
     /// What the stream's leader says of it, for a failing test to print.
     fn told(&self) -> String {
         let client = self.client("collector");
-        let urls: Vec<String> =
-            self.ports.iter().map(|port| format!("tls://127.0.0.1:{port}")).collect();
+        let urls = self.urls();
         run(async {
             let client = client.connect(&urls[..]).await.unwrap();
             match jetstream::new(client).get_stream("quietcores").await {
@@ -187,13 +197,11 @@ impl Cluster {
         headers: Option<HeaderMap>,
     ) -> usize {
         let client = self.client(who);
-        let urls: Vec<String> =
-            self.ports.iter().map(|port| format!("tls://127.0.0.1:{port}")).collect();
+        let urls = self.urls();
         run(async {
             let client = client.connect(&urls[..]).await.unwrap();
-            let context = jetstream::ContextBuilder::new()
-                .ack_timeout(std::time::Duration::from_secs(2))
-                .build(client);
+            let context =
+                jetstream::ContextBuilder::new().ack_timeout(Duration::from_secs(2)).build(client);
             let mut under_way = Vec::new();
             for _ in 0..times {
                 let headers = headers.clone().unwrap_or_default();
@@ -215,7 +223,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
-fn certificates(dir: &Path) {
+fn certificates(dir: &Path, address: &Ipv4Addr) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -223,7 +231,7 @@ fn certificates(dir: &Path) {
     fs::write(dir.join("ca.pem"), ca.pem()).unwrap();
     let issuer = Issuer::new(params, key);
     let own = KeyPair::generate().unwrap();
-    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let names = vec!["localhost".to_owned(), address.to_string()];
     let cert = CertificateParams::new(names).unwrap().signed_by(&own, &issuer).unwrap();
     fs::write(dir.join("cert.pem"), cert.pem()).unwrap();
     fs::write(dir.join("key.pem"), own.serialize_pem()).unwrap();
@@ -310,9 +318,7 @@ fn nothing_is_lost_twice_or_believed_of_a_stranger_whoever_is_killed() {
         return skip(Why::Program("nats-server", "nats-server"));
     };
     let mut cluster = Cluster::start(program);
-    until_within(ELECTION, "the stream is made", || {
-        make_stream(&cluster.servers("collector"), 3).ok()
-    });
+    cluster.make_stream();
     let (a, b) = (Machine::new("a"), Machine::new("b"));
     let mut all: Vec<FarmRecord> = (0..600).map(|n| record("a", n)).collect();
     a.put(&all);
@@ -404,9 +410,7 @@ fn a_network_that_is_cut_for_a_while_loses_nothing() {
         assert!(Command::new("ip").args(["link", "set", "lo", to]).status().unwrap().success());
     };
     let cluster = Cluster::start(program);
-    until_within(ELECTION, "the stream is made", || {
-        make_stream(&cluster.servers("collector"), 3).ok()
-    });
+    cluster.make_stream();
     let a = Machine::new("a");
     let servers = cluster.servers("a");
     let outbox = a.member.path().join("outbox");
@@ -424,7 +428,7 @@ fn a_network_that_is_cut_for_a_while_loses_nothing() {
             until_within(ELECTION, "some is sent", || (waiting() < more.len()).then_some(()));
             // Machine, servers and collector lose each other.
             link("down");
-            std::thread::sleep(std::time::Duration::from_secs(4));
+            std::thread::sleep(Duration::from_secs(4));
             // What had been answered before is read by now.
             left = waiting();
             let servers = cluster.servers("collector");
@@ -466,9 +470,7 @@ fn servers_that_fall_silent_are_waited_for_once() {
         return skip(Why::Program("nats-server", "nats-server"));
     };
     let mut cluster = Cluster::start(program);
-    until_within(ELECTION, "the stream is made", || {
-        make_stream(&cluster.servers("collector"), 3).ok()
-    });
+    cluster.make_stream();
     let a = Machine::new("a");
     let all: Vec<FarmRecord> = (0..300).map(|n| record("a", n)).collect();
     a.put(&all);
@@ -478,7 +480,7 @@ fn servers_that_fall_silent_are_waited_for_once() {
         cluster.down(n);
     }
     let mut outbox = Outbox::open(&a.member).unwrap();
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let servers = cluster.servers("a");
     let error = send(&mut outbox, &servers, "a", &a.key, &AtomicBool::new(false)).unwrap_err();
     assert!(began.elapsed().as_secs() < 300, "{error} after {:?}", began.elapsed());
@@ -499,9 +501,7 @@ fn a_leader_that_is_alone_is_not_believed() {
         return skip(Why::Program("nats-server", "nats-server"));
     };
     let mut cluster = Cluster::start(program);
-    until_within(ELECTION, "the stream is made", || {
-        make_stream(&cluster.servers("collector"), 3).ok()
-    });
+    cluster.make_stream();
     let a = Machine::new("a");
     let all: Vec<FarmRecord> = (0..20).map(|n| record("a", n)).collect();
     a.put(&all);
@@ -514,7 +514,7 @@ fn a_leader_that_is_alone_is_not_believed() {
     for n in gone {
         cluster.down(n);
     }
-    std::thread::sleep(std::time::Duration::from_secs(4));
+    std::thread::sleep(Duration::from_secs(4));
     let path = dir.path().join("alone.sqlite");
     let mut collector = Collector::open(&path, Trust::FirstKey).unwrap();
     let servers = cluster.servers("collector");
@@ -538,11 +538,11 @@ fn without_servers_everything_waits() {
     let machine = Machine::new("a");
     let all: Vec<FarmRecord> = (0..5).map(|n| record("a", n)).collect();
     machine.put(&all);
-    let port = ports(1)[0];
-    let servers = Servers { url: format!("nats://127.0.0.1:{port}"), ..Servers::default() };
+    let [socket] = own_sockets();
+    let servers = Servers { url: format!("nats://{socket}"), ..Servers::default() };
     let mut outbox = Outbox::open(&machine.member).unwrap();
     let error =
         send(&mut outbox, &servers, "a", &machine.key, &AtomicBool::new(false)).unwrap_err();
-    assert!(error.to_string().starts_with("cannot reach nats://127.0.0.1"), "{error}");
+    assert!(error.to_string().starts_with("cannot reach nats://127."), "{error}");
     assert_eq!(outbox.waiting().len(), 5);
 }

@@ -9,14 +9,13 @@ use quiet_farm::{
     Arrived, Collector, FarmQuestion, MemberDir, Outbox, ReadTo, SecretKey, Servers, Trust, gather,
     make_stream, send,
 };
-use quiet_testing::{Why, skip, until};
+use quiet_testing::{Why, own_sockets, skip, until};
 use quiet_types::{
     Histogram, Nanos,
     farm::{FarmKind, FarmRecord, FarmSetting, RECORD_SCHEMA},
 };
 use std::{
     fs,
-    net::TcpListener,
     path::Path,
     process::{Child, Command, Stdio},
     sync::atomic::AtomicBool,
@@ -124,9 +123,9 @@ fn a_machine_and_a_collector_come_with_jwts_and_a_stranger_s_is_refused() {
     let claims = serde_json::json!({
         "type": "operator", "version": 2, "system_account": system.public_key(),
     });
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let [socket] = own_sockets();
     let text = format!(
-        "listen: 127.0.0.1:{port}\njetstream {{ store_dir: {}/js }}\noperator: {}\n\
+        "listen: {socket}\njetstream {{ store_dir: {}/js }}\noperator: {}\n\
          resolver: MEMORY\nresolver_preload {{ {}: {}, {}: {} }}\n",
         dir.path().display(),
         jwt("farm", &operator, &operator, &claims),
@@ -143,7 +142,7 @@ fn a_machine_and_a_collector_come_with_jwts_and_a_stranger_s_is_refused() {
     let _server = Ended(server.unwrap());
 
     let servers = |credentials| Servers {
-        url: format!("nats://127.0.0.1:{port}"),
+        url: format!("nats://{socket}"),
         credentials: Some(credentials),
         ca: None,
     };

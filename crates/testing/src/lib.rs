@@ -21,12 +21,14 @@ pub mod faces;
 pub mod fake;
 mod jack;
 mod namespaces;
+mod sockets;
 pub mod tree;
 mod turn;
 mod wait;
 
 pub use jack::JackServer;
 pub use namespaces::within;
+pub use sockets::own_sockets;
 pub use turn::{machine_alone, machine_still};
 pub use wait::{PATIENCE, sleeps, until, until_within};
 
