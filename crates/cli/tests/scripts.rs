@@ -111,3 +111,87 @@ fn a_second_test_in_one_tree_is_refused_while_one_runs_and_while_what_a_killed_o
     fs::write(tree.at("gate"), "").unwrap();
     until("what it began ends", || (tree.done(&["test", "format"]).0 == Some(0)).then_some(()));
 }
+
+/// A tree whose ./run needs nothing but what is there; `log` has what apt and dpkg were called with.
+fn to_run() -> Planted {
+    let tree = Planted::new(&["run", "needs.sh", "Cargo.toml"]).with_tools();
+    let home = tree.dir.path().display().to_string();
+    tree.script("bin/stress-ng", "exit 0");
+    tree.script("bin/sudo", "[ \"$1\" != -n ] || shift; exec \"$@\"");
+    tree.script("tree/target/release/quietcores", "exit 0");
+    tree.script("bin/cargo", "case $1 in --version) echo cargo 1.999.0 ;; esac");
+    tree.script("bin/dpkg-query", &format!("cat {home}/state"));
+    tree.script("bin/dpkg", &format!("echo dpkg $* >>{home}/log"));
+    tree.script(
+        "bin/apt-get",
+        &format!("echo apt-get $* >>{home}/log; echo installed ok gcc >{home}/state"),
+    );
+    fs::create_dir(tree.at("dpkg")).unwrap();
+    tree
+}
+
+#[test]
+fn what_was_broken_off_while_it_was_installed_is_brought_to_its_end() {
+    let tree = to_run();
+    let run = |status: &str| {
+        fs::write(tree.at("state"), status).unwrap();
+        let _ = fs::remove_file(tree.at("log"));
+        let output = tree.command(&["run"]).env("DPKG_ADMINDIR", tree.at("dpkg")).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        (fs::read_to_string(tree.at("log")).unwrap_or_default(), text(&output))
+    };
+    assert_eq!(run("installed ok gcc\n").0, "");
+    for status in
+        ["half-configured ok gcc\n", "installed ok alsa\nhalf-installed reinst-required gcc\n"]
+    {
+        let (log, said) = run(status);
+        let at = |words: &str| log.find(words).unwrap_or_else(|| panic!("{words}: {log}"));
+        assert!(at("dpkg --configure -a") < at("apt-get install"), "{log}");
+        assert!(
+            log.contains("--fix-broken") && said.contains("broken off here in the middle of gcc"),
+            "{said}"
+        );
+    }
+    // Of the packages nothing tells, but dpkg's own notes do; and something is to be installed.
+    fs::remove_file(tree.at("bin/stress-ng")).unwrap();
+    let script = fs::read_to_string(tree.at("tree/run")).unwrap();
+    fs::write(
+        tree.at("tree/run"),
+        script.replace("need_package stress-ng", "need_package no-such-program"),
+    )
+    .unwrap();
+    assert!(!run("installed ok gcc\n").0.contains("--configure"));
+    fs::create_dir(tree.at("dpkg/updates")).unwrap();
+    fs::write(tree.at("dpkg/updates/0007"), "").unwrap();
+    let (log, _) = run("installed ok gcc\n");
+    assert!(log.starts_with("dpkg --configure -a\n") && log.ends_with(" stress-ng\n"), "{log}");
+}
+
+#[test]
+fn whoever_else_installs_is_named_and_waited_for() {
+    let tree = to_run();
+    let path = tree.at("dpkg/lock-frontend");
+    let lock = fs::File::create(&path).unwrap();
+    rustix::fs::fcntl_lock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    fs::write(tree.at("state"), "unpacked ok gcc\n").unwrap();
+    let mut run = tree.command(&["run"]);
+    run.env("DPKG_ADMINDIR", tree.at("dpkg"));
+    let output = run.env("NEEDS_PATIENCE", "1").output().unwrap();
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains(&format!("process {} (", std::process::id())) && !tree.at("log").exists(),
+        "{said}"
+    );
+
+    let said = tree.at("said");
+    let to = fs::File::create(&said).unwrap();
+    let mut running =
+        Running(run.env("NEEDS_PATIENCE", "600").stdout(Stdio::null()).stderr(to).spawn().unwrap());
+    let waits = || fs::read_to_string(&said).unwrap().contains("Waiting for its end").then_some(());
+    until("it says that it waits", waits);
+    assert!(!tree.at("log").exists());
+    drop(lock);
+    assert!(running.0.wait().unwrap().success(), "{}", fs::read_to_string(&said).unwrap());
+    assert!(fs::read_to_string(tree.at("log")).unwrap().contains("DPkg::Lock::Timeout=600"));
+}
