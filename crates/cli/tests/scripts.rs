@@ -195,3 +195,52 @@ fn whoever_else_installs_is_named_and_waited_for() {
     assert!(running.0.wait().unwrap().success(), "{}", fs::read_to_string(&said).unwrap());
     assert!(fs::read_to_string(tree.at("log")).unwrap().contains("DPkg::Lock::Timeout=600"));
 }
+
+/// A program of sh, which fails in one of its turns, is the harness's own test: what one of twenty turns shows is reported, and counts.
+#[test]
+fn a_test_that_fails_once_in_twenty_turns_on_a_busy_host_is_reported() {
+    let tree = Planted::new(&["lab/hosts"]).with_tools();
+    fs::create_dir(tree.at("package")).unwrap();
+    tree.script("good-0a", "echo fine");
+    tree.script(
+        "seldom-0b",
+        "echo >>turns; [ $(wc -l <turns) != 13 ] || { echo the thirteenth is red; exit 101; }",
+    );
+    let list = ["good-0a", "seldom-0b"].map(|name| {
+        format!("quiet-planted {} {}\n", tree.at("package").display(), tree.at(name).display())
+    });
+    fs::write(tree.at("list"), list.concat()).unwrap();
+    let busy = |only: &str| {
+        let _ = fs::remove_file(tree.at("package/turns"));
+        let mut command = tree.command(&["lab/hosts", "busy"]);
+        command
+            .env("HOSTS_LIST", tree.at("list"))
+            .env("HOSTS_ONLY", only)
+            .env("HOSTS_AT_ONCE", "2");
+        let output = command.output().unwrap();
+        (output.status.code(), text(&output))
+    };
+    let (status, said) = busy("planted");
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("good of quiet-planted, 20 times on a busy machine ... ok"), "{said}");
+    assert!(
+        said.contains("seldom of quiet-planted, 20 times on a busy machine ... FAILED (1 of 20)"),
+        "{said}"
+    );
+    assert!(
+        said.contains("turn 13 of 20: status 101\n") && said.contains("the thirteenth is red"),
+        "{said}"
+    );
+    assert!(said.ends_with("1 passed, 1 failed\n"), "{said}");
+    let (status, said) = busy("good");
+    assert_eq!((status, said.lines().count()), (Some(0), 2), "{said}");
+    assert_eq!(busy("no such program").0, Some(1));
+
+    // What cannot be built has not passed.
+    tree.script("bin/cargo", "echo error: it does not compile >&2; exit 101");
+    for part in ["busy", "processors"] {
+        let (status, said) = tree.done(&["lab/hosts", part]);
+        assert_eq!(status, Some(1), "{said}");
+        assert!(said.contains("FAILED") && said.contains("it does not compile"), "{said}");
+    }
+}
