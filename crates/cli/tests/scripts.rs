@@ -244,3 +244,55 @@ fn a_test_that_fails_once_in_twenty_turns_on_a_busy_host_is_reported() {
         assert!(said.contains("FAILED") && said.contains("it does not compile"), "{said}");
     }
 }
+
+/// Guests that are none: a boot here is a few words of sh, chosen by the name of the guest's script.
+#[test]
+fn the_lab_believes_no_guest_that_did_not_say_its_end_and_loses_none() {
+    let tree = Planted::new(&["lab/test"]).with_tools();
+    for script in ["build", "kernel"] {
+        tree.script(&format!("tree/lab/{script}"), "exit 0");
+    }
+    tree.script("tree/lab/image", "exit 1");
+    tree.script(
+        "tree/lab/boot",
+        "case ${2##*/} in
+           beside) echo 'ok: the first of many'; exit 0 ;;
+           lend) echo >>\"$GATE\"; [ $(wc -l <\"$GATE\") != 1 ] || exit 125 ;;
+           check) echo '@skipped: the old groups: this kernel: has none' ;;
+           trouble) echo '1 failures'; exit 1 ;;
+           vectors) kill -KILL $(sed -n 's/^PPid:.//p' /proc/$PPID/status); exit 0 ;;
+         esac
+         echo '0 failures'",
+    );
+    let (status, said) = tree.done(&["lab/test", "--only", "isolation", "daemons"]);
+    assert_eq!(status, Some(1), "{said}");
+    let line =
+        |words: &str| said.lines().filter(|line| line.starts_with(words)).collect::<Vec<_>>();
+    assert!(line("lab: trixie/amd64 shield v2 ... ok (")[0].ends_with(" of CPU)"), "{said}");
+    for left in [
+        "lab: trixie-backports/rt-amd64 beside ... FAILED (0, but",
+        "lab: bookworm/rt-amd64 trouble Input/output error ... FAILED (1)",
+    ] {
+        assert_eq!(line(left).len(), 1, "{left}: {said}");
+    }
+    assert_eq!(line("lab: trixie/amd64 lend v2: no end came").len(), 1, "{said}");
+    assert_eq!(line("lab: trixie/amd64 lend v2 ... ok (the second try, ").len(), 1, "{said}");
+    let skipped =
+        "lab: trixie/amd64 check shield: the old groups ... skipped: this kernel: has none";
+    assert_eq!(line(skipped), [skipped], "{said}");
+    // The lane that was killed, and what it was at; and the one whose disk image cannot be made.
+    for broken in [
+        "isolation ... FAILED: it broke off (137)",
+        "bookworm/rt-amd64 vectors ... FAILED: it broke off, and",
+        "daemons ... FAILED: it broke off (1)",
+    ] {
+        assert_eq!(line(&format!("lab: {broken}")).len(), 1, "{broken}: {said}");
+    }
+    let passed = line("lab: ").iter().filter(|line| line.contains(" ... ok (")).count();
+    let failed = line("lab: ").iter().filter(|line| line.contains(" ... FAILED")).count();
+    assert!(said.contains(&format!("\n{passed} passed, {failed} failed\n")), "{said}");
+    // Nothing at all is no success.
+    tree.script("tree/lab/boot", "echo '0 failures'");
+    let (status, said) = tree.done(&["lab/test", "--only", "cuts_here"]);
+    assert_eq!(status, Some(1), "{said}");
+}
