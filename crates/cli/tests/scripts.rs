@@ -296,3 +296,47 @@ fn the_lab_believes_no_guest_that_did_not_say_its_end_and_loses_none() {
     let (status, said) = tree.done(&["lab/test", "--only", "cuts_here"]);
     assert_eq!(status, Some(1), "{said}");
 }
+
+/// A machine that dies at once, in place of QEMU: what an earlier boot wrote into `LAB_OUT` is not taken for this boot's.
+#[test]
+fn a_guest_that_dies_has_not_the_verdict_of_an_earlier_boot() {
+    let tree = Planted::new(&["lab/boot", "lab/guest/init", "lab/guest/lib"]);
+    let kernel = tree.at("kernel");
+    fs::create_dir_all(kernel.join("modules")).unwrap();
+    fs::write(kernel.join("vmlinux"), "").unwrap();
+    tree.script("tree/lab/kernel", &format!("echo {}", kernel.display()));
+    for (stand_in, does) in [("busybox", ":"), ("cpio", "cat >/dev/null"), ("quietcores", ":")] {
+        tree.script(&format!("bin/{stand_in}"), does);
+    }
+    fs::write(tree.at("script"), "").unwrap();
+    let out = tree.at("out");
+    fs::create_dir(&out).unwrap();
+    let boot = |qemu: &str| {
+        tree.script("bin/qemu-system-x86_64", qemu);
+        let mut command = tree.command(&["lab/boot", "trixie/amd64"]);
+        command
+            .arg(tree.at("script"))
+            .env("LAB_OUT", &out)
+            .env("LAB_BIN", tree.at("bin/quietcores"));
+        for (name, _) in
+            env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LAB_"))
+        {
+            if !["LAB_OUT", "LAB_BIN"].iter().any(|kept| name == *kept) {
+                command.env_remove(name);
+            }
+        }
+        let output = command.output().unwrap();
+        (output.status.code(), text(&output))
+    };
+    for file in ["status", "dmesg", "console.log"] {
+        fs::write(out.join(file), "0\n").unwrap();
+    }
+    let (status, said) = boot("exit 0");
+    assert_eq!(status, Some(125), "{said}");
+    assert!(!out.join("dmesg").exists());
+    // One that comes to its end: its results are an archive, as the guest makes it.
+    let archive = "for word; do case $word in file,id=r,path=*) to=${word#*path=} ;; esac; done
+        cd \"$(mktemp -d)\" && echo 3 >status && tar -cf \"$to\" status; rm -rf \"$PWD\"";
+    assert_eq!(boot(archive).0, Some(3));
+    assert_eq!(boot(&archive.replace("echo 3", "printf ''")).0, Some(125));
+}
