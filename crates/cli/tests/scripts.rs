@@ -2,7 +2,7 @@
 //! or booted.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_testing::until;
+use quiet_testing::{Why, program, skip, until};
 use std::{
     env, fs,
     os::unix::fs::PermissionsExt,
@@ -339,4 +339,38 @@ fn a_guest_that_dies_has_not_the_verdict_of_an_earlier_boot() {
         cd \"$(mktemp -d)\" && echo 3 >status && tar -cf \"$to\" status; rm -rf \"$PWD\"";
     assert_eq!(boot(archive).0, Some(3));
     assert_eq!(boot(&archive.replace("echo 3", "printf ''")).0, Some(125));
+}
+
+#[test]
+fn a_book_whose_making_is_killed_or_fails_is_not_taken_for_one() {
+    if program("python3").is_none() {
+        return skip(Why::Program("python3", "python3"));
+    }
+    let tree = Planted::new(&["packaging/book"]);
+    let mdbook = |then: &str| {
+        let page = "<a href=\\\"index.html\\\">$0 $$</a>";
+        tree.script(
+            "bin/mdbook",
+            &format!("for word; do to=$word; done; mkdir -p \"$to\"; echo \"{page}\" >\"$to/index.html\"; {then}; : >\"$to/print.html\""),
+        );
+        tree.done(&["packaging/book"])
+    };
+    let book = tree.at("tree/target/book/docs");
+    let text = || fs::read_to_string(book.join("index.html")).unwrap();
+    let beside = || fs::read_dir(tree.at("tree/target")).unwrap().count();
+    // Never one before, and killed.
+    assert_eq!(mdbook("kill -KILL $PPID").0, None);
+    assert!(!tree.at("tree/target/book").exists());
+    let (status, said) = mdbook(":");
+    assert_eq!((status, beside()), (Some(0), 1), "{said}");
+    let first = text();
+    assert_eq!(mdbook("kill -KILL $PPID").0, None);
+    assert_eq!(mdbook("echo ERROR").0, Some(1));
+    assert_eq!(
+        mdbook("rm \"$to/index.html\"; echo '<a href=\"gone.html\">x</a>' >\"$to/other.html\"").0,
+        Some(1)
+    );
+    assert_eq!((text(), book.join("print.html").exists(), beside()), (first.clone(), true, 1));
+    assert_eq!(mdbook(":").0, Some(0));
+    assert_ne!(text(), first);
 }
