@@ -374,3 +374,49 @@ fn a_book_whose_making_is_killed_or_fails_is_not_taken_for_one() {
     assert_eq!(mdbook(":").0, Some(0));
     assert_ne!(text(), first);
 }
+
+/// Two targets that are scripts: one finds more than is kept, the other only a little.
+#[test]
+fn what_fuzzing_finds_is_kept_and_does_not_grow_for_ever() {
+    let tree = Planted::new(&["fuzz/run"]);
+    tree.script("bin/rustc", "echo 'host: planted'");
+    tree.script("bin/cargo", "exit 0");
+    fs::create_dir_all(tree.at("tree/fixtures")).unwrap();
+    for (target, finds) in [("much", 40), ("little", 5)] {
+        tree.script(
+            &format!("tree/target/fuzz/planted/release/{target}"),
+            &format!(
+                "while [ $# -gt 2 ]; do [ $1 != -merge=1 ] || merge=1; shift; done
+                 if [ \"$merge\" ]; then [ ! -e \"$GATE\" ] || exit 77; for n in 1 2 3; do cp \"$2/$n\" \"$1/\"; done; exit; fi
+                 for n in $(seq {finds}); do echo $n >\"$1/$n\"; done"
+            ),
+        );
+        fs::create_dir_all(tree.at("tree/fuzz/fuzz_targets")).unwrap();
+        fs::write(tree.at(&format!("tree/fuzz/fuzz_targets/{target}.rs")), "").unwrap();
+    }
+    let kept = |target: &str| {
+        fs::read_dir(tree.at("tree/target/fuzz-corpus").join(target)).map_or(0, Iterator::count)
+    };
+    let run = |kept_by: &str| {
+        let output = tree.command(&["fuzz/run", "1"]).env("FUZZ_MOST", "20").output().unwrap();
+        let said = text(&output);
+        assert!(output.status.success() && said.contains("fuzz: much ... ok"), "{kept_by}: {said}");
+        assert_eq!(
+            fs::read_dir(tree.at("tree/target/fuzz-corpus")).unwrap().count(),
+            2,
+            "{kept_by}"
+        );
+    };
+    run("libFuzzer");
+    assert_eq!((kept("much"), kept("little")), (3, 5));
+    // It cannot: then as many as there may be.
+    fs::write(tree.at("gate"), "").unwrap();
+    run("age");
+    assert_eq!((kept("much"), kept("little")), (20, 5));
+    // Killed between two names.
+    let corpus = tree.at("tree/target/fuzz-corpus");
+    fs::rename(corpus.join("little"), corpus.join(".old-little")).unwrap();
+    fs::write(corpus.join(".old-little/6"), "").unwrap();
+    run("a killed one");
+    assert_eq!(kept("little"), 6);
+}
