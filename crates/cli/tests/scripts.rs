@@ -420,3 +420,75 @@ fn what_fuzzing_finds_is_kept_and_does_not_grow_for_ever() {
     run("a killed one");
     assert_eq!(kept("little"), 6);
 }
+
+/// An archive that is a few words of sh; it has moved on since its lists were read, as after a point release.
+#[test]
+fn a_kernel_is_looked_for_again_and_the_one_that_is_here_serves_meanwhile() {
+    let tree = Planted::new(&["lab/kernel", "lab/kept"]);
+    let home = tree.dir.path().display().to_string();
+    tree.script(
+        "bin/apt-cache",
+        "case \"$*\" in *' linux-image-arm64') echo 'Depends: linux-image-6.1-arm64 (= 1)' ;; *) echo \"Version: $(cat \"$GATE.version\")\" ;; esac",
+    );
+    // Gone is what the first lists name; from nothing they are made anew.
+    tree.script(
+        "bin/apt-get",
+        &format!(
+            "echo \"$*\" >>{home}/log
+             case \"$*\" in
+               *update) [ ! -e \"$GATE.down\" ] || exit 100 ;;
+               *download*) case \"$*\" in *No-Cache*) ;; *) echo '404  Not Found' >&2; exit 100 ;; esac; : >linux.deb ;;
+             esac"
+        ),
+    );
+    tree.script(
+        "bin/dpkg-deb",
+        "mkdir -p \"$3/boot\" \"$3/bin\" \"$3/lib/modules/6.1-arm64/kernel\"; : >\"$3/boot/config-6.1\"; : >\"$3/bin/busybox\"
+         printf '%056dARMd' 0 >\"$3/boot/vmlinuz-6.1\"",
+    );
+    let kernel = |days: &str| {
+        let output = tree
+            .command(&["lab/kernel", "trixie/arm64"])
+            .env("LAB_KERNEL_DAYS", days)
+            .env_remove("LAB_CACHE")
+            .output()
+            .unwrap();
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        let folder = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim_end());
+        assert!(
+            folder.join("vmlinux").is_file() && folder.join("modules/kernel").is_dir(),
+            "{said}"
+        );
+        (folder, said)
+    };
+    let looked = || fs::read_to_string(tree.at("log")).unwrap().matches("update").count();
+    fs::write(tree.at("gate.version"), "6.1-1").unwrap();
+    let (first, said) = kernel("7");
+    assert!(said.contains("404"), "{said}");
+    let times = looked();
+    assert_eq!((kernel("7").0, looked()), (first.clone(), times));
+    // Looked for again: the same, then a newer one. Whoever has the older one in hand keeps it.
+    assert_eq!((kernel("0").0, looked()), (first.clone(), times + 1));
+    fs::write(tree.at("gate.version"), "6.1-2").unwrap();
+    let (second, _) = kernel("0");
+    assert!(second != first && first.join("vmlinux").is_file());
+    assert_eq!(kernel("7").0, second);
+    // Nobody answers.
+    fs::write(tree.at("gate.down"), "").unwrap();
+    let (third, said) = kernel("0");
+    assert!(third == second && said.contains("no newer trixie/arm64 can be looked for"), "{said}");
+    // What was long not used goes, but for the newest few.
+    let kernels = first.parent().unwrap();
+    let old =
+        |path: &Path| Command::new("touch").args(["-d", "9 days ago"]).arg(path).status().unwrap();
+    for folder in [&first, &second] {
+        assert!(old(folder).success());
+    }
+    fs::create_dir(kernels.join("trixie-arm64@6.0")).unwrap();
+    assert!(old(&kernels.join("trixie-arm64@6.0")).success());
+    fs::remove_file(tree.at("gate.down")).unwrap();
+    fs::write(tree.at("gate.version"), "6.1-3").unwrap();
+    let (newest, _) = kernel("0");
+    assert_eq!(fs::read_dir(kernels).unwrap().count(), 3, "two and the link: {newest:?}");
+}
