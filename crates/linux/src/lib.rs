@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 mod anonymous;
+mod boot_id;
 mod capture;
 pub mod clock;
 mod energy;
@@ -14,6 +15,7 @@ pub mod fault;
 pub mod files;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod insist;
 mod kernel;
 pub mod marks;
 pub mod parse;
@@ -27,9 +29,11 @@ pub mod sys;
 pub mod trace;
 pub mod walls;
 
+pub use boot_id::BootId;
 pub use capture::{Captured, capture, capture_anonymous};
 pub use energy::{EnergyReading, EnergySpent};
 pub use error::{Error, ErrorKind, Result, plain};
+pub use insist::{Hindrance, Insist};
 pub use kernel::{Kernel, System, unit_file};
 pub use pipewire::pipewire_settings;
 pub use root::Root;
