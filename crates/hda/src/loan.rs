@@ -8,13 +8,17 @@ use crate::{
     note::{self, CardNote, write},
     sys::{Card, HUGE, huge_page, stop_reaching},
 };
-use quiet_linux::{Error, Kernel, Result, Root, System, files::StateDir, plain, sys::process};
+use quiet_linux::{
+    Error, ErrorKind, Hindrance, Insist, Kernel, Result, Root, System, files::StateDir, plain,
+    sys::process,
+};
 use quiet_types::plan::TakenCard;
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
+    thread::sleep,
 };
 
 /// The guard's first word.
@@ -62,7 +66,7 @@ impl BorrowedCard {
         let state = StateDir::make(&wish.state)?;
         let lock = state.lock_patiently(System.lock_file().as_deref())?;
         if let Some(left) = note::read(&state)? {
-            if left.is_playing(&root) {
+            if left.is_playing(&root)? {
                 let why = "another quietcores plays on a card; end that first";
                 return Err(Error::refused("take the sound card", left.address, why));
             }
@@ -142,19 +146,19 @@ impl BorrowedCard {
         let Some(Guard { mut child, mut line }) = self.guard.take() else { return Ok(()) };
         let _ = line.write_all(b"back\n");
         drop(line);
+        // It ends, or says why that takes long: then it goes on by itself.
         let mut said = String::new();
         if let Some(output) = child.stdout.take() {
-            let _ = output.take(4096).read_to_string(&mut said);
+            let _ = BufReader::new(output.take(4096)).read_line(&mut said);
         }
-        match child.wait() {
-            Ok(end) if end.success() => Ok(()),
-            _ => {
-                let what = format!("the sound card {} back", self.about.address);
-                let said = said.trim();
-                let why = if said.is_empty() { "its guard was killed" } else { said };
-                Err(Error::refused("give", what, format!("{why}; run `quietcores revert`")))
-            }
+        let said = said.trim();
+        let is_done = said.is_empty() && child.wait().is_ok_and(|end| end.success());
+        if is_done {
+            return Ok(());
         }
+        let what = format!("the sound card {} back", self.about.address);
+        let why = if said.is_empty() { "its guard was killed" } else { said };
+        Err(Error::refused("give", what, format!("{why}; run `quietcores revert`")))
     }
 }
 
@@ -208,36 +212,82 @@ impl Guard {
     }
 }
 
-/// What the guard does: waits for the end of the line on standard input, then gives the card back that the note in `state` tells of.
+/// What the guard does: waits for the end of the line on standard input, then gives the card back that the note in `state` tells of. What
+/// stands in the way is waited for as long as the note is there.
 ///
 /// # Errors
-/// What cannot be put back.
+/// When it cannot begin.
 pub fn guard_card(state: &Path, say: &mut dyn FnMut(&str)) -> Result<()> {
     let cannot = |e: io::Error| Error::io("guard", "a card", e);
     process::block_signals().map_err(cannot)?;
     let _ = rustix::process::setsid();
+    let root = Root::system()?;
     say("ready\n");
     let mut rest = String::new();
     let _ = io::stdin().lock().take(64).read_to_string(&mut rest);
-    let done = give_back(state, rest.trim() != "back");
-    if let Err(error) = &done {
-        say(&format!("{error}\n"));
+    let mut work = GiveBack::new(state, rest.trim() != "back");
+    let mut insist = Insist::default();
+    while let Err((hindrance, error)) = work.go_on(&root, System.lock_file().as_deref(), &write) {
+        let pause = insist.failed(hindrance);
+        if insist.is_to_be_told() {
+            say(&format!("{}\n", error.to_string().replace('\n', " ")));
+        }
+        sleep(pause);
     }
-    done
+    Ok(())
 }
 
-/// Gives back the card that a note tells of. Where its process was killed, its end is waited for.
-fn give_back(state: &Path, killed: bool) -> Result<()> {
-    let root = Root::system()?;
-    let Some(state) = StateDir::open(state)? else { return Ok(()) };
-    let Some(note) = note::read(&state)? else { return Ok(()) };
-    note.disarm(&stop_reaching)?;
-    if killed {
-        note.await_end(&root);
+/// The card that a note tells of is given back, in as many tries as it takes.
+pub(crate) struct GiveBack<'a> {
+    state: &'a Path,
+    /// Its process was killed: its end is waited for.
+    killed: bool,
+    /// The note that was there at the first look. Another one is another guard's.
+    note: Option<CardNote>,
+    /// Once is enough: by the second time the card may be the kernel's driver's again.
+    is_disarmed: bool,
+}
+
+impl GiveBack<'_> {
+    pub(crate) fn new(state: &Path, killed: bool) -> GiveBack<'_> {
+        GiveBack { state, killed, note: None, is_disarmed: false }
     }
-    let _lock = state.lock_patiently(System.lock_file().as_deref())?;
-    note.put_back(&root, &write)?;
-    note::forget(&state)
+
+    /// One try.
+    ///
+    /// # Errors
+    /// What stood in the way.
+    pub(crate) fn go_on(
+        &mut self,
+        root: &Root,
+        lock_file: Option<&Path>,
+        write: note::Write<'_>,
+    ) -> std::result::Result<(), (Hindrance, Error)> {
+        let trouble = |error: Error| match error.kind() {
+            ErrorKind::Busy => (Hindrance::Busy, error),
+            _ => (Hindrance::Trouble, error),
+        };
+        let refused = |error: Error| (Hindrance::Refused, error);
+        let Some(state) = StateDir::open(self.state).map_err(trouble)? else { return Ok(()) };
+        let Some(note) = note::read(&state).map_err(trouble)? else { return Ok(()) };
+        if self.note.get_or_insert_with(|| note.clone()) != &note {
+            return Ok(());
+        }
+        if !self.is_disarmed {
+            note.disarm(&stop_reaching).map_err(refused)?;
+            self.is_disarmed = true;
+        }
+        if self.killed {
+            note.await_end(root);
+        }
+        let _lock = state.lock_machine(lock_file).map_err(trouble)?;
+        // Whoever plays next may have put it back meanwhile, and has a note and a guard of its own.
+        if note::read(&state).map_err(trouble)?.as_ref() != Some(&note) {
+            return Ok(());
+        }
+        note.put_back(root, write).map_err(refused)?;
+        note::forget(&state).map_err(refused)
+    }
 }
 
 /// The card that is taken, and by whom; `None` where none is.

@@ -2,10 +2,11 @@
 
 use crate::find::{DEVICES, VFIO, driver};
 use quiet_linux::{
-    Error, Result, Root,
+    BootId, Error, Result, Root,
     files::{Replace, StateDir, read_text, write_whole},
 };
 use quiet_types::plan::TakenCard;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::{
     fs, io,
@@ -55,24 +56,36 @@ pub(crate) fn write(path: &str, value: &str) -> io::Result<()> {
     io::Write::write_all(&mut file, value.as_bytes())
 }
 
-fn boot_id(root: &Root) -> String {
-    let text = root.read_if_there("/proc/sys/kernel/random/boot_id").ok().flatten();
-    text.unwrap_or_default().trim().to_owned()
-}
-
 impl Player {
     /// The process of that number as it is now; `None` where there is none, or it has ended.
-    pub(crate) fn of(root: &Root, pid: u32) -> Option<Player> {
-        let text = root.read_if_there(&format!("/proc/{pid}/stat")).ok()??;
-        let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
-        let dead = matches!(fields.next()?, "Z" | "X");
-        let start = fields.nth(18)?.parse().ok()?;
-        (!dead).then_some(Player { pid, start })
+    ///
+    /// # Errors
+    /// When it cannot be told: no file was to be had, or no memory.
+    pub(crate) fn of(root: &Root, pid: u32) -> Result<Option<Player>> {
+        let file = format!("/proc/{pid}/stat");
+        let text = match root.read(&file) {
+            Err(error) if error.errno().is_some_and(is_gone) => return Ok(None),
+            other => other?,
+        };
+        let parsed = || {
+            let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
+            let dead = matches!(fields.next()?, "Z" | "X");
+            let start = fields.nth(18)?.parse().ok()?;
+            Some((!dead).then_some(Player { pid, start }))
+        };
+        parsed().ok_or_else(|| Error::nonsense(file.as_str(), None, "it is no line of a process"))
     }
 
-    pub(crate) fn lives(&self, root: &Root) -> bool {
-        Player::of(root, self.pid).as_ref() == Some(self)
+    /// # Errors
+    /// As [`Player::of`]: who cannot look does not know that it has ended.
+    pub(crate) fn lives(&self, root: &Root) -> Result<bool> {
+        Ok(Player::of(root, self.pid)?.as_ref() == Some(self))
     }
+}
+
+/// Whether an error number says that there is no such process.
+fn is_gone(number: i32) -> bool {
+    [Errno::NOENT, Errno::SRCH].iter().any(|errno| errno.raw_os_error() == number)
 }
 
 fn path(state: &StateDir) -> PathBuf {
@@ -116,11 +129,11 @@ impl CardNote {
         let text = root.read_if_there(&format!("{DEVICES}/{address}/driver_override"))?;
         let overridden = text.map(|text| text.trim().to_owned());
         let overridden = overridden.filter(|name| name != "(null)" && !name.is_empty());
-        let player = Player::of(root, pid)
+        let player = Player::of(root, pid)?
             .ok_or_else(|| Error::refused("find", format!("process {pid}"), "it has ended"))?;
         Ok(CardNote {
             schema: SCHEMA.into(),
-            boot_id: boot_id(root),
+            boot_id: BootId::in_root(root)?.as_str().to_owned(),
             address: address.to_owned(),
             driver: driver(root, address),
             overridden,
@@ -180,12 +193,16 @@ impl CardNote {
     }
 
     /// Whether it is of this boot, and its process lives.
-    pub(crate) fn is_playing(&self, root: &Root) -> bool {
-        self.is_of_this_boot(root) && self.player.lives(root)
+    ///
+    /// # Errors
+    /// When it cannot be told.
+    pub(crate) fn is_playing(&self, root: &Root) -> Result<bool> {
+        Ok(self.is_of_this_boot(root)? && self.player.lives(root)?)
     }
 
-    fn is_of_this_boot(&self, root: &Root) -> bool {
-        self.boot_id == boot_id(root)
+    /// A boot that cannot be told is an error: taken for another one, the card would stay with nobody.
+    fn is_of_this_boot(&self, root: &Root) -> Result<bool> {
+        Ok(!BootId::in_root(root)?.is_another(&self.boot_id))
     }
 
     /// Gives the card to vfio-pci, and reads back that it has it.
@@ -210,7 +227,7 @@ impl CardNote {
     /// What the kernel refuses.
     pub(crate) fn put_back(&self, root: &Root, write: Write<'_>) -> Result<()> {
         // A boot has undone it.
-        if !self.is_of_this_boot(root) || !root.exists(&format!("{DEVICES}/{}", self.address)) {
+        if !self.is_of_this_boot(root)? || !root.exists(&format!("{DEVICES}/{}", self.address)) {
             return Ok(());
         }
         if let Some(pages) = self.huge_pages {
@@ -277,7 +294,7 @@ impl CardNote {
     /// Waits until its process is gone, so that nothing is taken from under it.
     pub(crate) fn await_end(&self, root: &Root) {
         let until = Instant::now() + DEATH;
-        while self.is_playing(root) && Instant::now() < until {
+        while self.is_playing(root).unwrap_or(true) && Instant::now() < until {
             sleep(Duration::from_millis(2));
         }
     }
@@ -289,10 +306,11 @@ impl CardNote {
 /// When the note cannot be read.
 pub(crate) fn taken(root: &Root, state: &Path) -> Result<Option<TakenCard>> {
     let Some(state) = StateDir::open(state)? else { return Ok(None) };
-    let Some(note) = read(&state)?.filter(|note| note.is_of_this_boot(root)) else {
+    let Some(note) = read(&state)? else { return Ok(None) };
+    if !note.is_of_this_boot(root)? {
         return Ok(None);
-    };
-    let process = note.is_playing(root).then_some(note.player.pid);
+    }
+    let process = note.is_playing(root)?.then_some(note.player.pid);
     Ok(Some(TakenCard { address: note.address, driver: note.driver, process }))
 }
 
@@ -314,7 +332,7 @@ pub(crate) fn forget(state: &StateDir) -> Result<()> {
 pub(crate) fn put_back_left(root: &Root, state: &Path, write: Write<'_>) -> Result<Option<String>> {
     let Some(state) = StateDir::open(state)? else { return Ok(None) };
     let Some(note) = read(&state)? else { return Ok(None) };
-    if note.is_playing(root) {
+    if note.is_playing(root)? {
         return Ok(None);
     }
     note.disarm(&crate::sys::stop_reaching)?;

@@ -2,9 +2,10 @@
 
 use crate::{
     find::{DEVICES, Fence, cards, find, may_take, place},
+    loan::GiveBack,
     note::{CardNote, forget, put_back_left, read, taken},
 };
-use quiet_linux::{Root, files::StateDir};
+use quiet_linux::{Hindrance, Root, files::StateDir};
 use std::{
     cell::Cell,
     fs, io,
@@ -215,6 +216,74 @@ fn whoever_is_killed_at_any_write_leaves_what_is_put_back() {
             assert_eq!(put_back_left(&root, &state, &write).unwrap(), None);
         }
     }
+}
+
+#[test]
+fn what_cannot_be_told_of_boot_and_player_is_no_reason_to_forget_the_card() {
+    let machine = Machine::new();
+    let (root, state) = (machine.root(), machine.path("state"));
+    let dir = StateDir::make(&state).unwrap();
+    let write = |path: &str, value: &str| machine.write(path, value);
+    let note = CardNote::of(&root, CARD, 400).unwrap();
+    note.keep(&dir).unwrap();
+    note.hand_over(&root, &write).unwrap();
+    let boot = "proc/sys/kernel/random/boot_id";
+    // Masked, and not to be read.
+    for unread in [false, true] {
+        machine.file(boot, "");
+        if unread {
+            fs::remove_file(machine.path(boot)).unwrap();
+        }
+        assert!(CardNote::of(&root, CARD, 400).is_err());
+        assert!(note.put_back(&root, &write).is_err());
+        assert!(taken(&root, &state).is_err());
+        assert!(put_back_left(&root, &state, &write).is_err());
+    }
+    machine.file(boot, "one\n");
+    // The player cannot be looked at.
+    let stat = machine.path("proc/400/stat");
+    fs::remove_file(&stat).unwrap();
+    fs::create_dir(&stat).unwrap();
+    assert!(put_back_left(&root, &state, &write).is_err());
+    assert_eq!(machine.state().0.as_deref(), Some("vfio-pci"));
+    assert!(read(&dir).unwrap().is_some());
+    fs::remove_dir(&stat).unwrap();
+    assert_eq!(put_back_left(&root, &state, &write).unwrap().as_deref(), Some(CARD));
+}
+
+#[test]
+fn a_guard_gives_back_its_own_card_and_not_that_of_who_plays_next() {
+    let machine = Machine::new();
+    let (root, state) = (machine.root(), machine.path("state"));
+    let dir = StateDir::make(&state).unwrap();
+    let write = |path: &str, value: &str| machine.write(path, value);
+    let first = CardNote::of(&root, CARD, 400).unwrap();
+    first.keep(&dir).unwrap();
+    first.hand_over(&root, &write).unwrap();
+    // Somebody else is at work: nothing is given up.
+    let mut guard = GiveBack::new(&state, false);
+    let lock = dir.lock().unwrap();
+    let (hindrance, _) = guard.go_on(&root, None, &write).unwrap_err();
+    assert_eq!(hindrance, Hindrance::Busy);
+    // Who holds the lock puts it back, and plays.
+    first.put_back(&root, &write).unwrap();
+    forget(&dir).unwrap();
+    machine.file("proc/401/stat", &format!("401 (play) S {}99\n", "1 ".repeat(18)));
+    let next = CardNote::of(&root, CARD, 401).unwrap();
+    next.keep(&dir).unwrap();
+    next.hand_over(&root, &write).unwrap();
+    drop(lock);
+    guard.go_on(&root, None, &write).unwrap();
+    assert_eq!(machine.state().0.as_deref(), Some("vfio-pci"));
+    assert_eq!(read(&dir).unwrap(), Some(next));
+    // A refusal is no end either.
+    let mut guard = GiveBack::new(&state, false);
+    machine.left.set(0);
+    assert_eq!(guard.go_on(&root, None, &write).unwrap_err().0, Hindrance::Refused);
+    machine.left.set(u32::MAX);
+    guard.go_on(&root, None, &write).unwrap();
+    assert_eq!(machine.state().0.as_deref(), Some("snd_hda_intel"));
+    assert_eq!(read(&dir).unwrap(), None);
 }
 
 #[test]
