@@ -6,7 +6,7 @@
 //! [`crate::overdue`] does its work.
 
 use crate::{
-    Kernel, Result, boot_id,
+    Kernel, Result,
     error::{Error, ErrorKind, plain},
     journal::{self, Past},
     revert,
@@ -353,6 +353,5 @@ fn put_back(kernel: &dyn Kernel, state: &Path, owner: &Thread) -> Result<bool> {
 
 /// Whether the shield of a journal of this boot was to end with a process that is gone.
 pub(crate) fn is_orphan(kernel: &dyn Kernel, past: &Past) -> bool {
-    past.boot_id.as_ref().is_some_and(|id| *id == boot_id(kernel))
-        && past.by.process.as_ref().is_some_and(|owner| !tasks::lives(kernel, owner))
+    past.by.process.as_ref().is_some_and(|owner| tasks::has_ended(kernel, owner))
 }

@@ -12,11 +12,14 @@ use crate::{
     journal::{self, Past, Reader, Record},
     loan,
     session::leave_session,
-    standing::{LockedShield, standing},
+    standing::{LockedShield, is_rebooted},
     whose,
 };
-use quiet_linux::files::{StateDir, stamp};
-use quiet_types::plan::{Awaited, Reverted, ShieldStanding};
+use quiet_linux::{
+    BootId, Hindrance, Insist,
+    files::{StateDir, stamp},
+};
+use quiet_types::plan::{Awaited, Reverted};
 use std::{
     path::Path,
     thread::sleep,
@@ -37,6 +40,7 @@ pub(crate) fn start(program: &Path, state: &StateDir) -> Result<u32> {
 
 /// What the guard does: waits, and puts the machine back unless the shield was confirmed or taken
 /// down in time. The time begins when all steps are done, or when `apply` was ended before that.
+/// What cannot be put back yet is tried again for as long as the shield is there.
 ///
 /// # Errors
 /// When there is nothing to guard, or another guard stands already.
@@ -49,30 +53,64 @@ pub fn guard(kernel: &dyn Kernel, state: &Path) -> Result<()> {
         .map_err(|e| failed(format!("there is no journal to guard: {}", plain(&e))))?;
     let _lock = hold::stand(&opened, FILE)?;
     leave_session();
+    wait(kernel, &opened, &own);
+    Ok(())
+}
+
+/// Waits until the shield of the journal `own` is confirmed, is over, or is put back here.
+fn wait(kernel: &dyn Kernel, state: &StateDir, own: &[u8]) {
     let mut since = None;
     let mut reader = Reader::default();
+    let mut insist = Insist::default();
     loop {
-        // Another shield has a guard of its own.
-        if journal::identity(&opened).is_ok_and(|now| now != own) {
-            return Ok(());
-        }
-        let Some(past) = reader.look(&opened)? else { return Ok(()) };
-        let Some(seconds) = past.awaits.filter(|_| past.confirmed.is_none()) else {
-            return Ok(());
-        };
-        // While somebody applies, it is not yet time; who ended before its end has left a part.
-        let at_work =
-            past.up.is_none() && opened.lock_machine(kernel.lock_file().as_deref()).is_err();
-        if at_work {
-            since = None;
-        } else if since.get_or_insert_with(Instant::now).elapsed() >= Duration::from_secs(seconds) {
-            match crate::revert_same(kernel, state, &own) {
-                Err(error) if error.kind() == ErrorKind::Busy => {}
-                other => return other.map(|_| ()),
+        let tried = match awaits(state, own, &mut reader) {
+            Ok(None) => return,
+            // While somebody applies, it is not yet time; who ended before its end has left a part.
+            Ok(Some((false, _))) if state.lock_machine(kernel.lock_file().as_deref()).is_err() => {
+                since = None;
+                Ok(true)
             }
+            Ok(Some((_, time))) => {
+                let is_over = since.get_or_insert_with(Instant::now).elapsed() >= time;
+                // The look goes on: another shield's guard waits until this one sees that it is over.
+                if is_over && insist.is_due() {
+                    put_back(kernel, state, own)
+                } else {
+                    sleep(LOOK);
+                    continue;
+                }
+            }
+            Err(error) => Err(error),
+        };
+        let hindrance = match tried {
+            Ok(true) => None,
+            Ok(false) => Some(Hindrance::Refused),
+            Err(error) => Some(error.hindrance()),
+        };
+        match hindrance {
+            None => insist.done(),
+            Some(hindrance) => drop(insist.failed(hindrance)),
         }
         sleep(LOOK);
     }
+}
+
+/// Whether the shield of the journal `own` is up, and how long it waits for its confirmation; `None` where it does not any more.
+fn awaits(state: &StateDir, own: &[u8], reader: &mut Reader) -> Result<Option<(bool, Duration)>> {
+    let Some(past) = reader.look(state)? else { return Ok(None) };
+    let seconds = past.awaits.filter(|_| is_awaited(past));
+    let is_up = past.up.is_some();
+    // Another shield has a guard of its own.
+    let is_same = journal::is_same(state, own)?;
+    Ok(seconds.filter(|_| is_same).map(|seconds| (is_up, Duration::from_secs(seconds))))
+}
+
+/// Puts the machine back unless the shield was confirmed at the last moment; whether nothing is left to do.
+fn put_back(kernel: &dyn Kernel, state: &StateDir, own: &[u8]) -> Result<bool> {
+    let done = crate::take_down(kernel, state.path(), &|state, past, _| {
+        Ok(is_awaited(past) && journal::is_same(state, own)?)
+    })?;
+    Ok(done.is_none_or(|done| done.is_complete()))
 }
 
 /// Confirms the shield that is up: it stays.
@@ -98,16 +136,20 @@ fn confirm_as(kernel: &dyn Kernel, state: &Path, uid: Option<u32>) -> Result<boo
     let mut shield = LockedShield::find(kernel, state, none)?;
     let past = shield.past();
     whose::refuse_anothers(past, uid)?;
-    if past.awaits.is_none() || past.confirmed.is_some() {
+    if !is_awaited(past) {
         return Ok(false);
     }
     shield.journal()?.seal(Record::Confirmed { at: stamp() })?;
     Ok(true)
 }
 
+fn is_awaited(past: &Past) -> bool {
+    past.awaits.is_some() && past.confirmed.is_none()
+}
+
 /// Whether the shield of a journal of this boot waits for a confirmation.
 pub(crate) fn awaited(state: &StateDir, past: &Past) -> Option<Awaited> {
-    let seconds = past.awaits.filter(|_| past.confirmed.is_none())?;
+    let seconds = past.awaits.filter(|_| is_awaited(past))?;
     Some(Awaited { seconds, guard: hold::locked(state, FILE) })
 }
 
@@ -119,20 +161,17 @@ pub(crate) fn awaited(state: &StateDir, past: &Past) -> Option<Awaited> {
 pub fn overdue(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
     let Some(opened) = StateDir::open(state)? else { return Ok(None) };
     let Some(past) = journal::read(&opened)? else { return Ok(None) };
-    let earlier = standing(&past, &boot_id(kernel)) == ShieldStanding::Rebooted;
     loan::overdue(kernel, &opened, &past)?;
-    match awaited(&opened, &past) {
-        _ if bond::is_orphan(kernel, &past) && opened.lock().is_ok() => {
-            crate::revert(kernel, state)
-        }
-        // An apply that is at work may not have started its guard yet.
-        Some(Awaited { guard: None, .. })
-            if !earlier && opened.lock_machine(kernel.lock_file().as_deref()).is_ok() =>
-        {
-            crate::revert(kernel, state)
-        }
-        _ => Ok(None),
+    let is_left = |state: &StateDir, past: &Past, boot: &BootId| {
+        Ok(!is_rebooted(past, boot)
+            && (bond::is_orphan(kernel, past) || (is_awaited(past) && hold::is_free(state, FILE)?)))
+    };
+    if !is_left(&opened, &past, &boot_id(kernel)?)? {
+        return Ok(None);
     }
+    // An apply that is at work may not have started its guard yet.
+    let Ok(lock) = opened.lock_machine(kernel.lock_file().as_deref()) else { return Ok(None) };
+    crate::take_down_by(kernel, &opened, &lock, &is_left)
 }
 
 /// As [`overdue`], and what a shield of an earlier boot left in files is put back as well. To be called before a machine is read for
@@ -146,9 +185,88 @@ pub fn make_way(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
         return Ok(done);
     }
     let Some(opened) = StateDir::open(state)? else { return Ok(None) };
-    let past = journal::read(&opened)?;
-    match past.map(|past| standing(&past, &boot_id(kernel))) {
-        Some(ShieldStanding::Rebooted) => crate::revert(kernel, state),
+    let is_over = |_: &StateDir, past: &Past, boot: &BootId| Ok(is_rebooted(past, boot));
+    match journal::read(&opened)? {
+        Some(past) if is_rebooted(&past, &boot_id(kernel)?) => {
+            crate::take_down(kernel, state, &is_over)
+        }
         _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        change::Change,
+        nobody::{Nobody, shielded},
+    };
+    use quiet_linux::Kernel;
+    use quiet_testing::fake::{EBUSY, Fake, Hierarchy, world};
+    use quiet_types::plan::{AppliedBy, Form};
+
+    const AT_ONCE: Record = Record::Await { seconds: 0 };
+
+    /// Waits as the guard of the shield does.
+    fn stand(kernel: &dyn Kernel, state: &StateDir) {
+        wait(kernel, state, &journal::identity(state).unwrap());
+    }
+
+    #[test]
+    fn who_confirms_at_the_last_moment_keeps_the_shield() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
+        let state = shielded(&path, &AppliedBy::default(), &[AT_ONCE]);
+        let confirms = || assert!(confirm(&Nobody::default(), &path).unwrap());
+        let kernel = Nobody { at_lock: Some(Box::new(confirms) as _).into(), ..Nobody::default() };
+        stand(&kernel, &state);
+        let past = journal::read(&state).unwrap().expect("the shield was taken down");
+        assert!(past.confirmed.is_some());
+        // Whoever does the work of a guard that was killed decides as late.
+        let path = dir.path().join("other");
+        let state = shielded(&path, &AppliedBy::default(), &[AT_ONCE]);
+        let confirms = || assert!(confirm(&Nobody::default(), &path).unwrap());
+        let kernel = Nobody { at_lock: Some(Box::new(confirms) as _).into(), ..Nobody::default() };
+        assert_eq!(overdue(&kernel, &path).unwrap(), None);
+        assert!(journal::read(&state).unwrap().is_some());
+        // Without anybody's word it goes.
+        let path = dir.path().join("third");
+        let state = shielded(&path, &AppliedBy::default(), &[AT_ONCE]);
+        stand(&Nobody::default(), &state);
+        assert!(journal::read(&state).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_refused_once_is_tried_again() {
+        let kernel = Fake::new(world(Hierarchy::None, 2, &[], &[3]));
+        let file = "/proc/irq/default_smp_affinity";
+        let (old, new) = (kernel.read(file).unwrap(), "1".to_owned());
+        let change = Change::Write {
+            path: file.into(),
+            request: file.into(),
+            old: old.clone(),
+            new: new.clone(),
+            form: Form::Mask,
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let records = [AT_ONCE, Record::Note { seq: 1, change }];
+        let state = shielded(&dir.path().join("state"), &AppliedBy::default(), &records);
+        kernel.write(file, &new).unwrap();
+        assert_ne!(kernel.read(file).unwrap().trim(), old.trim());
+        kernel.refuse.set(Some((kernel.acts.get() + 1, EBUSY)));
+        stand(&kernel, &state);
+        assert!(journal::read(&state).unwrap().is_none(), "the journal is there still");
+        assert_eq!(kernel.read(file).unwrap().trim(), old.trim());
+    }
+
+    #[test]
+    fn where_nothing_can_be_read_for_a_while_the_guard_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = shielded(&dir.path().join("state"), &AppliedBy::default(), &[AT_ONCE]);
+        let kernel = Nobody::default();
+        kernel.unread.set(3);
+        stand(&kernel, &state);
+        assert_eq!(kernel.unread.get(), 0);
+        assert!(journal::read(&state).unwrap().is_none());
     }
 }

@@ -1,5 +1,6 @@
 //! Why a shield could not be put up, looked at or taken down.
 
+use quiet_linux::Hindrance;
 use quiet_types::plan::Reverted;
 use std::{fmt, io};
 
@@ -48,6 +49,14 @@ impl Error {
     /// What kind of thing it is.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// What it is to who tries again.
+    pub(crate) fn hindrance(&self) -> Hindrance {
+        match self.kind {
+            ErrorKind::Busy => Hindrance::Busy,
+            _ => Hindrance::Trouble,
+        }
     }
 
     /// What was put back after the failure, where something had been done.

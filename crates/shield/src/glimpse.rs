@@ -90,7 +90,7 @@ impl Lookout {
         let Some(state) = StateDir::open(&self.state)? else { return Ok(Glimpse::default()) };
         let Some(past) = self.reader.look(&state)? else { return Ok(Glimpse::default()) };
         let journal = journal::identity(&state).ok().filter(|line| !line.is_empty());
-        match standing(past, &boot_id(kernel)) {
+        match standing(past, &boot_id(kernel)?) {
             ShieldStanding::Up => Ok(Glimpse {
                 journal,
                 uid: past.by.uid,

@@ -101,12 +101,30 @@ pub(crate) fn find(state: &StateDir) -> Option<u32> {
     locked(state, FILE)
 }
 
-/// The process that has locked a file of the state directory.
+/// The process that has locked a file of the state directory; `None` also where that cannot be told.
 pub(crate) fn locked(state: &StateDir, file: &str) -> Option<u32> {
-    let file = state.open_file(file, OFlags::RDWR).ok()?;
-    let whole = Flock::from(FlockType::WriteLock);
-    let held = rustix::process::fcntl_getlk(&file, &whole).ok()??;
+    let held = lock_of(state, file).ok()??;
     u32::try_from(held.pid?.as_raw_nonzero().get()).ok()
+}
+
+/// Whether nobody has locked a file of the state directory, for certain.
+///
+/// # Errors
+/// When it cannot be told.
+pub(crate) fn is_free(state: &StateDir, file: &str) -> crate::Result<bool> {
+    let failed = |e: io::Error| {
+        let why = format!("cannot tell who holds {file}: {}", plain(&e));
+        crate::Error::new(crate::ErrorKind::State, why)
+    };
+    Ok(lock_of(state, file).map_err(failed)?.is_none())
+}
+
+fn lock_of(state: &StateDir, file: &str) -> io::Result<Option<Flock>> {
+    let file = match state.open_file(file, OFlags::RDWR) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    Ok(rustix::process::fcntl_getlk(&file, &Flock::from(FlockType::WriteLock))?)
 }
 
 /// Ends the holder, and waits for its end. `false` where there was none.

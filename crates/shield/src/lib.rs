@@ -51,12 +51,13 @@ pub use watch::{Planned, Watch, look_again, watch};
 pub use whose::applied_by;
 
 use journal::{Journal, Past, Record};
-use quiet_linux::Kernel;
 use quiet_linux::files::{Lock, StateDir, stamp};
+use quiet_linux::{BootId, Kernel};
 use quiet_types::{
     Plan,
     plan::{APPLIED_SCHEMA, Action, Applied, AppliedBy, Reverted, Step},
 };
+use standing::is_rebooted;
 use std::{path::Path, sync::atomic::AtomicBool};
 
 /// What [`up`] needs beside the plan.
@@ -130,18 +131,18 @@ fn raise(
 ) -> Result<Applied> {
     let state = StateDir::make(setup.state)?;
     let mut lock = state.lock_machine(kernel.lock_file().as_deref())?;
-    refuse_beside(kernel, &state, &lock)?;
+    let boot = boot_id(kernel)?;
+    refuse_beside(&state, &lock, &boot)?;
     if let Some(past) = journal::read(&state)? {
-        let boot = boot_id(kernel);
         // After a power cut: what is left of an earlier boot is cleared on the way.
-        if past.boot_id.as_ref().is_none_or(|id| *id == boot)
+        if !is_rebooted(&past, &boot)
             || !revert::put_back_files(kernel, &state, &past).is_complete()
         {
             refuse_over(&state, &past, &boot)?;
         }
     }
     state.enlist(&mut lock)?;
-    let mut journal = Journal::begin(&state, &boot_id(kernel), &plan.shield, &plan.links, by)?;
+    let mut journal = Journal::begin(&state, boot.as_str(), &plan.shield, &plan.links, by)?;
     if let Some(seconds) = setup.confirm {
         let guarded = journal.seal(Record::Await { seconds }).and_then(|()| match setup.holder {
             Some(program) => confirm::start(program, &state).map(|_| ()),
@@ -190,16 +191,7 @@ fn raise(
 /// When the state directory or the journal cannot be used. Steps that the kernel refuses are no
 /// error: they are named in [`Reverted::items`], and the journal is kept.
 pub fn revert(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
-    take_down(kernel, state, None, None)
-}
-
-/// As [`revert`], where the shield is the one whose journal is `journal` and no later one.
-pub(crate) fn revert_same(
-    kernel: &dyn Kernel,
-    state: &Path,
-    journal: &[u8],
-) -> Result<Option<Reverted>> {
-    take_down(kernel, state, None, Some(journal))
+    take_down(kernel, state, &|_, _, _| Ok(true))
 }
 
 /// As [`revert`], where user `uid` has put the shield up and nobody else.
@@ -207,28 +199,39 @@ pub(crate) fn revert_same(
 /// # Errors
 /// As [`revert`]; and where it is another's.
 pub fn revert_own(kernel: &dyn Kernel, state: &Path, uid: u32) -> Result<Option<Reverted>> {
-    take_down(kernel, state, Some(uid), None)
+    take_down(kernel, state, &|_, past, _| whose::refuse_anothers(past, Some(uid)).map(|()| true))
 }
 
-fn take_down(
+/// Whether a shield is to be taken down, by what its journal tells at this moment in this boot.
+pub(crate) type Decide<'a> = &'a dyn Fn(&StateDir, &Past, &BootId) -> Result<bool>;
+
+/// As [`revert`], where `decide` says so while nobody else can be at work: what was seen before may be over.
+pub(crate) fn take_down(
     kernel: &dyn Kernel,
     state: &Path,
-    uid: Option<u32>,
-    same: Option<&[u8]>,
+    decide: Decide<'_>,
 ) -> Result<Option<Reverted>> {
     let Some(state) = StateDir::open(state)? else { return Ok(None) };
-    let _lock = state.lock_patiently(kernel.lock_file().as_deref())?;
-    if let Some(same) = same
-        && journal::identity(&state).is_ok_and(|now| now != same)
-    {
+    let lock = state.lock_patiently(kernel.lock_file().as_deref())?;
+    take_down_by(kernel, &state, &lock, decide)
+}
+
+/// As [`take_down`], by who holds the lock.
+pub(crate) fn take_down_by(
+    kernel: &dyn Kernel,
+    state: &StateDir,
+    _lock: &Lock,
+    decide: Decide<'_>,
+) -> Result<Option<Reverted>> {
+    let Some(past) = journal::read(state)? else { return Ok(None) };
+    let boot = boot_id(kernel)?;
+    if !decide(state, &past, &boot)? {
         return Ok(None);
     }
-    let Some(past) = journal::read(&state)? else { return Ok(None) };
-    whose::refuse_anothers(&past, uid)?;
-    if past.boot_id.as_ref().is_some_and(|boot| *boot != boot_id(kernel)) {
-        return Ok(Some(revert::put_back_files(kernel, &state, &past)));
-    }
-    Ok(Some(revert::put_back(kernel, &state, &past)))
+    Ok(Some(match is_rebooted(&past, &boot) {
+        true => revert::put_back_files(kernel, state, &past),
+        false => revert::put_back(kernel, state, &past),
+    }))
 }
 
 /// What stays the same for as long as a shield's journal stands, and is another one's in the next; `None` where there is none.
@@ -246,7 +249,7 @@ fn roll_back(kernel: &dyn Kernel, state: &StateDir, error: Error) -> Error {
 }
 
 /// Two shields that were put up over each other come down in one order only.
-fn refuse_beside(kernel: &dyn Kernel, state: &StateDir, lock: &Lock) -> Result<()> {
+fn refuse_beside(state: &StateDir, lock: &Lock, boot: &BootId) -> Result<()> {
     let Some(other) = state.other(lock, journal::NAME) else { return Ok(()) };
     // One that cannot be read is no reason to believe that it is over.
     let is_over = StateDir::open(&other).map_err(Error::from).and_then(|other| match other {
@@ -255,7 +258,7 @@ fn refuse_beside(kernel: &dyn Kernel, state: &StateDir, lock: &Lock) -> Result<(
     });
     match is_over {
         Ok(None) => Ok(()),
-        Ok(Some(past)) if past.boot_id.as_ref().is_some_and(|id| *id != boot_id(kernel)) => Ok(()),
+        Ok(Some(past)) if is_rebooted(&past, boot) => Ok(()),
         _ => Err(Error::new(
             ErrorKind::AlreadyUp,
             format!(
@@ -266,18 +269,18 @@ fn refuse_beside(kernel: &dyn Kernel, state: &StateDir, lock: &Lock) -> Result<(
     }
 }
 
-fn refuse_over(state: &StateDir, past: &Past, boot: &str) -> Result<()> {
+fn refuse_over(state: &StateDir, past: &Past, boot: &BootId) -> Result<()> {
     let journal = journal::path(state).display().to_string();
-    let (kind, sentence) = match (&past.boot_id, &past.up) {
+    let (kind, sentence) = match &past.up {
         _ if !past.unread.is_empty() => (ErrorKind::Journal, past.stranger(&past.unread[0])),
-        (Some(id), _) if id != boot => (
+        _ if is_rebooted(past, boot) => (
             ErrorKind::Leftover,
             format!(
                 "the journal {journal} is of an earlier boot; `quietcores revert` clears it (its \
                  run-time changes went with the reboot)"
             ),
         ),
-        (_, Some(_)) if past.reverting.is_none() => (
+        Some(_) if past.reverting.is_none() => (
             ErrorKind::AlreadyUp,
             format!("a shield is up already ({journal}); run `quietcores revert` first"),
         ),
@@ -292,7 +295,7 @@ fn refuse_over(state: &StateDir, past: &Past, boot: &str) -> Result<()> {
     Err(Error::new(kind, sentence))
 }
 
-fn boot_id(kernel: &dyn Kernel) -> String {
-    let text = kernel.read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    text.trim().to_owned()
+/// Which boot this is. What cannot be read is an error: taken for another boot, it would have a journal forgotten whose shield stands.
+fn boot_id(kernel: &dyn Kernel) -> Result<BootId> {
+    Ok(BootId::of(kernel)?)
 }

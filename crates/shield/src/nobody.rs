@@ -1,28 +1,66 @@
-//! A machine for tests on which the first process runs, and nothing else can be asked or done.
+//! A machine for tests on which the first process runs, and nothing else can be asked or done. Journals of it are of boot [`BOOT`].
 
-use quiet_linux::Kernel;
-use quiet_types::{CpuSet, Nanos, machine::Scheduling, plan::UserUnit};
-use std::{io, path::PathBuf};
+use crate::journal::{Journal, Record};
+use quiet_linux::{Kernel, files::StateDir};
+use quiet_types::{
+    CpuSet, Nanos,
+    machine::Scheduling,
+    plan::{AppliedBy, UserUnit},
+};
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    path::{Path, PathBuf},
+};
 
 /// The start time of the first process.
 pub(crate) const START: u64 = 10;
 
+/// Its boot.
+pub(crate) const BOOT: &str = "b0";
+
 #[derive(Default)]
-pub(crate) struct Nobody {
+pub(crate) struct Nobody<'a> {
     /// The machine's lock.
     pub lock: Option<PathBuf>,
+    /// Done once, at the last moment before a lock is taken.
+    pub at_lock: RefCell<Option<Box<dyn FnOnce() + 'a>>>,
+    /// So many reads more fail, as where no file is to be had.
+    pub unread: Cell<u32>,
+}
+
+/// A shield that changed nothing, by its journal in the directory `path`.
+pub(crate) fn shielded(path: &Path, by: &AppliedBy, records: &[Record]) -> StateDir {
+    let state = StateDir::make(path).unwrap();
+    let shield =
+        "{\"cpus\":\"1\",\"housekeeping\":\"0\",\"mechanism\":\"affinity\",\"entry\":null}";
+    let shield = serde_json::from_str(shield).unwrap();
+    let mut journal = Journal::begin(&state, BOOT, &shield, &[], by).unwrap();
+    for record in records {
+        journal.seal(record.clone()).unwrap();
+    }
+    journal.seal(Record::Up { at: "now".into(), irqs: Vec::new() }).unwrap();
+    state
 }
 
 fn gone<T>() -> io::Result<T> {
     Err(io::Error::from_raw_os_error(crate::error::errno::ENOENT))
 }
 
-impl Kernel for Nobody {
+impl Kernel for Nobody<'_> {
     fn lock_file(&self) -> Option<PathBuf> {
+        if let Some(act) = self.at_lock.take() {
+            act();
+        }
         self.lock.clone()
     }
     fn read(&self, path: &str) -> io::Result<String> {
+        if let Some(left) = self.unread.get().checked_sub(1) {
+            self.unread.set(left);
+            return Err(rustix::io::Errno::MFILE.into());
+        }
         match path {
+            "/proc/sys/kernel/random/boot_id" => Ok(format!("{BOOT}\n")),
             "/proc/1/task/1/stat" => {
                 Ok(format!("1 (init) S 0 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {START} 0 0"))
             }

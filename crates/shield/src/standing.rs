@@ -5,16 +5,24 @@ use crate::{
     error::{Error, ErrorKind},
     journal::{Journal, Past, Reader},
 };
-use quiet_linux::files::{Lock, StateDir};
+use quiet_linux::{
+    BootId,
+    files::{Lock, StateDir},
+};
 use quiet_types::plan::ShieldStanding;
 use std::path::Path;
 
-pub(crate) fn standing(past: &Past, boot: &str) -> ShieldStanding {
-    match (&past.boot_id, &past.up) {
-        (Some(id), _) if id != boot => ShieldStanding::Rebooted,
-        (_, Some(_)) if past.reverting.is_none() => ShieldStanding::Up,
+pub(crate) fn standing(past: &Past, boot: &BootId) -> ShieldStanding {
+    match &past.up {
+        _ if is_rebooted(past, boot) => ShieldStanding::Rebooted,
+        Some(_) if past.reverting.is_none() => ShieldStanding::Up,
         _ => ShieldStanding::Leftover,
     }
+}
+
+/// Whether the journal is of an earlier boot.
+pub(crate) fn is_rebooted(past: &Past, boot: &BootId) -> bool {
+    past.boot_id.as_ref().is_some_and(|id| boot.is_another(id))
 }
 
 /// A shield that is up, with the sole right to change it.
@@ -35,7 +43,7 @@ impl LockedShield {
         let lock = state.lock_patiently(kernel.lock_file().as_deref())?;
         let mut reader = Reader::default();
         let past = reader.look(&state)?.ok_or_else(none)?;
-        if standing(past, &boot_id(kernel)) != ShieldStanding::Up {
+        if standing(past, &boot_id(kernel)?) != ShieldStanding::Up {
             return Err(Error::new(
                 ErrorKind::Leftover,
                 "no whole shield is up: `quietcores revert` puts the machine back",

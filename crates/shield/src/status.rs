@@ -30,7 +30,7 @@ use std::{
 pub fn current(kernel: &dyn Kernel, state: &Path) -> Result<Option<Shield>> {
     let Some(state) = StateDir::open(state)? else { return Ok(None) };
     let Some(past) = journal::read(&state)? else { return Ok(None) };
-    let is_up = standing(&past, &boot_id(kernel)) == ShieldStanding::Up;
+    let is_up = standing(&past, &boot_id(kernel)?) == ShieldStanding::Up;
     Ok(past.shield.filter(|shield| is_up && !shield.cpus.is_empty()))
 }
 
@@ -60,7 +60,7 @@ pub fn status(kernel: &dyn Kernel, state: &Path) -> Result<Status> {
     };
     let Some(state) = StateDir::open(state)? else { return Ok(status) };
     let Some(past) = journal::read(&state)? else { return Ok(status) };
-    status.state = standing(&past, &boot_id(kernel));
+    status.state = standing(&past, &boot_id(kernel)?);
     status.since = past.up.clone().or(past.began.clone());
     status.shield = past.shield.clone();
     status.by = (!past.is_empty()).then(|| past.by.clone());

@@ -69,6 +69,14 @@ pub(crate) fn lives(kernel: &dyn Kernel, thread: &Thread) -> bool {
     identity(kernel, thread.tid).is_ok_and(|now| now.thread.start == thread.start && !now.dead)
 }
 
+/// Whether the thread that was noted has ended, for certain. Who cannot look (no file to be had, no memory) knows nothing.
+pub(crate) fn has_ended(kernel: &dyn Kernel, thread: &Thread) -> bool {
+    match identity(kernel, thread.tid) {
+        Ok(now) => now.thread.start != thread.start || now.dead,
+        Err(error) => is_gone(&error),
+    }
+}
+
 /// Whether the number of a noted thread is nobody's now, or another's. Whatever else keeps its file from being read is no sign of it.
 pub(crate) fn is_over(kernel: &dyn Kernel, thread: &Thread) -> bool {
     match identity(kernel, thread.tid) {

@@ -528,6 +528,41 @@ fn a_journal_of_an_earlier_boot_is_closed_and_nothing_is_touched() {
 }
 
 #[test]
+fn a_boot_that_cannot_be_told_is_no_other_boot() {
+    let (before, shield) = small();
+    let bench = Bench::new(&before, &shield);
+    let file = "/proc/sys/kernel/random/boot_id".to_owned();
+    let tell = |id: Option<&str>| {
+        let files = &mut bench.kernel.world.borrow_mut().files;
+        match id {
+            Some(id) => files.insert(file.clone(), id.into()),
+            None => files.remove(&file),
+        };
+    };
+    let state = bench.state();
+    // Nothing begins that could not be told from what is over.
+    tell(None);
+    let said = apply(&bench.kernel, &bench.plan, &state).unwrap_err().to_string();
+    assert!(said.contains("boot_id"), "{said}");
+    assert_eq!(bench.kernel.acts.get(), 0);
+    tell(Some("b0"));
+    apply(&bench.kernel, &bench.plan, &state).unwrap();
+    let acts = bench.kernel.acts.get();
+    // No file to be had, and one that is masked.
+    for id in [None, Some("")] {
+        tell(id);
+        assert!(revert(&bench.kernel, &state).is_err(), "{id:?}");
+        assert!(make_way(&bench.kernel, &state).is_err(), "{id:?}");
+        assert!(apply(&bench.kernel, &bench.plan, &state).is_err(), "{id:?}");
+        assert!(status(&bench.kernel, &state).is_err(), "{id:?}");
+        assert_eq!(bench.kernel.acts.get(), acts, "{id:?}");
+    }
+    tell(Some("b0"));
+    assert_eq!(status(&bench.kernel, &state).unwrap().state, ShieldStanding::Up);
+    bench.returns("once the boot was told again");
+}
+
+#[test]
 fn a_raised_flag_rolls_back() {
     let (before, shield) = small();
     let bench = Bench::new(&before, &shield);

@@ -329,6 +329,15 @@ pub(crate) fn identity(state: &StateDir) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
+/// Whether the journal is the one whose first line is `line`. One that is gone is not.
+pub(crate) fn is_same(state: &StateDir, line: &[u8]) -> Result<bool> {
+    match identity(state) {
+        Ok(now) => Ok(now == line),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(unreadable(&path(state).display().to_string(), &plain(&error))),
+    }
+}
+
 /// Nanoseconds since the boot, time that the machine slept included.
 pub(crate) fn since_boot() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);

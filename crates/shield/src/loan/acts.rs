@@ -2,7 +2,7 @@
 
 use super::{Fence, unit};
 use crate::{
-    Kernel, Result,
+    Kernel, Result, boot_id,
     error::{Error, ErrorKind},
     hold,
     journal::{self, Journal, LoanNote, Past, Reader, Record},
@@ -133,7 +133,7 @@ pub(super) fn take_back_same(
         return Ok(None);
     };
     whose::refuse_anothers(past, uid)?;
-    if standing(past, &crate::boot_id(kernel)) != ShieldStanding::Up {
+    if standing(past, &boot_id(kernel)?) != ShieldStanding::Up {
         return Ok(None);
     }
     let fence = Fence::of(past);
@@ -151,13 +151,13 @@ pub(super) fn take_back_same(
 
 /// Takes CPUs back that are lent and whose guard was killed.
 pub(crate) fn overdue(kernel: &dyn Kernel, state: &StateDir, past: &Past) -> Result<()> {
-    let is_orphan = past.loan.is_some()
-        && standing(past, &crate::boot_id(kernel)) == ShieldStanding::Up
-        && hold::locked(state, FILE).is_none()
+    let Some(loan) = &past.loan else { return Ok(()) };
+    let is_orphan = standing(past, &boot_id(kernel)?) == ShieldStanding::Up
+        && hold::is_free(state, FILE)?
         // Whoever lends at this instant may not have started its guard yet.
         && state.lock_machine(kernel.lock_file().as_deref()).is_ok();
     if is_orphan {
-        take_back(kernel, state.path(), LoanEnd::Orphaned, None)?;
+        take_back_same(kernel, state.path(), LoanEnd::Orphaned, None, Some(loan.id))?;
     }
     Ok(())
 }

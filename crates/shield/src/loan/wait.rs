@@ -26,7 +26,7 @@ use std::{
 
 /// How often the guard looks.
 const LOOK: Duration = Duration::from_millis(100);
-/// What could not be taken back is tried again after so long.
+/// What could not be taken back, or looked at, is tried again after so long.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How often what was opened is looked at: systemd closes a slice of its own at each daemon-reload.
 const OPEN: Duration = Duration::from_secs(1);
@@ -44,23 +44,23 @@ pub fn guard_loan(kernel: &dyn Kernel, state: &Path) -> Result<()> {
     let own = journal::identity(&opened)
         .map_err(|e| failed(&format!("there is no journal to guard: {}", plain(&e))))?;
     let mut reader = Reader::default();
-    let loan = |reader: &mut Reader| -> Result<Option<LoanNote>> {
-        Ok(reader.look(&opened)?.and_then(|past| past.loan.clone()))
-    };
-    let id = loan(&mut reader)?.ok_or_else(|| failed("nothing is lent"))?.id;
+    let lent = reader.look(&opened)?.and_then(|past| past.loan.clone());
+    let id = lent.ok_or_else(|| failed("nothing is lent"))?.id;
     // Before it stands: what sounds from here on is heard.
     let mut ear = Ear::new();
     let _lock = hold::stand(&opened, FILE)?;
     leave_session();
     let mut looked = Instant::now();
     loop {
-        if journal::identity(&opened).is_ok_and(|now| now != own) {
-            return Ok(());
-        }
-        let Some(now) = loan(&mut reader)?.filter(|now| now.id == id) else { return Ok(()) };
-        if standing(reader.past(), &boot_id(kernel)) != ShieldStanding::Up {
-            return Ok(());
-        }
+        let now = match lent_still(kernel, &opened, &own, &mut reader) {
+            Ok(Some(now)) if now.id == id => now,
+            Ok(_) => return Ok(()),
+            // Who cannot look does not know that the loan is over.
+            Err(_) => {
+                sleep(AGAIN);
+                continue;
+            }
+        };
         // Also where it does not count, so that what was heard before new terms is over.
         let heard = ear.heard();
         if let Some(cause) = ended(kernel, &now, heard) {
@@ -82,6 +82,19 @@ pub fn guard_loan(kernel: &dyn Kernel, state: &Path) -> Result<()> {
     }
 }
 
+/// What the shield of the journal `own` lends; `None` where it does not any more, or does not stand.
+fn lent_still(
+    kernel: &dyn Kernel,
+    state: &StateDir,
+    own: &[u8],
+    reader: &mut Reader,
+) -> Result<Option<LoanNote>> {
+    let Some(past) = reader.look(state)? else { return Ok(None) };
+    let stands = standing(past, &boot_id(kernel)?) == ShieldStanding::Up;
+    let loan = past.loan.clone().filter(|_| stands);
+    Ok(if journal::is_same(state, own)? { loan } else { None })
+}
+
 /// Waits for sound, but no longer than `pause`.
 fn wait(ear: &Ear, pause: Duration) {
     let timeout = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
@@ -93,7 +106,7 @@ fn wait(ear: &Ear, pause: Duration) {
 /// What ends a loan now.
 fn ended(kernel: &dyn Kernel, loan: &LoanNote, heard: bool) -> Option<LoanEnd> {
     let terms = &loan.terms;
-    let is_over = |process| !tasks::lives(kernel, process);
+    let is_over = |process| tasks::has_ended(kernel, process);
     match () {
         () if terms.until_sound && heard => Some(LoanEnd::Sound),
         () if terms.process.as_ref().is_some_and(is_over) => Some(LoanEnd::Process),
@@ -120,4 +133,27 @@ fn keep_open(kernel: &dyn Kernel, state: &StateDir, reader: &mut Reader, id: u64
     let Ok(mut journal) = Journal::resume(state, std::mem::take(reader)) else { return };
     fence.open(kernel, state, &mut journal);
     *reader = journal.end();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nobody::{Nobody, shielded};
+    use quiet_types::{loan::LoanTerms, plan::AppliedBy};
+
+    #[test]
+    fn a_loan_that_cannot_be_looked_at_is_not_over() {
+        let terms: LoanTerms = serde_json::from_str("{\"seconds\":60}").unwrap();
+        let note = LoanNote { id: 7, at: "now".into(), until: 1, terms };
+        let dir = tempfile::tempdir().unwrap();
+        let lent = [journal::Record::Lent(note)];
+        let state = shielded(&dir.path().join("state"), &AppliedBy::default(), &lent);
+        let own = journal::identity(&state).unwrap();
+        let (kernel, mut reader) = (Nobody::default(), Reader::default());
+        kernel.unread.set(1);
+        assert!(lent_still(&kernel, &state, &own, &mut reader).is_err());
+        let found = lent_still(&kernel, &state, &own, &mut reader).unwrap();
+        assert_eq!(found.unwrap().id, 7);
+        assert_eq!(lent_still(&kernel, &state, b"another\n", &mut reader).unwrap(), None);
+    }
 }

@@ -47,7 +47,7 @@ impl Look<'_> {
             Some(state.lock_machine(self.kernel.lock_file().as_deref())?)
         };
         let Some(past) = self.reader.look(&state)? else { return Ok(Seen::Down) };
-        if standing(past, &boot_id(self.kernel)) != ShieldStanding::Up {
+        if standing(past, &boot_id(self.kernel)?) != ShieldStanding::Up {
             return Ok(Seen::Down);
         }
         let reader = take(self.reader);

@@ -438,7 +438,7 @@ impl Sentry<'_> {
 
     fn current(&mut self) -> Result<Option<Shield>> {
         let Some(state) = StateDir::open(self.watch.state)? else { return Ok(None) };
-        let boot = boot_id(self.watch.kernel);
+        let boot = boot_id(self.watch.kernel)?;
         let past = self.reader.look(&state)?;
         let up = past.filter(|past| standing(past, &boot) == ShieldStanding::Up);
         Ok(up.and_then(|past| past.shield.clone()))
