@@ -6,17 +6,18 @@
 //! [`crate::overdue`] does its work.
 
 use crate::{
-    Kernel, Result,
+    Kernel, Result, boot_id,
     error::{Error, ErrorKind, plain},
     journal::{self, Past},
     revert,
     session::leave_session,
+    standing::is_rebooted,
     tasks,
 };
-use quiet_linux::files::StateDir;
+use quiet_linux::{Hindrance, Insist, files::StateDir};
 use quiet_types::plan::Thread;
 use rustix::{
-    event::{PollFd, PollFlags, poll},
+    event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, PidfdFlags, pidfd_open},
 };
 use std::{
@@ -29,7 +30,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle, sleep},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 const DONE: &str = "done";
@@ -39,11 +40,12 @@ const BACK: &str = "back";
 const READY: &str = "ready\n";
 /// So often a guard is started in vain, all in all, before the owner says so.
 const RESTARTS: u32 = 50;
-/// How long somebody else may be at work with the state directory before the guard gives up.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// What a refused revert waits for ends within some of these.
+/// Between two of those.
 const TURN: Duration = Duration::from_millis(200);
-const TURNS: u32 = 10;
+/// A guard that cannot be waited for is looked at so often.
+const LOOK: Duration = Duration::from_secs(1);
+/// So often at least the end of an owner is looked for.
+const END: Duration = Duration::from_millis(100);
 
 /// A guard that stands. Dropped, it is sent home: the machine should have been put back by then.
 #[derive(Debug)]
@@ -235,15 +237,19 @@ fn keep(
             .and_then(|guard| pidfd_open(Pid::from_child(&guard.child), PidfdFlags::empty()).ok());
         let mut fds = vec![PollFd::new(stopped, PollFlags::IN)];
         fds.extend(handle.as_ref().map(|handle| PollFd::new(handle, PollFlags::IN)));
-        if poll(&mut fds, None).is_err() {
+        // Without a handle (no file was to be had) nothing tells of its end.
+        let look = Timespec { tv_sec: LOOK.as_secs() as i64, tv_nsec: 0 };
+        let timeout = (guard.is_some() && handle.is_none()).then_some(&look);
+        if poll(&mut fds, timeout).is_err() {
             continue;
         }
         if !fds[0].revents().is_empty() {
             break;
         }
-        if let Some(mut killed) = guard.take() {
-            let _ = killed.child.wait();
+        if guard.as_mut().is_some_and(|guard| matches!(guard.child.try_wait(), Ok(None))) {
+            continue;
         }
+        drop(guard.take());
         let again = loop {
             restarts += 1;
             if poor.load(Ordering::Relaxed) {
@@ -273,22 +279,25 @@ fn keep(
     };
     let _ = input.write_all(if back { BACK } else { DONE }.as_bytes());
     drop(input);
+    // It ends, or says why it stays: then it goes on by itself.
     let mut said = String::new();
-    if back {
-        let _ = output.take(4096).read_to_string(&mut said);
-    }
-    match child.wait()? {
-        end if !back || end.success() => Ok(()),
-        _ if said.is_empty() => Err(io::Error::other("it was killed")),
-        _ => Err(io::Error::other(said.trim_end().to_owned())),
+    let _ = output.take(4096).read_line(&mut said);
+    match said.trim_end() {
+        "" => match child.wait()? {
+            end if !back || end.success() => Ok(()),
+            _ => Err(io::Error::other("it was killed")),
+        },
+        why if back => Err(io::Error::other(why.to_owned())),
+        _ => Ok(()),
     }
 }
 
 /// What the guard does: as told on standard input, waits for the end of its owner, and puts back what that had put up with the
-/// state directory `state`. `ready` is called once the guard stands.
+/// state directory `state`. `ready` is called once the guard stands. What cannot be put back yet is tried again for as long as the
+/// owner's shield is there.
 ///
 /// # Errors
-/// When standard input tells of no owner, and when the journal cannot be read or the machine not be put back.
+/// When standard input tells of no owner.
 pub fn guard_owner(kernel: &dyn Kernel, state: &Path, ready: &mut dyn FnMut(&str)) -> Result<()> {
     let failed = |why: String| Error::new(ErrorKind::State, why);
     let cannot = |e: io::Error| failed(format!("the guard cannot read its order: {}", plain(&e)));
@@ -304,54 +313,217 @@ pub fn guard_owner(kernel: &dyn Kernel, state: &Path, ready: &mut dyn FnMut(&str
     // It has little time, and a stress may be at work beside it.
     let _ = rustix::process::setpriority_process(None, -15);
     ready(READY);
-    let mut rest = String::new();
-    let _ = Read::take(&mut input, 64).read_line(&mut rest);
-    if rest == DONE {
-        return Ok(());
-    }
-    // The pipe is closed before its last thread is gone.
-    let itself = owner.tid == std::process::id();
-    while rest != BACK && !itself && tasks::lives(kernel, &owner) {
-        sleep(Duration::from_millis(2));
-    }
-    let begun = Instant::now();
-    let mut turns = 0;
-    loop {
-        match put_back(kernel, state, &owner) {
-            Err(error) if error.kind() == ErrorKind::Busy && begun.elapsed() < PATIENCE => {
-                sleep(Duration::from_millis(5));
-            }
-            Ok(false) if turns < TURNS => {
-                turns += 1;
-                sleep(TURN);
-            }
-            Ok(true) => return Ok(()),
-            Ok(false) => {
-                let why = failed("not all is as it was: see `quietcores status`".into());
-                ready(&format!("{why}\n"));
-                return if rest == BACK { Err(why) } else { Ok(()) };
-            }
-            Err(error) => {
-                ready(&format!("{error}\n"));
-                return Err(error);
-            }
+    let word = last_word(&mut input, owner.tid == std::process::id());
+    if word == Word::Done {
+        if is_over(kernel, state, &owner) {
+            return Ok(());
         }
+        ready("what its owner has put up is still there: the guard stays\n");
+    }
+    if word != Word::Back {
+        await_end(kernel, &owner);
+    }
+    insist(kernel, state, &owner, &mut |why| ready(&format!("{}\n", why.replace('\n', " "))));
+    Ok(())
+}
+
+/// How the owner ended the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    /// It is closed: by the kernel, as a rule.
+    Closed,
+    /// There should be nothing left to do.
+    Done,
+    /// The machine is to be put back, though the owner lives.
+    Back,
+}
+
+/// Waits for the end of the line. The other end of a tether's is in the hands of a user: no word that comes by it counts, and it is at its
+/// end when the kernel closes it.
+fn last_word(line: &mut impl BufRead, is_tether: bool) -> Word {
+    if is_tether {
+        let _ = io::copy(line, &mut io::sink());
+        return Word::Closed;
+    }
+    let mut word = String::new();
+    let _ = Read::take(line, 64).read_line(&mut word);
+    match word.as_str() {
+        DONE => Word::Done,
+        BACK => Word::Back,
+        _ => Word::Closed,
     }
 }
 
-/// Puts back a shield of `owner`; whether nothing is left to do.
-fn put_back(kernel: &dyn Kernel, state: &Path, owner: &Thread) -> Result<bool> {
+/// Waits until the owner is gone: the pipe is closed before its last thread is.
+fn await_end(kernel: &dyn Kernel, owner: &Thread) {
+    let mut pause = Duration::from_millis(2);
+    while owner.tid != std::process::id() && !tasks::has_ended(kernel, owner) {
+        sleep(pause);
+        pause = (pause * 2).min(END);
+    }
+}
+
+/// Puts back what `owner` has put up, whatever stands in the way and however long; `tell` hears once why that takes so long.
+fn insist(kernel: &dyn Kernel, state: &Path, owner: &Thread, tell: &mut dyn FnMut(&str)) {
+    let mut insist = Insist::default();
+    let mut own = None;
+    loop {
+        let (hindrance, why) = match put_back(kernel, state, owner, &mut own) {
+            Ok(true) => return,
+            Ok(false) => {
+                (Hindrance::Refused, "not all is as it was: see `quietcores status`".to_owned())
+            }
+            Err(error) => (error.hindrance(), error.to_string()),
+        };
+        let pause = insist.failed(hindrance);
+        if insist.is_to_be_told() {
+            tell(&why);
+        }
+        sleep(pause);
+    }
+}
+
+/// Whether the journal tells of nothing that `owner` has put up, for certain.
+fn is_over(kernel: &dyn Kernel, state: &Path, owner: &Thread) -> bool {
+    let look = || -> Result<bool> {
+        let Some(state) = StateDir::open(state)? else { return Ok(true) };
+        let past = journal::read(&state)?;
+        Ok(past.is_none_or(|past| past.is_empty() || !is_of(kernel, &past, owner)))
+    };
+    look().unwrap_or(false)
+}
+
+/// Puts back a shield of `owner`; whether nothing is left to do. `own` is its journal, once it was seen: where the owner lives on, its next
+/// shield is not this one.
+fn put_back(
+    kernel: &dyn Kernel,
+    state: &Path,
+    owner: &Thread,
+    own: &mut Option<Vec<u8>>,
+) -> Result<bool> {
     let Some(state) = StateDir::open(state)? else { return Ok(true) };
     let _lock = state.lock_machine(kernel.lock_file().as_deref())?;
     let Some(past) = journal::read(&state)? else { return Ok(true) };
-    // One without a whole first line is nobody's, and nobody is at work with it.
-    if !past.is_empty() && !past.by.process.as_ref().is_some_and(|one| one.is(owner)) {
+    if !is_of(kernel, &past, owner) {
         return Ok(true);
     }
+    if let Some(own) = own.as_ref()
+        && !journal::is_same(&state, own)?
+    {
+        return Ok(true);
+    }
+    *own = journal::identity(&state).ok();
     Ok(revert::put_back(kernel, &state, &past).is_complete())
+}
+
+/// Whether the journal is of `owner`'s shield. One without a whole first line is nobody's, and nobody is at work with it.
+fn is_of(kernel: &dyn Kernel, past: &Past, owner: &Thread) -> bool {
+    // Of another boot is only what is known to be: the owner is of this one, and numbers and ticks may be the same again.
+    let is_earlier = boot_id(kernel).is_ok_and(|boot| is_rebooted(past, &boot));
+    let is_owned = past.by.process.as_ref().is_some_and(|one| one.is(owner));
+    past.is_empty() || (is_owned && !is_earlier)
 }
 
 /// Whether the shield of a journal of this boot was to end with a process that is gone.
 pub(crate) fn is_orphan(kernel: &dyn Kernel, past: &Past) -> bool {
     past.by.process.as_ref().is_some_and(|owner| tasks::has_ended(kernel, owner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        journal::Journal,
+        nobody::{BOOT, Nobody, START, shielded},
+    };
+    use quiet_types::plan::AppliedBy;
+    use std::{
+        fs::{Permissions, set_permissions},
+        os::unix::fs::PermissionsExt,
+    };
+
+    /// The process of that number that began with the first one.
+    fn thread(tid: u32) -> Thread {
+        Thread { tid, start: START, comm: "owner".into() }
+    }
+
+    fn of(owner: &Thread) -> AppliedBy {
+        AppliedBy { uid: Some(0), process: Some(owner.clone()) }
+    }
+
+    #[test]
+    fn no_word_of_a_users_line_sends_its_guard_home() {
+        for said in [DONE, BACK, "done\nback\n", "\u{fffd}\n", ""] {
+            assert_eq!(last_word(&mut said.as_bytes(), true), Word::Closed, "{said}");
+        }
+        let mut line = &b"done\nand more"[..];
+        assert_eq!(last_word(&mut line, true), Word::Closed);
+        assert!(line.is_empty(), "the line is at its end where the kernel says so");
+        for (said, word) in [(DONE, Word::Done), (BACK, Word::Back), ("", Word::Closed)] {
+            assert_eq!(last_word(&mut said.as_bytes(), false), word, "{said}");
+        }
+    }
+
+    #[test]
+    fn what_stands_in_the_way_is_waited_for() {
+        let (dir, owner) = (tempfile::tempdir().unwrap(), thread(77));
+        let path = dir.path().join("state");
+        let state = shielded(&path, &of(&owner), &[]);
+        // Somebody else is at work; then the directory cannot be used; then nothing can be read.
+        let lock = state.lock().unwrap();
+        let kernel = Nobody::default();
+        kernel.unread.set(1);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                sleep(Duration::from_millis(100));
+                set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+                drop(lock);
+                sleep(Duration::from_millis(200));
+                set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
+            });
+            insist(&kernel, &path, &owner, &mut |_| {});
+        });
+        assert!(journal::read(&state).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_next_shield_of_an_owner_who_lives_is_left_alone() {
+        let (dir, owner) = (tempfile::tempdir().unwrap(), thread(77));
+        let path = dir.path().join("state");
+        let state = shielded(&path, &of(&owner), &[]);
+        let (kernel, mut own) = (Nobody::default(), Some(b"another\n".to_vec()));
+        assert!(put_back(&kernel, &path, &owner, &mut own).unwrap());
+        assert!(journal::read(&state).unwrap().is_some());
+        // Neither is anybody else's, nor that of a process with the same numbers in another boot.
+        assert!(put_back(&kernel, &path, &thread(78), &mut None).unwrap());
+        assert!(journal::read(&state).unwrap().is_some());
+        let path = dir.path().join("earlier");
+        let state = StateDir::make(&path).unwrap();
+        let shield = journal::read(&shielded(&dir.path().join("x"), &of(&owner), &[])).unwrap();
+        let shield = shield.unwrap().shield.unwrap();
+        Journal::begin(&state, &format!("not {BOOT}"), &shield, &[], &of(&owner)).unwrap();
+        assert!(put_back(&kernel, &path, &owner, &mut None).unwrap());
+        assert!(journal::read(&state).unwrap().is_some());
+        assert!(
+            is_over(&kernel, &path, &owner) && !is_over(&kernel, &dir.path().join("x"), &owner)
+        );
+    }
+
+    #[test]
+    fn who_cannot_be_looked_at_has_not_ended() {
+        let kernel = Nobody::default();
+        let lives = thread(1);
+        assert!(!tasks::has_ended(&kernel, &lives) && tasks::has_ended(&kernel, &thread(2)));
+        kernel.unread.set(1);
+        assert!(!tasks::has_ended(&kernel, &lives));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
+        let state = shielded(&path, &of(&lives), &[]);
+        for unread in 0..4 {
+            kernel.unread.set(unread);
+            // An error, or nothing: never the end of who lives.
+            assert!(!matches!(crate::overdue(&kernel, &path), Ok(Some(_))), "{unread}");
+            assert!(journal::read(&state).unwrap().is_some());
+        }
+    }
 }
