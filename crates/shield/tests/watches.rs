@@ -14,7 +14,7 @@ use quiet_types::{
     watch::{Event, Happened},
 };
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -399,4 +399,57 @@ fn a_watch_writes_a_file_of_settings_again_and_starts_nobody_anew() {
     let world = kernel.world.borrow();
     assert!(world.texts == before.texts && world.dirs == before.dirs);
     assert_eq!(world.restarted.last().unwrap().1, None);
+}
+
+#[test]
+fn a_watch_ends_with_its_shield_though_the_next_one_is_the_same() {
+    let before = world(Hierarchy::None, 2, &[], &[]);
+    let of = |world: &World| {
+        let restart = Vec::new();
+        let action = Action::DropIn { path: SETTINGS.into(), text: "ours\n".into(), restart };
+        plan(world, Mechanism::Affinity, vec![action])
+    };
+    // The next shield is put up between two looks, and while a look has begun.
+    for at_plan in [1, 2] {
+        let kernel = Fake::new(before.clone());
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
+        raise(&kernel, &of(&before), &state);
+        let count = Cell::new(0);
+        let interrupt = AtomicBool::new(false);
+        let told = RefCell::new(Vec::new());
+        let mut plans = |_: &Shield| {
+            count.set(count.get() + 1);
+            interrupt.store(count.get() > 5, Ordering::Relaxed);
+            if count.get() == at_plan {
+                revert(&kernel, &state).unwrap().unwrap();
+                raise(&kernel, &of(&before), &state);
+                kernel.world.borrow_mut().texts.remove(SETTINGS);
+            }
+            Ok(Planned { plan: of(&kernel.world.borrow()), names: Vec::new() })
+        };
+        let mut tell = |event: &Event| {
+            told.borrow_mut().push(event.what.clone());
+            Ok(())
+        };
+        watch(Watch {
+            kernel: &kernel,
+            state: &state,
+            holder: None,
+            interrupt: &interrupt,
+            every: Duration::from_millis(1),
+            report_only: false,
+            plan: &mut plans,
+            tell: &mut tell,
+        })
+        .unwrap();
+        let told = told.into_inner();
+        assert_eq!(count.get(), at_plan, "{told:?}");
+        let why = told.iter().rev().find_map(|what| match what {
+            Happened::Ended { why } => Some(why.as_str()),
+            _ => None,
+        });
+        assert_eq!(why, Some("another shield was put up"), "{told:?}");
+        assert!(!kernel.world.borrow().texts.contains_key(SETTINGS), "nothing was put right");
+    }
 }

@@ -5,7 +5,7 @@ use crate::{
     Kernel, Result,
     apply::Hand,
     boot_id, hold,
-    journal::{Journal, Reader, Record},
+    journal::{self, Journal, Reader, Record},
     loan::Fence,
     standing::standing,
 };
@@ -21,6 +21,8 @@ pub(super) struct Look<'a> {
     pub kernel: &'a dyn Kernel,
     pub state: &'a Path,
     pub holder: Option<&'a Path>,
+    /// The first line of the journal of the only shield that is meant.
+    pub own: Option<&'a [u8]>,
     /// Changes nothing.
     pub report_only: bool,
     /// Steps that are left alone for now.
@@ -33,6 +35,8 @@ pub(super) struct Look<'a> {
 pub(super) enum Seen {
     /// No shield is up any more.
     Down,
+    /// Another one is.
+    Another,
     /// Steps that did not hold, and what became of them.
     Up(Vec<(Step, Outcome)>),
 }
@@ -49,6 +53,11 @@ impl Look<'_> {
         let Some(past) = self.reader.look(&state)? else { return Ok(Seen::Down) };
         if standing(past, &boot_id(self.kernel)?) != ShieldStanding::Up {
             return Ok(Seen::Down);
+        }
+        if let Some(own) = self.own
+            && !journal::is_same(&state, own)?
+        {
+            return Ok(Seen::Another);
         }
         let reader = take(self.reader);
         if self.report_only {

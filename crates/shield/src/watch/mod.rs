@@ -7,12 +7,13 @@
 
 mod keep;
 mod netlink;
+mod partition;
 mod rehearsal;
 
 use crate::{
-    ApplyOptions, Kernel, Result, boot_id,
+    ApplyOptions, Kernel, Result, bond, boot_id,
     error::{Error, ErrorKind, plain},
-    journal::Reader,
+    journal::{self, Reader},
     standing::standing,
     status::current,
     tasks,
@@ -21,15 +22,20 @@ use keep::{Look, Seen};
 #[cfg(fuzzing)]
 pub(crate) use netlink::message as netlink_message;
 use netlink::{Message, Socket};
-use quiet_linux::files::{StateDir, stamp};
+use partition::Partition;
+use quiet_linux::{
+    Hindrance, Insist,
+    files::{StateDir, stamp},
+};
 use quiet_types::{
-    Finding, GroupPath, Plan,
+    Finding, Plan,
     plan::{Action, Outcome, ShieldStanding, Step, Taken},
-    shield::{Mechanism, Shield},
+    shield::Shield,
     watch::{Event, Happened, Trigger, WATCH_SCHEMA},
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
     time::{
         ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, clock_gettime,
         timerfd_create, timerfd_settime,
@@ -37,16 +43,18 @@ use rustix::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    fs::File,
-    io::{self, Read, Seek},
+    io,
     os::fd::OwnedFd,
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
+    thread::sleep,
     time::{Duration, Instant},
 };
 
 /// Threads take their names a moment after they are born, devices come in several messages.
 const SETTLE: Duration = Duration::from_millis(50);
+/// While somebody else is at work.
+const BUSY: Duration = Duration::from_millis(200);
 /// However much happens, no look waits longer for it to settle.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// After so many times within [`QUARREL`] the same thing is left alone for a while.
@@ -102,24 +110,28 @@ pub fn look_again(
         kernel,
         state: setup.state,
         holder: setup.holder,
+        own: None,
         report_only: false,
         paused: &|_| false,
         reader: &mut Reader::default(),
     };
     Ok(match look.look(plan)? {
-        Seen::Down => Vec::new(),
+        Seen::Down | Seen::Another => Vec::new(),
         Seen::Up(found) => {
             found.into_iter().map(|(step, outcome)| Taken { step, outcome }).collect()
         }
     })
 }
 
-/// Watches until the shield is taken down, `interrupt` is raised or nobody takes the events.
+/// Watches until the shield that is up now is taken down, `interrupt` is raised or nobody takes the events. The next shield is not its
+/// own, be it of the same CPUs.
 ///
 /// # Errors
 /// When no shield is up, or the state directory or the journal cannot be used.
 pub fn watch(watch: Watch<'_>) -> Result<()> {
-    let Some(shield) = current(watch.kernel, watch.state)? else {
+    // Before the shield is looked at: where it is replaced between the two, the first look tells.
+    let own = own(watch.state);
+    let (Some(shield), Some(own)) = (current(watch.kernel, watch.state)?, own) else {
         return Err(Error::new(
             ErrorKind::State,
             format!(
@@ -129,13 +141,14 @@ pub fn watch(watch: Watch<'_>) -> Result<()> {
         ));
     };
     // Its own work belongs on the other CPUs; a partition has seen to it already.
-    let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-    let _ = watch.kernel.set_affinity(own, &shield.housekeeping);
+    let us = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+    let _ = watch.kernel.set_affinity(us, &shield.housekeeping);
     let mut missing = Vec::new();
     let ears = Ears::open(&shield, &mut missing);
     let mut sentry = Sentry {
         watch,
         shield,
+        own,
         names: Vec::new(),
         processes: HashSet::new(),
         reported: BTreeSet::new(),
@@ -158,11 +171,16 @@ pub fn watch(watch: Watch<'_>) -> Result<()> {
     Ok(())
 }
 
+/// By what the shield that is up is known.
+fn own(state: &Path) -> Option<Vec<u8>> {
+    journal::identity(&StateDir::open(state).ok()??).ok()
+}
+
 /// What is listened to.
 struct Ears {
     devices: Option<Socket>,
     processes: Option<Socket>,
-    partition: Option<File>,
+    partition: Option<Partition>,
     clock: Option<OwnedFd>,
 }
 
@@ -177,13 +195,8 @@ impl Ears {
         };
         let devices = heard("devices", netlink::devices());
         let processes = heard("programs and threads", netlink::processes());
-        let partition = partition_file(shield).and_then(|file| match File::open(file.as_str()) {
-            Ok(file) => Some(file),
-            Err(error) => {
-                missing.push(format!("{file}: {}", plain(&error)));
-                None
-            }
-        });
+        let mut partition = Partition::of(shield);
+        missing.extend(partition.as_mut().and_then(|partition| partition.open().err()));
         let clock = match clock() {
             Ok(clock) => Some(clock),
             Err(error) => {
@@ -191,18 +204,7 @@ impl Ears {
                 None
             }
         };
-        let mut ears = Ears { devices, processes, partition, clock };
-        ears.read_partition();
-        ears
-    }
-
-    /// The kernel tells of the next change once this one is read.
-    fn read_partition(&mut self) {
-        if let Some(file) = &mut self.partition {
-            let mut text = String::new();
-            let _ = file.rewind();
-            let _ = file.take(4096).read_to_string(&mut text);
-        }
+        Ears { devices, processes, partition, clock }
     }
 }
 
@@ -222,11 +224,6 @@ fn clock() -> io::Result<OwnedFd> {
     Ok(clock)
 }
 
-fn partition_file(shield: &Shield) -> Option<GroupPath> {
-    let entry = shield.entry.as_ref().filter(|_| shield.mechanism == Mechanism::PartitionV2)?;
-    Some(entry.file.beside("cpuset.cpus.partition"))
-}
-
 /// How often something was put right lately.
 #[derive(Default)]
 struct Contest {
@@ -239,6 +236,8 @@ struct Contest {
 struct Sentry<'a> {
     watch: Watch<'a>,
     shield: Shield,
+    /// The first line of its journal: which one it is.
+    own: Vec<u8>,
     /// Names of the links' processes, and whose they may be.
     names: Vec<(String, Vec<u32>)>,
     /// Numbers of the links' processes.
@@ -257,16 +256,34 @@ impl Sentry<'_> {
     /// Looks until there is a reason to end, which is returned.
     fn run(&mut self, mut ears: Ears) -> Result<String> {
         let mut cause = Trigger::Start;
+        let mut insist = Insist::default();
         loop {
-            let busy = match self.look(cause) {
+            let failed = match self.look(cause) {
                 Ok(Some(why)) => return Ok(why),
-                Ok(None) => false,
+                Ok(None) => None,
                 Err(Failure::Telling(error)) => return Ok(format!("nobody listens: {error}")),
-                // An apply or revert is at work: it goes first.
-                Err(Failure::Looking(error)) if error.kind() == ErrorKind::Busy => true,
-                Err(Failure::Looking(error)) => return Err(error),
+                Err(Failure::Looking(error)) => Some(error),
             };
-            let pause = if busy { Duration::from_millis(200) } else { self.watch.every };
+            let pause = match failed {
+                None => {
+                    insist.done();
+                    self.watch.every
+                }
+                // An apply or revert is at work: it goes first.
+                Some(error) if error.kind() == ErrorKind::Busy => BUSY,
+                // No file was to be had, or no memory: that may be over soon.
+                Some(error) => {
+                    let pause = insist.failed(Hindrance::Trouble);
+                    if insist.is_to_be_told() {
+                        return Err(error);
+                    }
+                    pause
+                }
+            };
+            // The group may have been made anew, by this look or by somebody else.
+            if let Some(partition) = &mut ears.partition {
+                let _ = partition.open();
+            }
             cause = match self.wait(&mut ears, pause) {
                 Some(cause) => cause,
                 None => return Ok("stopped by a signal".into()),
@@ -304,7 +321,8 @@ impl Sentry<'_> {
         for socket in sockets.into_iter().flatten() {
             fds.push(PollFd::new(socket.fd(), PollFlags::IN));
         }
-        let changed = ears.partition.as_ref().map(|file| {
+        let partition = ears.partition.as_ref().and_then(Partition::file);
+        let changed = partition.map(|file| {
             fds.push(PollFd::new(file, PollFlags::PRI));
             fds.len() - 1
         });
@@ -315,24 +333,31 @@ impl Sentry<'_> {
             tv_sec: pause.as_secs().min(3600) as i64,
             tv_nsec: pause.subsec_nanos().into(),
         };
-        if !matches!(poll(&mut fds, Some(&timeout)), Ok(1..)) {
-            return None;
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(1..) => {}
+            Ok(0) | Err(Errno::INTR) => return None,
+            // Without memory it would be asked again at once.
+            Err(_) => {
+                sleep(SETTLE.min(pause));
+                return None;
+            }
         }
         let told = |events: PollFlags| events.intersects(PollFlags::PRI | PollFlags::ERR);
         let changed = changed.is_some_and(|at| told(fds[at].revents()));
         drop(fds);
         let mut cause = None;
         // Read, so that it tells of the next time.
-        let jumped = ears.clock.as_ref().is_some_and(|clock| {
-            rustix::io::read(clock, &mut [0u8; 8]) == Err(rustix::io::Errno::CANCELED)
-        });
+        let jumped = ears
+            .clock
+            .as_ref()
+            .is_some_and(|clock| rustix::io::read(clock, &mut [0u8; 8]) == Err(Errno::CANCELED));
         let slept = asleep();
         if jumped && slept.abs_diff(self.slept) > Duration::from_secs(1) {
             cause = Some(Trigger::Resume);
         }
         self.slept = slept;
-        if changed {
-            ears.read_partition();
+        if let (true, Some(partition)) = (changed, &mut ears.partition) {
+            partition.read();
             cause = cause.or(Some(Trigger::Partition));
         }
         for socket in [&ears.devices, &ears.processes].into_iter().flatten() {
@@ -389,12 +414,12 @@ impl Sentry<'_> {
 
     /// One look; the reason to end, where there is one.
     fn look(&mut self, cause: Trigger) -> std::result::Result<Option<String>, Failure> {
-        let Some(shield) = self.current()? else {
-            return Ok(Some("the shield was taken down".into()));
+        let shield = match self.current()? {
+            Now::Down => return Ok(Some(DOWN.into())),
+            Now::Orphaned => return Ok(Some("whoever asked for the shield has ended".into())),
+            Now::Another => return Ok(Some(ANOTHER.into())),
+            Now::Up(shield) => shield,
         };
-        if shield != self.shield {
-            return Ok(Some("another shield was put up".into()));
-        }
         let planned = match (self.watch.plan)(&shield) {
             Ok(planned) => planned,
             Err(why) => {
@@ -416,12 +441,14 @@ impl Sentry<'_> {
             kernel: self.watch.kernel,
             state: self.watch.state,
             holder: self.watch.holder,
+            own: Some(&self.own),
             report_only: self.watch.report_only,
             paused: &paused,
             reader: &mut self.reader,
         };
         let found = match look.look(&planned.plan)? {
-            Seen::Down => return Ok(Some("the shield was taken down".into())),
+            Seen::Down => return Ok(Some(DOWN.into())),
+            Seen::Another => return Ok(Some(ANOTHER.into())),
             Seen::Up(found) => found,
         };
         self.remember(&planned);
@@ -436,12 +463,23 @@ impl Sentry<'_> {
         Ok(None)
     }
 
-    fn current(&mut self) -> Result<Option<Shield>> {
-        let Some(state) = StateDir::open(self.watch.state)? else { return Ok(None) };
+    fn current(&mut self) -> Result<Now> {
+        let Some(state) = StateDir::open(self.watch.state)? else { return Ok(Now::Down) };
         let boot = boot_id(self.watch.kernel)?;
-        let past = self.reader.look(&state)?;
-        let up = past.filter(|past| standing(past, &boot) == ShieldStanding::Up);
-        Ok(up.and_then(|past| past.shield.clone()))
+        let Some(past) = self.reader.look(&state)? else { return Ok(Now::Down) };
+        if !journal::is_same(&state, &self.own)? {
+            return Ok(Now::Another);
+        }
+        if standing(past, &boot) != ShieldStanding::Up {
+            return Ok(Now::Down);
+        }
+        if bond::is_orphan(self.watch.kernel, past) {
+            return Ok(Now::Orphaned);
+        }
+        Ok(past.shield.clone().map_or(Now::Down, |shield| match shield == self.shield {
+            true => Now::Up(shield),
+            false => Now::Another,
+        }))
     }
 
     fn remember(&mut self, planned: &Planned) {
@@ -523,6 +561,18 @@ impl Sentry<'_> {
     fn tell(&mut self, what: Happened) -> io::Result<()> {
         (self.watch.tell)(&event(what))
     }
+}
+
+const DOWN: &str = "the shield was taken down";
+const ANOTHER: &str = "another shield was put up";
+
+/// The shield that is watched over, as it is now.
+enum Now {
+    Up(Shield),
+    Down,
+    /// It was to end with a process that is gone: its guard puts it back, and needs the lock for that.
+    Orphaned,
+    Another,
 }
 
 enum Failure {
