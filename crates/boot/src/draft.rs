@@ -35,10 +35,24 @@ pub struct DraftedChange {
 pub(super) struct Draft<'a> {
     pub place: &'a Tree,
     pub steps: Vec<DraftedChange>,
+    /// See [`Proposal::sources`](super::Proposal::sources).
+    pub sources: Vec<(String, Option<Vec<u8>>)>,
     pub findings: Vec<Finding>,
 }
 
-impl Draft<'_> {
+impl<'a> Draft<'a> {
+    /// With no change yet.
+    pub fn on(place: &'a Tree) -> Draft<'a> {
+        Draft { place, steps: Vec::new(), sources: Vec::new(), findings: Vec::new() }
+    }
+
+    /// Reads a file that a change is made from.
+    pub fn source(&mut self, path: &str) -> Result<Option<Vec<u8>>> {
+        let text = self.place.read(path)?.map(|found| found.bytes);
+        self.sources.push((path.to_owned(), text.clone()));
+        Ok(text)
+    }
+
     pub fn loader(&mut self, loader: &Loader, words: &[String]) -> Result<()> {
         for (path, form) in &loader.files {
             self.edit(path, form, words)?;

@@ -64,6 +64,12 @@ impl Error {
         Error { sentence: format!("{self}; {more}"), ..self.clone() }
     }
 
+    /// Whether others have written a file since it was read: it is to be read again.
+    pub(super) fn is_changed(&self) -> bool {
+        let of_linux = self.cause().and_then(|cause| cause.downcast_ref::<quiet_linux::Error>());
+        of_linux.is_some_and(|error| error.kind() == quiet_linux::ErrorKind::Changed)
+    }
+
     /// What stood in the way.
     pub fn kind(&self) -> ErrorKind {
         self.kind
@@ -90,6 +96,7 @@ impl From<quiet_linux::Error> for Error {
         let way = error.refusal().map_or("", remedy);
         let kind = match error.kind() {
             quiet_linux::ErrorKind::Busy => ErrorKind::Busy,
+            quiet_linux::ErrorKind::Changed => ErrorKind::Loader,
             _ => ErrorKind::File,
         };
         Error::of(kind, format!("{error}{way}")).because(error)
@@ -116,6 +123,7 @@ mod tests {
         let full = io::Error::from(io::ErrorKind::StorageFull);
         let error = Error::io("write", "/boot/x", full);
         assert_eq!(error.to_string(), "cannot write /boot/x: no storage space; make room there");
+        assert!(!error.is_changed());
         let later = error.and("the rest was put back");
         assert_eq!(later.to_string(), format!("{error}; the rest was put back"));
         assert_eq!(later.kind(), ErrorKind::File);

@@ -147,6 +147,20 @@ pub fn own_entries(cfg: &[u8]) -> Vec<MenuEntry> {
     if own.is_empty() { all } else { own }
 }
 
+/// What a menu has to boot: its entries, kernels and initial disks in their order, without the parameters.
+pub fn listed(cfg: &[u8]) -> Vec<String> {
+    let of = |line: Range<usize>| {
+        let text = String::from_utf8_lossy(&cfg[line]).trim().to_owned();
+        let mut words = text.split_whitespace();
+        match words.next()? {
+            "menuentry" | "submenu" | "initrd" | "initrd16" | "initrdefi" => Some(text),
+            "linux" | "linux16" | "linuxefi" => words.next().map(str::to_owned),
+            _ => None,
+        }
+    };
+    lines(cfg).filter_map(of).collect()
+}
+
 fn title(line: &str) -> String {
     let quote = line.find(['\'', '"']);
     let Some((start, mark)) = quote.and_then(|n| Some((n + 1, line[n..].chars().next()?))) else {
@@ -218,6 +232,16 @@ menuentry 'Firmware' {\n\
             ]
         );
         assert_eq!(words_of(&CFG[found[0].range.clone()]), ["root=UUID=1", "ro", "quiet"]);
+    }
+
+    #[test]
+    fn what_a_menu_boots_is_told_without_its_parameters() {
+        let text = String::from_utf8(CFG.to_vec()).unwrap();
+        let with = text.replace("quiet", "quiet isolcpus=2-3").replace("timeout=0", "timeout=5");
+        assert_eq!(listed(CFG), listed(with.as_bytes()));
+        assert_eq!(listed(CFG).len(), 7);
+        assert_ne!(listed(CFG), listed(text.replace("img-6.12", "img-6.13").as_bytes()));
+        assert_ne!(listed(CFG), listed(text.replace("fwsetup", "linux /a").as_bytes()));
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub struct Proposal {
     pub apply: Option<Vec<String>>,
     /// In the order in which they are made.
     pub steps: Vec<DraftedChange>,
+    /// Files that the changes were made from and that stay as they are, each with what it held.
+    pub sources: Vec<(String, Option<Vec<u8>>)>,
     /// What the owner should know.
     pub findings: Vec<Finding>,
 }
@@ -79,7 +81,7 @@ impl Proposal {
 /// A sentence when a file cannot be read, is not of its form or belongs to somebody else, or when
 /// the loader has no trial boot.
 pub fn propose(place: &Tree, request: &PersistRequest<'_>) -> Result<Proposal> {
-    let mut draft = Draft { place, steps: Vec::new(), findings: Vec::new() };
+    let mut draft = Draft::on(place);
     let words = request.asked.words();
     match request.term {
         Term::OneBoot if request.kernel.is_some() || !words.is_empty() => {
@@ -97,6 +99,7 @@ pub fn propose(place: &Tree, request: &PersistRequest<'_>) -> Result<Proposal> {
         term: request.term,
         apply: request.service.map(|service| service.apply.clone()),
         steps: draft.steps,
+        sources: draft.sources,
         findings: draft.findings,
     })
 }
@@ -111,7 +114,7 @@ pub fn propose_resumption(
     program: &str,
     arguments: &[String],
 ) -> Result<Proposal> {
-    let mut draft = Draft { place, steps: Vec::new(), findings: Vec::new() };
+    let mut draft = Draft::on(place);
     draft.resumption(program, arguments)?;
     Ok(Proposal {
         loader,
@@ -119,6 +122,7 @@ pub fn propose_resumption(
         term: Term::Lasting,
         apply: None,
         steps: draft.steps,
+        sources: draft.sources,
         findings: draft.findings,
     })
 }

@@ -5,7 +5,7 @@ use super::{
     grub,
     record::Shelf,
 };
-use quiet_linux::files::Tree;
+use quiet_linux::files::{FileOwner, NewText, Tree};
 use std::process::{Command, Stdio};
 
 /// What runs the loader's own programs.
@@ -65,7 +65,7 @@ impl Runner for NoRunner {
 ///
 /// The program is given a file of ours to write: the one that the loader reads it would cut to nothing and fill
 /// again, and with the power gone in between, the machine had no menu.
-pub(super) fn generate(
+fn generate(
     place: &Tree,
     shelf: &Shelf<'_>,
     runner: &dyn Runner,
@@ -102,4 +102,42 @@ pub(super) fn generate(
     }
     let _ = std::fs::remove_file(&made);
     Ok(Some(text))
+}
+
+/// How often a file is read again that others write just now.
+pub(super) const TURNS: usize = 8;
+
+/// Has the loader's own program make the file at `path` anew, and puts it in place; the new text, or `None` where nothing is run.
+///
+/// Making a menu takes seconds, and a kernel's package may have its own made meanwhile: ours, which does not know that kernel, is not put
+/// in its place but made anew. `before` sees each text before it is put in place. `owner` is for a file that is not there.
+pub(super) fn renew(
+    (place, shelf, runner): (&Tree, &Shelf<'_>, &dyn Runner),
+    command: &[String],
+    (path, owner): (&str, FileOwner),
+    before: &dyn Fn(&[u8]) -> Result<()>,
+) -> Result<Option<Vec<u8>>> {
+    let mut turn = 0;
+    loop {
+        turn += 1;
+        let found = place.read(path)?;
+        let Some(text) = generate(place, shelf, runner, command, path)? else { return Ok(None) };
+        before(&text)?;
+        let put = place.write(NewText {
+            path,
+            was: found.as_ref().map(|found| found.bytes.as_slice()),
+            text: &text,
+            owner: found.as_ref().map_or(owner, |found| found.owner),
+        });
+        match put.map_err(Error::from) {
+            Ok(()) => return Ok(Some(text)),
+            Err(error) if error.is_changed() && turn < TURNS => {}
+            Err(error) if error.is_changed() => {
+                return Err(
+                    error.and("it is written again and again: wait for the package manager to end")
+                );
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }

@@ -93,7 +93,7 @@ fn grub_entry(
     kernel: Option<&str>,
 ) -> Result<()> {
     let path = loader.generated.clone().unwrap_or_default();
-    let cfg = draft.place.read(&path)?.map(|found| found.bytes).unwrap_or_default();
+    let cfg = draft.source(&path)?.unwrap_or_default();
     let text = String::from_utf8_lossy(&cfg);
     if !text.contains("custom.cfg") || !text.contains("next_entry") {
         return Err(none(
@@ -216,7 +216,7 @@ fn entry_file(
 ) -> Result<()> {
     let release = release(draft.place);
     let selected = efi::variable(draft.place, "LoaderEntrySelected");
-    let mut best: Option<(u8, Vec<u8>)> = None;
+    let mut best: Option<(u8, String, Vec<u8>)> = None;
     for (file, form) in &loader.files {
         if *form != FileForm::Bls {
             continue;
@@ -233,15 +233,16 @@ fn entry_file(
         let runs = release.as_ref().is_some_and(|release| text.contains(release.as_str()));
         let chosen = selected.as_ref().is_some_and(|name| file.ends_with(&format!("/{name}")));
         let rank = if chosen { 2 } else { u8::from(runs) };
-        if best.as_ref().is_none_or(|(other, _)| rank >= *other) {
-            best = Some((rank, found.bytes));
+        if best.as_ref().is_none_or(|(other, ..)| rank >= *other) {
+            best = Some((rank, file.clone(), found.bytes));
         }
     }
-    let (_, text) = best.ok_or_else(|| match kernel {
+    let (_, file, text) = best.ok_or_else(|| match kernel {
         Some(kernel) => no_kernel(kernel),
         None => none("there is no entry for Linux with parameters of its own"),
     })?;
     let new = form::add(&FileForm::Bls, &retitled(&text), words).map_err(|why| none(&why))?;
+    draft.sources.push((file, Some(text)));
     draft.make(path, new)
 }
 
@@ -280,11 +281,10 @@ fn tryboot(draft: &mut Draft<'_>, loader: &Loader, words: &[String]) -> Result<(
         .into_iter()
         .find(|dir| draft.place.exists(&format!("{dir}/config.txt")))
         .unwrap_or("/boot/firmware");
-    let found = draft.place.read(path)?.ok_or_else(|| none("there is no cmdline.txt"))?;
-    let line = form::add(form, &found.bytes, words)
+    let text = draft.source(path)?.ok_or_else(|| none("there is no cmdline.txt"))?;
+    let line = form::add(form, &text, words)
         .map_err(|why| Error::of(ErrorKind::Loader, format!("cannot understand {path}: {why}")))?;
-    let config = draft.place.read(&format!("{dir}/config.txt"))?.map(|found| found.bytes);
-    let mut config = config.unwrap_or_default();
+    let mut config = draft.source(&format!("{dir}/config.txt"))?.unwrap_or_default();
     if !config.is_empty() && !config.ends_with(b"\n") {
         config.push(b'\n');
     }

@@ -6,13 +6,16 @@ use super::{
     form::{self, FileForm},
     grub, grubenv,
     record::{FileChange, Ours, Phase, Record, Shelf, Side},
-    runner::{Runner, generate},
+    runner::{Runner, TURNS, renew},
 };
 use quiet_linux::fault;
-use quiet_linux::files::{FileOwner, StateDir, Tree};
+use quiet_linux::files::{FileOwner, NewText, StateDir, Tree};
 use quiet_types::said::UNPERSISTED;
 pub use quiet_types::said::{Restoration, TakenBack, Undone};
-use std::path::Path;
+use std::{path::Path, thread::sleep, time::Duration};
+
+/// Between two looks at a file that others write just now.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Takes back what was made to last, whole or cut short; `None` where nothing was.
 ///
@@ -57,11 +60,11 @@ pub(super) fn take_back(
     runner: &dyn Runner,
 ) -> Vec<TakenBack> {
     let hand = Hand { place, shelf, runner };
-    let mut items = Vec::new();
     let generated = |change: &&FileChange| matches!(change, FileChange::Generate { .. });
     let first = record.changes.iter().rev().filter(|change| !generated(change));
     // What is made from the other files comes after them.
     let then = record.changes.iter().rev().filter(generated);
+    let mut items = Vec::new();
     for change in first.chain(then) {
         let outcome = hand
             .one(change)
@@ -73,6 +76,17 @@ pub(super) fn take_back(
     items
 }
 
+/// Does it again as long as others write the file just now.
+fn patiently<T>(mut act: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 1..TURNS {
+        match act() {
+            Err(error) if error.is_changed() => sleep(PAUSE),
+            other => return other,
+        }
+    }
+    act()
+}
+
 struct Hand<'a> {
     place: &'a Tree,
     shelf: &'a Shelf<'a>,
@@ -82,10 +96,10 @@ struct Hand<'a> {
 impl Hand<'_> {
     fn one(&self, change: &FileChange) -> Result<Restoration> {
         match change {
-            FileChange::File { path, ours, old, .. } => self.file(path, ours, *old),
+            FileChange::File { path, ours, old, .. } => patiently(|| self.file(path, ours, *old)),
             FileChange::Link { path, target } => match self.place.link(path) {
                 Some(now) if now == *target => {
-                    self.place.remove(path)?;
+                    self.place.remove_link(path)?;
                     Ok(Restoration::Restored)
                 }
                 None if !self.place.exists(path) => Ok(Restoration::Gone),
@@ -120,7 +134,7 @@ impl Hand<'_> {
             return Ok(Restoration::Untouched);
         }
         if now == made {
-            self.put(path, before.as_deref(), old)?;
+            self.put((path, now), before.as_deref(), old)?;
             return Ok(Restoration::Restored);
         }
         let cleaned = without_ours(ours, now).map_err(|why| {
@@ -134,16 +148,24 @@ impl Hand<'_> {
             Some(text) => {
                 let owner = self.place.read(path)?.map(|found| found.owner).or(old);
                 let same = Some(&text) == before.as_ref();
-                self.put(path, Some(&text), owner)?;
+                self.put((path, now), Some(&text), owner)?;
                 Ok(if same { Restoration::Restored } else { Restoration::Cleaned })
             }
         }
     }
 
-    fn put(&self, path: &str, text: Option<&[u8]>, owner: Option<FileOwner>) -> Result<()> {
+    /// Puts `text` in the place of `now`, or nothing.
+    fn put(
+        &self,
+        (path, now): (&str, &[u8]),
+        text: Option<&[u8]>,
+        owner: Option<FileOwner>,
+    ) -> Result<()> {
         match (text, owner) {
-            (Some(text), Some(owner)) => Ok(self.place.write(path, text, owner)?),
-            _ => Ok(self.place.remove(path)?),
+            (Some(text), Some(owner)) => {
+                Ok(self.place.write(NewText { path, was: Some(now), text, owner })?)
+            }
+            _ => Ok(self.place.remove(path, now)?),
         }
     }
 
@@ -155,18 +177,21 @@ impl Hand<'_> {
             return Ok(Restoration::Untouched);
         }
         let made = self.shelf.text(Side::New, path)?;
-        if now.is_some() && now == made {
-            self.put(path, before.as_deref(), Some(owner))?;
-            return Ok(Restoration::Restored);
+        if let (Some(now), Some(before)) = (&now, &before)
+            && Some(now) == made.as_ref()
+            // A kernel that came while ours was made is in ours, and not in the old one.
+            && grub::listed(now) == grub::listed(before)
+        {
+            match self.put((path, now), Some(before), Some(owner)) {
+                Err(error) if error.is_changed() => {}
+                other => return other.map(|()| Restoration::Restored),
+            }
         }
         // A new kernel since, or cut short while it ran: its own program knows what belongs there.
-        match generate(self.place, self.shelf, self.runner, command, path)? {
-            Some(text) => {
-                let owner = self.place.read(path)?.map_or(owner, |found| found.owner);
-                self.place.write(path, &text, owner)?;
-                let same = Some(&text) == before.as_ref();
-                Ok(if same { Restoration::Restored } else { Restoration::Regenerated })
-            }
+        let with = (self.place, self.shelf, self.runner);
+        match renew(with, command, (path, owner), &|_| Ok(()))? {
+            Some(text) if Some(&text) == before.as_ref() => Ok(Restoration::Restored),
+            Some(_) => Ok(Restoration::Regenerated),
             None => Err(Error::of(
                 ErrorKind::Command,
                 format!("run {} on that machine", command.join(" ")),
@@ -200,16 +225,17 @@ impl Hand<'_> {
     }
 
     fn later_entry(&self, path: &str, form: &FileForm, words: &[String]) -> Option<Restoration> {
-        let found = self.place.read(path).ok()??;
-        let (text, many) = form::remove(form, &found.bytes, words).ok()?;
-        if many < words.len() {
-            return None;
-        }
-        let real = self.place.real(path)?;
-        Some(match self.place.write(&real, &text, found.owner) {
-            Ok(()) => Restoration::Cleaned,
-            Err(error) => Restoration::Refused { reason: error.to_string() },
-        })
+        let cleaned = patiently(|| {
+            let Ok(Some(found)) = self.place.read(path) else { return Ok(None) };
+            let Ok((text, many)) = form::remove(form, &found.bytes, words) else { return Ok(None) };
+            let Some(real) = self.place.real(path).filter(|_| many >= words.len()) else {
+                return Ok(None);
+            };
+            let was = Some(found.bytes.as_slice());
+            self.place.write(NewText { path: &real, was, text: &text, owner: found.owner })?;
+            Ok(Some(Restoration::Cleaned))
+        });
+        cleaned.unwrap_or_else(|error| Some(Restoration::Refused { reason: error.to_string() }))
     }
 }
 
@@ -250,6 +276,7 @@ mod tests {
             term: Term::Lasting,
             apply: None,
             steps: Vec::new(),
+            sources: Vec::new(),
             findings: Vec::new(),
         };
         let write = || write_under(Some(&lock_file), &place, &two, &proposal, &NoRunner);

@@ -7,11 +7,11 @@ use super::{
     grub,
     propose::Proposal,
     record::{FileChange, Phase, Record, SCHEMA, Shelf, Side},
-    runner::{Runner, generate},
+    runner::{Runner, renew},
     undo,
 };
 use quiet_linux::fault;
-use quiet_linux::files::{StateDir, Tree, stamp};
+use quiet_linux::files::{NewText, StateDir, Tree, stamp};
 use std::path::Path;
 
 /// What was written.
@@ -123,21 +123,26 @@ fn refuse_over(record: Option<Record>) -> Result<()> {
 /// Between the proposal, which a person may have read for a while, and now.
 fn unchanged(place: &Tree, proposal: &Proposal) -> Result<()> {
     for step in &proposal.steps {
-        let (FileChange::File { path, .. } | FileChange::Generate { path, .. }) = &step.change
-        else {
-            continue;
-        };
-        if place.read(path)?.map(|found| found.bytes) != step.old {
-            return Err(Error::of(
-                ErrorKind::Loader,
-                format!(
-                    "{} has changed just now; nothing is done, persist again",
-                    place.shown(path)
-                ),
-            ));
+        if let FileChange::File { path, .. } | FileChange::Generate { path, .. } = &step.change {
+            still(place, path, step.old.as_deref())?;
         }
     }
-    Ok(())
+    same_sources(place, proposal)
+}
+
+/// What is copied into a trial belongs to a kernel that may be replaced meanwhile.
+fn same_sources(place: &Tree, proposal: &Proposal) -> Result<()> {
+    proposal.sources.iter().try_for_each(|(path, was)| still(place, path, was.as_deref()))
+}
+
+fn still(place: &Tree, path: &str, was: Option<&[u8]>) -> Result<()> {
+    if place.read(path)?.map(|found| found.bytes).as_deref() == was {
+        return Ok(());
+    }
+    Err(Error::of(
+        ErrorKind::Loader,
+        format!("{} has changed just now; nothing is done, persist again", place.shown(path)),
+    ))
 }
 
 fn keep(shelf: &Shelf<'_>, step: &DraftedChange) -> Result<()> {
@@ -169,23 +174,24 @@ fn make(
     let mut files = Vec::new();
     for step in &proposal.steps {
         if let (FileChange::File { path, new: owner, .. }, Some(new)) = (&step.change, &step.new) {
-            files.push((path.as_str(), new.as_slice(), *owner));
+            files.push(NewText { path, was: step.old.as_deref(), text: new, owner: *owner });
         }
     }
     place.write_all(&files)?;
+    same_sources(place, proposal)?;
     for step in &proposal.steps {
         match &step.change {
             FileChange::Link { path, target } => place.make_link(path, target)?,
             FileChange::OneShot { entry } => efi::ask_one_shot(place, entry)?,
             FileChange::Generate { command, path, old: owner } => {
-                match generate(place, shelf, runner, command, path)? {
-                    Some(new) => {
-                        took(&new, &proposal.asked.words(), path)?;
-                        shelf.keep(Side::New, path, &new)?;
-                        fault::point();
-                        place.write(path, &new, *owner)?;
-                    }
-                    None => to_run.push(command.clone()),
+                let before = |new: &[u8]| {
+                    took(new, &proposal.asked.words(), path)?;
+                    shelf.keep(Side::New, path, new)?;
+                    fault::point();
+                    Ok(())
+                };
+                if renew((place, shelf, runner), command, (path, *owner), &before)?.is_none() {
+                    to_run.push(command.clone());
                 }
             }
             FileChange::Dir { .. } | FileChange::File { .. } => continue,

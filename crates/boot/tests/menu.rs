@@ -6,7 +6,7 @@ use quiet_boot::{PersistRequest, Proposal, Ran, Runner, Term};
 use quiet_linux::files::Tree;
 use quiet_types::boot::BootParameters;
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -23,6 +23,11 @@ struct Machine {
 }
 
 impl Machine {
+    /// With an update-grub that hands its arguments on, as the usual one does.
+    fn usual() -> Machine {
+        Machine::new(USUAL)
+    }
+
     fn new(update_grub: &str) -> Machine {
         let dir = quiet_testing::tree::of(&[
             (CFG, OLD),
@@ -43,19 +48,18 @@ impl Machine {
     }
 
     fn proposal(&self) -> Proposal {
+        self.proposed(Term::Lasting)
+    }
+
+    fn proposed(&self, term: Term) -> Proposal {
         let asked: BootParameters = serde_json::from_value(serde_json::json!({
             "cpus": "2-3", "housekeeping": "0-1", "mode": "sleeping_chain",
             "parameters": [{ "name": "isolcpus", "value": "managed_irq,domain,2-3", "why": "" }],
         }))
         .unwrap();
         let loader = quiet_boot::loaders(&self.place).remove(0);
-        let request = PersistRequest {
-            asked: &asked,
-            loader: &loader,
-            service: None,
-            term: Term::Lasting,
-            kernel: None,
-        };
+        let request =
+            PersistRequest { asked: &asked, loader: &loader, service: None, term, kernel: None };
         quiet_boot::propose(&self.place, &request).unwrap()
     }
 }
@@ -162,4 +166,99 @@ fn a_maker_that_writes_only_in_place_is_not_run() {
     assert!(error.contains("let it end with \"$@\""), "{error}");
     assert!(maker.seen.borrow().is_empty());
     assert!(!Path::new(&machine.state().join("persist.json")).exists());
+}
+
+/// A machine on which kernels are installed while its menu is made, each with a package that has the menu made anew.
+struct Upgraded<'a> {
+    machine: &'a Machine,
+    kernels: Cell<u32>,
+    /// How many come, one in the midst of each making.
+    come: Cell<u32>,
+}
+
+impl Upgraded<'_> {
+    /// The menu as its program makes it now.
+    fn menu(&self) -> String {
+        let drop_in = self.machine.dir.path().join("etc/default/grub.d/quietcores.cfg");
+        let word = if drop_in.exists() { format!(" {WORD}") } else { String::new() };
+        let entry = |n| {
+            format!(
+                "menuentry 'Debian {n}' {{\n\tlinux /vmlinuz-{n} root=/dev/vda2 quiet{word}\n}}\n"
+            )
+        };
+        (0..self.kernels.get()).map(entry).collect()
+    }
+
+    /// By the package of a kernel.
+    fn install(&self) {
+        self.kernels.set(self.kernels.get() + 1);
+        fs::write(self.machine.dir.path().join(CFG), self.menu()).unwrap();
+    }
+}
+
+impl Runner for Upgraded<'_> {
+    fn run(&self, command: &[String]) -> Result<Ran, String> {
+        let Some(at) = command.iter().rposition(|word| word == "-o") else { return Ok(Ran::Done) };
+        let text = self.menu();
+        if self.come.get() > 0 {
+            self.come.set(self.come.get() - 1);
+            self.install();
+        }
+        fs::write(&command[at + 1], text).unwrap();
+        Ok(Ran::Done)
+    }
+}
+
+#[test]
+fn a_kernel_that_comes_while_the_menu_is_made_keeps_its_entry() {
+    let machine = Machine::usual();
+    let with = Upgraded { machine: &machine, kernels: Cell::new(0), come: Cell::new(1) };
+    with.install();
+    quiet_boot::write(&machine.place, &machine.state(), &machine.proposal(), &with).unwrap();
+    assert_eq!(with.kernels.get(), 2);
+    assert!(machine.cfg().contains(WORD));
+    assert_eq!(machine.cfg(), with.menu());
+    // The old menu knows one kernel less: it does not come back.
+    let undone = quiet_boot::undo(&machine.place, &machine.state(), &with).unwrap().unwrap();
+    assert!(undone.is_complete(), "{undone:?}");
+    assert!(!machine.cfg().contains(WORD));
+    assert_eq!(machine.cfg(), with.menu());
+    // Another one comes while it is taken back.
+    quiet_boot::write(&machine.place, &machine.state(), &machine.proposal(), &with).unwrap();
+    with.install();
+    with.come.set(1);
+    let undone = quiet_boot::undo(&machine.place, &machine.state(), &with).unwrap().unwrap();
+    assert!(undone.is_complete(), "{undone:?}");
+    assert_eq!((with.kernels.get(), machine.cfg()), (4, with.menu()));
+}
+
+#[test]
+fn a_kernel_that_was_there_and_not_yet_in_the_menu_keeps_its_entry() {
+    let machine = Machine::usual();
+    let with = Upgraded { machine: &machine, kernels: Cell::new(0), come: Cell::new(0) };
+    with.install();
+    // Its files are there; its package has the menu made a moment later, which comes out as ours.
+    with.kernels.set(2);
+    quiet_boot::write(&machine.place, &machine.state(), &machine.proposal(), &with).unwrap();
+    fs::write(machine.dir.path().join(CFG), with.menu()).unwrap();
+    let undone = quiet_boot::undo(&machine.place, &machine.state(), &with).unwrap().unwrap();
+    assert!(undone.is_complete(), "{undone:?}");
+    assert_eq!(machine.cfg(), with.menu());
+}
+
+#[test]
+fn a_menu_that_others_write_again_and_again_stays_theirs() {
+    let machine = Machine::usual();
+    let with = Upgraded { machine: &machine, kernels: Cell::new(0), come: Cell::new(1000) };
+    with.install();
+    let error = quiet_boot::write(&machine.place, &machine.state(), &machine.proposal(), &with)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("written again and again"), "{error}");
+    assert!(error.contains("run `quietcores unpersist`"), "{error}");
+    with.come.set(0);
+    let undone = quiet_boot::undo(&machine.place, &machine.state(), &with).unwrap().unwrap();
+    assert!(undone.is_complete(), "{undone:?}");
+    assert_eq!(machine.cfg(), with.menu());
+    assert!(quiet_boot::record(&machine.state()).unwrap().is_none());
 }

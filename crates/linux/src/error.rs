@@ -28,6 +28,8 @@ pub enum ErrorKind {
     Unsafe,
     /// Nothing is called so.
     Absent,
+    /// Others have written the file meanwhile; theirs stands.
+    Changed,
 }
 
 #[derive(Debug)]

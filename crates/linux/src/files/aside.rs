@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     ffi::CStr,
     fs::File,
-    io::{self, Write},
+    io::{self, Read, Write},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
@@ -132,6 +132,50 @@ impl Replacement {
         sync(self.dir.as_fd())
     }
 
+    /// As [`Replacement::swap`], where the file still is `was` (`None`: there is none). `false` where others have written it meanwhile:
+    /// theirs stands under the name then, and this text goes when it is dropped.
+    ///
+    /// # Errors
+    /// As of [`Replacement::swap`].
+    pub fn swap_from(&mut self, was: Option<&[u8]>) -> io::Result<bool> {
+        if !is_still(self.dir.as_fd(), &self.name, was)? {
+            return Ok(false);
+        }
+        if was.is_none() && !self.make()? {
+            return Ok(false);
+        }
+        if was.is_some() {
+            self.exchange()?;
+        }
+        // What was there at the exchange itself: somebody may have written between the look and that.
+        if self.stands && !is_still(self.dir.as_fd(), &self.aside, was)? {
+            let (from, to) = (&self.aside, &self.name);
+            rustix::fs::renameat_with(&self.dir, from, &self.dir, to, RenameFlags::EXCHANGE)?;
+            sync(self.dir.as_fd())?;
+            return Ok(false);
+        }
+        sync(self.dir.as_fd())?;
+        Ok(true)
+    }
+
+    /// Gives the new text a name that nobody has; `false` where somebody has it by now.
+    fn make(&mut self) -> io::Result<bool> {
+        let (from, to) = (&self.aside, &self.name);
+        match rustix::fs::renameat_with(&self.dir, from, &self.dir, to, RenameFlags::NOREPLACE) {
+            Ok(()) => {
+                self.stands = false;
+                if !is(self.dir.as_fd(), BTRFS) {
+                    self.file.sync_all()?;
+                }
+                Ok(true)
+            }
+            Err(Errno::EXIST) => Ok(false),
+            // Not known to this file system or kernel.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => self.exchange().map(|()| true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Changes the names, which a cut of the power may still take back.
     fn exchange(&mut self) -> io::Result<()> {
         // Of FAT's two entries a cut may write one: both names would have the old blocks, and whoever removed one
@@ -214,6 +258,20 @@ fn open_old(dir: BorrowedFd<'_>, name: &str) -> io::Result<Option<OwnedFd>> {
     match FileType::from_raw_mode(rustix::fs::fstat(&old)?.st_mode) {
         FileType::RegularFile => Ok(Some(old)),
         _ => Err(io::Error::other("it is no ordinary file")),
+    }
+}
+
+/// Whether what stands under a name is this text, or nothing where that is `None`.
+fn is_still(dir: BorrowedFd<'_>, name: &str, was: Option<&[u8]>) -> io::Result<bool> {
+    match (open_old(dir, name)?, was) {
+        (None, None) => Ok(true),
+        (Some(now), Some(was)) => {
+            // One byte more tells a longer one.
+            let mut bytes = Vec::with_capacity(was.len() + 1);
+            File::from(now).take(was.len() as u64 + 1).read_to_end(&mut bytes)?;
+            Ok(bytes == was)
+        }
+        _ => Ok(false),
     }
 }
 
@@ -381,26 +439,48 @@ fn top(dir: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     }
 }
 
-/// Removes a file that a loader reads: first its name is taken from it and that is settled, then it goes. One that
-/// is not there is no error. On FAT a new name would be a second entry: there the file is kept open meanwhile.
+/// Removes a file that a loader reads, where it still is `was` (`None`: whatever it is): first its name is taken from it and that is
+/// settled, then it goes. One that is not there is no error. On FAT a new name would be a second entry, and a full disk may have no place
+/// for one: there the file is kept open meanwhile. `false` where others have written it meanwhile: theirs stays.
 ///
 /// # Errors
 /// The kernel's, and those of [`settle`].
-pub fn remove_settled(dir: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    if is(dir, FAT) {
-        let Some(open) = open_old(dir, name)? else { return Ok(()) };
-        rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
-        settle(dir)?;
-        drop(open);
-        return sync(dir);
+pub fn remove_settled(dir: BorrowedFd<'_>, name: &str, was: Option<&[u8]>) -> io::Result<bool> {
+    let stays = |name: &str| Ok::<bool, io::Error>(was.is_some() && !is_still(dir, name, was)?);
+    let Some(open) = open_old(dir, name)? else { return Ok(true) };
+    if stays(name)? {
+        return Ok(false);
     }
-    match rustix::fs::renameat(dir, name, dir, name_beside(dir, name)) {
-        Ok(()) => settle(dir)?,
-        Err(Errno::NOENT) => return Ok(()),
+    let aside = name_beside(dir, name);
+    let renamed = match is(dir, FAT) {
+        true => Err(Errno::NOSPC),
+        false => rustix::fs::renameat(dir, name, dir, &aside),
+    };
+    match renamed {
+        // Somebody may have written between the look and the new name.
+        Ok(()) if stays(&aside)? => {
+            match rustix::fs::renameat_with(dir, &aside, dir, name, RenameFlags::NOREPLACE) {
+                Ok(()) => sync(dir)?,
+                // A newer one has the name by now.
+                Err(Errno::EXIST) => sweep(dir, name)?,
+                Err(error) => return Err(error.into()),
+            }
+            return Ok(false);
+        }
+        Ok(()) => {
+            settle(dir)?;
+            sweep(dir, name)?;
+        }
+        Err(Errno::NOSPC | Errno::DQUOT) => {
+            rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
+            settle(dir)?;
+        }
+        Err(Errno::NOENT) => return Ok(true),
         Err(error) => return Err(error.into()),
     }
-    sweep(dir, name)?;
-    sync(dir)
+    drop(open);
+    sync(dir)?;
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -478,6 +558,37 @@ mod tests {
             Replacement::write(dir(folder.path()), name, b"x", owner()).unwrap_err();
         }
         assert_eq!(fs::read(folder.path().join("a")).unwrap(), b"new");
+    }
+
+    #[test]
+    fn what_others_have_written_meanwhile_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, seen) = (folder.path().join("a"), || fs::read(folder.path().join("a")).unwrap());
+        fs::write(&path, "old").unwrap();
+        let aside = || Replacement::write(dir(folder.path()), "a", b"new", owner()).unwrap();
+        for newer in ["", "ol", "older"] {
+            let mut aside = aside();
+            fs::write(&path, newer).unwrap();
+            assert!(!aside.swap_from(Some(b"old")).unwrap(), "{newer}");
+            drop(aside);
+            assert_eq!(seen(), newer.as_bytes());
+            assert!(!remove_settled(dir(folder.path()).as_fd(), "a", Some(b"old")).unwrap());
+            assert_eq!(seen(), newer.as_bytes());
+        }
+        // It is there though it was not, and the other way about.
+        assert!(!aside().swap_from(None).unwrap());
+        assert!(!aside().make().unwrap());
+        assert_eq!(seen(), b"older");
+        let mut gone = aside();
+        fs::remove_file(&path).unwrap();
+        assert!(!gone.swap_from(Some(b"older")).unwrap());
+        drop(gone);
+        assert!(!path.exists());
+        assert!(aside().swap_from(None).unwrap());
+        assert!(aside().swap_from(Some(b"new")).unwrap());
+        assert!(remove_settled(dir(folder.path()).as_fd(), "a", Some(b"new")).unwrap());
+        assert!(remove_settled(dir(folder.path()).as_fd(), "a", Some(b"new")).unwrap());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     /// A file system on a file, mounted, and read past its journal by GRUB's own drivers.
@@ -575,7 +686,7 @@ mod tests {
                     fs::remove_file(disk.at().join(format!("other{other}"))).unwrap();
                 }
             }
-            remove_settled(dir(&disk.at()).as_fd(), "grub.cfg").unwrap();
+            assert!(remove_settled(dir(&disk.at()).as_fd(), "grub.cfg", None).unwrap());
             assert!(disk.seen_by_grub("/grub.cfg").is_empty(), "{kind}: not removed");
             fs::write(disk.at().join("after"), "it is thawed").unwrap();
         }
@@ -648,7 +759,7 @@ mod tests {
         second.exchange().unwrap();
         cut("made after it");
         second.finish().and(first.finish()).unwrap();
-        remove_settled(dir(&grub).as_fd(), "grub.cfg").unwrap();
+        assert!(remove_settled(dir(&grub).as_fd(), "grub.cfg", None).unwrap());
         cut("removed");
         let run = |command: &mut Command| command.status().unwrap().success();
         // What other tests fork just now holds our files open for a moment.

@@ -18,4 +18,4 @@ pub use aside::{FileOwner, Replacement, aside_name, remove_settled, settle, swee
 pub use new::{Replace, directory, make_dir, room, write_whole};
 pub use read::{read, read_text, take, take_text};
 pub use state::{DEFAULT_STATE, Lock, StateDir, stamp};
-pub use tree::{FoundFile, Tree, split};
+pub use tree::{FoundFile, NewText, Tree, split};

@@ -28,6 +28,19 @@ pub struct FoundFile {
     pub owner: FileOwner,
 }
 
+/// A text that takes the place of another.
+#[derive(Clone, Copy, Debug)]
+pub struct NewText<'a> {
+    /// The file.
+    pub path: &'a str,
+    /// The text that it was made from; `None` where there was no file.
+    pub was: Option<&'a [u8]>,
+    /// The new text.
+    pub text: &'a [u8],
+    /// Whose it is.
+    pub owner: FileOwner,
+}
+
 /// A directory that stands for `/`: the running system's, or a tree of files.
 #[derive(Debug)]
 pub struct Tree {
@@ -166,16 +179,28 @@ impl Tree {
     }
 
     /// Replaces files, or makes them: all are written aside before the first takes its place.
-    pub fn write_all(&self, files: &[(&str, &[u8], FileOwner)]) -> Result<()> {
+    ///
+    /// # Errors
+    /// When one cannot be written; [`ErrorKind::Changed`] where others have written one since it was read: theirs stands. Where that is seen
+    /// before the first one takes its place, none does.
+    pub fn write_all(&self, files: &[NewText<'_>]) -> Result<()> {
         let mut asides = Vec::new();
-        for (path, bytes, owner) in files {
-            asides.push((*path, self.aside(path, bytes, *owner)?));
+        for file in files {
+            asides.push((file.path, self.aside(file.path, file.text, file.owner)?));
             fault::point();
         }
         // What a loader reads stands at its place on the disk before a name leads to it ...
         self.settle(&asides)?;
-        for (path, aside) in &mut asides {
-            aside.swap().map_err(|e| Error::io("write", self.shown(path), e))?;
+        for file in files {
+            if self.read(file.path)?.map(|found| found.bytes).as_deref() != file.was {
+                return Err(self.changed("write", file.path));
+            }
+        }
+        for (file, (path, aside)) in files.iter().zip(&mut asides) {
+            let swapped = aside.swap_from(file.was);
+            if !swapped.map_err(|e| Error::io("write", self.shown(path), e))? {
+                return Err(self.changed("write", path));
+            }
             fault::point();
         }
         // ... and its name before the old text goes, whose blocks others may then have.
@@ -187,9 +212,17 @@ impl Tree {
         Ok(())
     }
 
+    fn changed(&self, doing: &'static str, path: &str) -> Error {
+        let why = "it has changed just now, and what others wrote stays";
+        Error::because(ErrorKind::Changed, doing, self.shown(path), why)
+    }
+
     /// Replaces a file, or makes it.
-    pub fn write(&self, path: &str, bytes: &[u8], owner: FileOwner) -> Result<()> {
-        self.write_all(&[(path, bytes, owner)])
+    ///
+    /// # Errors
+    /// As of [`Tree::write_all`].
+    pub fn write(&self, file: NewText<'_>) -> Result<()> {
+        self.write_all(&[file])
     }
 
     /// Each file system once that holds one of these files for a boot loader.
@@ -213,21 +246,43 @@ impl Tree {
         Ok((!path.starts_with("/etc/") && self.folder != Some(device)).then_some(device))
     }
 
-    /// Removes a file or a link; one that is not there is no error.
-    pub fn remove(&self, path: &str) -> Result<()> {
+    /// Removes a link; one that is not there is no error.
+    pub fn remove_link(&self, path: &str) -> Result<()> {
+        let dir = self.parent(path)?;
+        match rustix::fs::unlinkat(&dir, split(path).1, AtFlags::empty()) {
+            Ok(()) => {
+                aside::sync(dir.as_fd()).map_err(|e| Error::io("remove", self.shown(path), e))
+            }
+            Err(rustix::io::Errno::NOENT) => Ok(()),
+            Err(e) => Err(Error::io("remove", self.shown(path), e.into())),
+        }
+    }
+
+    /// Removes a file that still is `was`; one that is not there is no error.
+    ///
+    /// # Errors
+    /// When it cannot be removed; [`ErrorKind::Changed`] where others have written it since it was read: theirs stays.
+    pub fn remove(&self, path: &str, was: &[u8]) -> Result<()> {
         let dir = self.parent(path)?;
         let (name, dir) = (split(path).1, dir.as_fd());
-        let remove = || -> io::Result<()> {
+        let remove = || -> io::Result<bool> {
             if self.to_settle(path, dir)?.is_some() {
-                return aside::remove_settled(dir, name);
+                return aside::remove_settled(dir, name, Some(was));
+            }
+            if self.read_file(path).is_ok_and(|found| found.bytes != was) {
+                return Ok(false);
             }
             match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
-                Ok(()) => aside::sync(dir),
-                Err(rustix::io::Errno::NOENT) => Ok(()),
-                Err(e) => Err(e.into()),
+                Ok(()) => aside::sync(dir)?,
+                Err(rustix::io::Errno::NOENT) => {}
+                Err(e) => return Err(e.into()),
             }
+            Ok(true)
         };
-        remove().map_err(|e| Error::io("remove", self.shown(path), e))
+        match remove().map_err(|e| Error::io("remove", self.shown(path), e))? {
+            true => Ok(()),
+            false => Err(self.changed("remove", path)),
+        }
     }
 
     /// Removes what a killed run may have left beside a file.
@@ -288,6 +343,31 @@ mod tests {
         (dir, tree)
     }
 
+    fn new(was: Option<&[u8]>, owner: FileOwner) -> NewText<'_> {
+        NewText { path: "/boot/loader/a.conf", was, text: b"new\n", owner }
+    }
+
+    #[test]
+    fn what_others_have_written_since_it_was_read_is_left_and_nothing_is_half_done() {
+        let (dir, tree) = tree();
+        let owner = tree.read("/boot/loader/a.conf").unwrap().unwrap().owner;
+        let fresh = NewText { path: "/boot/loader/b.conf", was: None, text: b"b\n", owner };
+        std::fs::write(dir.path().join("boot/loader/a.conf"), "newer\n").unwrap();
+        for was in [Some(&b"old\n"[..]), None] {
+            let error = tree.write_all(&[fresh, new(was, owner)]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Changed, "{error}");
+        }
+        assert_eq!(
+            tree.remove("/boot/loader/a.conf", b"old\n").unwrap_err().kind(),
+            ErrorKind::Changed
+        );
+        assert_eq!(tree.list("/boot/loader"), ["a.conf"]);
+        assert_eq!(tree.text("/boot/loader/a.conf").unwrap(), "newer\n");
+        tree.remove("/boot/loader/a.conf", b"newer\n").unwrap();
+        tree.remove("/boot/loader/a.conf", b"newer\n").unwrap();
+        assert!(tree.list("/boot/loader").is_empty());
+    }
+
     #[test]
     fn a_file_is_replaced_whole_and_keeps_its_owner_and_mode() {
         let (dir, tree) = tree();
@@ -295,7 +375,7 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
         let found = tree.read("/boot/loader/a.conf").unwrap().unwrap();
         let before = std::fs::metadata(&path).unwrap().ino();
-        tree.write("/boot/loader/a.conf", b"new\n", found.owner).unwrap();
+        tree.write(new(Some(&found.bytes), found.owner)).unwrap();
         let meta = std::fs::metadata(&path).unwrap();
         assert_eq!(meta.mode() & 0o7777, 0o640);
         assert_ne!(meta.ino(), before, "written aside and renamed");
@@ -321,7 +401,8 @@ mod tests {
         symlink("/etc", dir.path().join("boot/out")).unwrap();
         symlink("loader/a.conf", dir.path().join("boot/a")).unwrap();
         let owner = tree.read("/boot/a").unwrap().unwrap().owner;
-        assert!(tree.write("/boot/out/x", b"", owner).is_err());
+        let text = NewText { path: "/boot/out/x", was: None, text: b"", owner };
+        assert!(tree.write(text).is_err());
         assert!(!Path::new("/etc/x").exists());
         assert!(tree.read("/boot/out/passwd").unwrap().is_none());
         assert_eq!(tree.real("/boot/a").as_deref(), Some("/boot/loader/a.conf"));
@@ -335,7 +416,7 @@ mod tests {
         let open = dir.path().join("boot");
         std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
         let owner = tree.read("/boot/loader/a.conf").unwrap().unwrap().owner;
-        let error = tree.write("/boot/loader/a.conf", b"x", owner).unwrap_err().to_string();
+        let error = tree.write(new(Some(b"old\n"), owner)).unwrap_err().to_string();
         assert!(error.contains("`boot` on its way can be written by others"), "{error}");
         assert_eq!(tree.text("/boot/loader/a.conf").unwrap(), "old\n");
     }
