@@ -70,6 +70,19 @@ impl Error {
         of_linux.is_some_and(|error| error.kind() == quiet_linux::ErrorKind::Changed)
     }
 
+    /// Whether a full disk or quota stood in the way.
+    pub(super) fn is_no_room(&self) -> bool {
+        let full = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        };
+        let cause = self.cause();
+        let of_linux = cause.and_then(|cause| cause.downcast_ref::<quiet_linux::Error>());
+        of_linux.and_then(quiet_linux::Error::refusal).is_some_and(full)
+            || cause.and_then(|cause| cause.downcast_ref::<io::Error>()).is_some_and(full)
+            // A program of the loader's has words alone, in the C locale.
+            || self.kind == ErrorKind::Command && self.sentence.contains("No space left on device")
+    }
+
     /// What stood in the way.
     pub fn kind(&self) -> ErrorKind {
         self.kind
@@ -123,7 +136,7 @@ mod tests {
         let full = io::Error::from(io::ErrorKind::StorageFull);
         let error = Error::io("write", "/boot/x", full);
         assert_eq!(error.to_string(), "cannot write /boot/x: no storage space; make room there");
-        assert!(!error.is_changed());
+        assert!(error.is_no_room() && !error.is_changed());
         let later = error.and("the rest was put back");
         assert_eq!(later.to_string(), format!("{error}; the rest was put back"));
         assert_eq!(later.kind(), ErrorKind::File);

@@ -216,7 +216,24 @@ impl<'a> Shelf<'a> {
             fs::rename(self.state.path().join(aside), self.state.path().join(NAME))?;
             self.state.sync()
         };
-        write().map_err(|e| Error::io("write", &path, e))
+        write().map_err(|e| {
+            let _ = fs::remove_file(self.state.path().join("persist.json.new"));
+            Error::io("write", &path, e)
+        })
+    }
+
+    /// Makes room: what a program was given to write, and the new texts of these files, which have their old ones again.
+    pub fn make_room<'p>(&self, paths: impl IntoIterator<Item = &'p str>) {
+        let _ = fs::remove_dir_all(self.state.path().join("persist/made"));
+        for path in paths {
+            let text = self.text_path(Side::New, path);
+            let _ = fs::remove_file(&text);
+            // A folder takes room as well; one with something in it stays.
+            let new = self.state.path().join("persist/new");
+            for dir in text.ancestors().skip(1).take_while(|dir| dir.starts_with(&new)) {
+                let _ = fs::remove_dir(dir);
+            }
+        }
     }
 
     /// The record; `None` where nothing was made to last.

@@ -42,7 +42,11 @@ fn undo_under(
     };
     let leftover = record.stage != Phase::Done;
     record.stage = Phase::Undoing;
-    shelf.write(&record)?;
+    match shelf.write(&record) {
+        // The note is for people: a record that says that all is done is followed the same way. A full disk keeps nobody from going back.
+        Err(error) if error.is_no_room() => {}
+        other => other?,
+    }
     fault::point();
     let items = take_back(place, &shelf, &record, runner);
     let undone =
@@ -64,16 +68,42 @@ pub(super) fn take_back(
     let first = record.changes.iter().rev().filter(|change| !generated(change));
     // What is made from the other files comes after them.
     let then = record.changes.iter().rev().filter(generated);
-    let mut items = Vec::new();
+    let mut done: Vec<(&FileChange, Result<Restoration>)> = Vec::new();
     for change in first.chain(then) {
-        let outcome = hand
-            .one(change)
-            .unwrap_or_else(|error| Restoration::Refused { reason: error.to_string() });
+        let outcome = hand.one(change);
         fault::point();
-        items.push(TakenBack { what: place.shown(&change.what()), outcome });
+        done.push((change, outcome));
     }
+    if done.iter().any(|(_, outcome)| outcome.as_ref().is_err_and(Error::is_no_room)) {
+        once_more(&hand, &mut done);
+    }
+    let told = done.into_iter().map(|(change, outcome)| TakenBack {
+        what: place.shown(&change.what()),
+        outcome: outcome.unwrap_or_else(|error| Restoration::Refused { reason: error.to_string() }),
+    });
+    let mut items: Vec<TakenBack> = told.collect();
     items.extend(hand.later_entries(record));
     items
+}
+
+/// On a full disk: what was removed by now, and texts of ours that nobody needs any more, have made room for what was refused.
+fn once_more(hand: &Hand<'_>, done: &mut [(&FileChange, Result<Restoration>)]) {
+    let back = done.iter().filter_map(|(change, outcome)| match change {
+        FileChange::File { path, .. } | FileChange::Generate { path, .. } if outcome.is_ok() => {
+            Some(path.as_str())
+        }
+        _ => None,
+    });
+    hand.shelf.make_room(back);
+    for (change, outcome) in done {
+        // A folder stays where a file was still in it.
+        let in_use = matches!(change, FileChange::Dir { .. })
+            && matches!(outcome, Ok(Restoration::Untouched));
+        if in_use || outcome.is_err() {
+            *outcome = hand.one(change);
+            fault::point();
+        }
+    }
 }
 
 /// Does it again as long as others write the file just now.

@@ -2,15 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_boot::{NoRunner, PersistRequest, Proposal, Service, Term};
+use quiet_boot::{NoRunner, PersistRequest, Proposal, Ran, Runner, Service, Term};
 use quiet_linux::files::Tree;
-use quiet_testing::{Why, skip};
-use quiet_types::boot::BootParameters;
+use quiet_testing::{Why, is_root, skip};
+use quiet_types::{boot::BootParameters, said::Restoration};
 use std::{
     collections::BTreeMap,
     env, fs,
+    io::Write,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Output},
 };
 
 const WORD: &str = "isolcpus=managed_irq,domain,2-3";
@@ -48,6 +49,19 @@ fn proposal(place: &Tree, term: Term) -> Proposal {
     quiet_boot::propose(place, &request).unwrap()
 }
 
+/// Makes the menu from the old one.
+struct Maker(PathBuf);
+
+impl Runner for Maker {
+    fn run(&self, command: &[String]) -> Result<Ran, String> {
+        let menu = fs::read_to_string(self.0.join("boot/grub/grub.cfg")).unwrap();
+        let at = command.iter().rposition(|word| word == "-o").unwrap();
+        let text = menu.replace("quiet\n", &format!("quiet {WORD}\n"));
+        fs::write(&command[at + 1], text).map_err(|error| error.to_string())?;
+        Ok(Ran::Done)
+    }
+}
+
 /// Every file, link and folder with its content, but for what the program keeps.
 fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut seen = BTreeMap::new();
@@ -74,6 +88,85 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 /// Set where this program runs once more for a part of its own test: the folder that is worked in.
 const PLACE: &str = "QUIETCORES_TEST_PLACE";
+
+/// The test `name` of this program once more, with what a shell does before.
+fn again(name: &str, place: &Path, before: &str) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", &format!("{before} exec \"$0\" --exact {name} --nocapture")]);
+    command.arg(env::current_exe().unwrap()).env(PLACE, place);
+    command
+}
+
+fn said(output: &Output) -> String {
+    let of = String::from_utf8_lossy;
+    format!("{:?}\n{}{}", output.status, of(&output.stdout), of(&output.stderr))
+}
+
+/// Fills the disk.
+fn fill(dir: &Path) {
+    let mut file = fs::File::create(dir.join("state/filling")).unwrap();
+    for size in [1 << 12, 1 << 9, 1] {
+        while file.write_all(&vec![b'x'; size]).is_ok() {}
+    }
+}
+
+#[test]
+fn a_full_disk_gives_back_what_was_added_and_says_what_it_cannot() {
+    let Some(place) = env::var_os(PLACE).map(PathBuf::from) else {
+        if !is_root() {
+            return skip(Why::Root);
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let mount =
+            "mount -t tmpfs -o size=512k,mode=755 none \"$QUIETCORES_TEST_PLACE\" || exit 77;";
+        let name = "a_full_disk_gives_back_what_was_added_and_says_what_it_cannot";
+        let output = match again(name, dir.path(), mount).output() {
+            Ok(output) => output,
+            Err(error) => return skip(Why::Machine(format!("no unshare: {error}"))),
+        };
+        if output.status.code() == Some(77) || said(&output).contains("unshare:") {
+            return skip(Why::Machine(format!("nothing may be mounted here: {}", said(&output))));
+        }
+        assert!(output.status.success(), "{}", said(&output));
+        return;
+    };
+    let state = place.join("state");
+    let filling = state.join("filling");
+    let undo = |tree: &Tree| quiet_boot::undo(tree, &state, &NoRunner).unwrap().unwrap();
+    // What was added is removed, and makes room for the old text of what was changed.
+    let tree = machine(&place, 0);
+    let before = files(&place);
+    let write = |tree: &Tree| {
+        quiet_boot::write(tree, &state, &proposal(tree, Term::Lasting), &Maker(place.clone()))
+            .unwrap()
+    };
+    write(&tree);
+    fill(&place);
+    let undone = undo(&tree);
+    assert!(undone.is_complete() && undone.is_exact(), "{undone:?}");
+    assert!(files(&place) == before, "{undone:?}");
+    assert!(quiet_boot::record(&state).unwrap().is_none());
+    fs::remove_file(&filling).unwrap();
+    // A menu that is larger than all that: the rest is given back, and it is said what is left to do.
+    let tree = machine(&place, 60_000);
+    let before = files(&place);
+    write(&tree);
+    fill(&place);
+    let undone = undo(&tree);
+    let refused: Vec<_> = undone.items.iter().filter(|item| item.outcome.is_refused()).collect();
+    let [item] = refused[..] else { panic!("{undone:?}") };
+    let Restoration::Refused { reason } = &item.outcome else { panic!("{item:?}") };
+    assert!(item.what.ends_with("grub.cfg"), "{item:?}");
+    assert!(reason.contains("No space left on device; make room there"), "{reason}");
+    let now = files(&place);
+    let differ: Vec<_> =
+        now.iter().filter(|(path, text)| before.get(*path) != Some(*text)).collect();
+    assert_eq!((differ.len(), now.len()), (1, before.len()), "{undone:?}");
+    assert!(quiet_boot::record(&state).unwrap().is_some());
+    fs::remove_file(&filling).unwrap();
+    let undone = undo(&tree);
+    assert!(undone.is_complete() && files(&place) == before, "{undone:?}");
+}
 
 #[test]
 fn a_trial_is_refused_once_the_menu_that_it_copies_from_has_changed() {
