@@ -12,7 +12,7 @@ use crate::{
     },
     hold, irqbalance,
     journal::{Journal, Key, Record, key},
-    lives, residents,
+    lives, served,
     tasks::{self, Identity},
 };
 use quiet_linux::files::StateDir;
@@ -596,7 +596,7 @@ impl Hand<'_> {
             return Ok(Outcome::Already);
         }
         let effective = self.cpus(&effective_file(number)).ok();
-        let name = residents::actions(self.kernel, number);
+        let name = served::actions(self.kernel, number);
         // Its device is being taken away: the kernel takes what is written, and forgets it with the number.
         if name.is_empty() && self.journal.past().is_some_and(|past| past.served(number).is_some())
         {

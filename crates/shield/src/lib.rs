@@ -27,6 +27,7 @@ mod more;
 mod nobody;
 mod residents;
 mod revert;
+mod served;
 mod session;
 mod standing;
 mod status;

@@ -11,7 +11,7 @@ use crate::{
     hold, irqbalance,
     journal::{self, Journal, Past, Record, Stay},
     lives::{self, Life},
-    residents, tasks,
+    served, tasks,
 };
 use quiet_linux::files::StateDir;
 use quiet_linux::{Kernel, fault, unit_file};
@@ -247,7 +247,7 @@ impl<'a> Hand<'a> {
                 items
             }
             Change::Irq { number, name, .. }
-                if residents::serves_another(self.kernel, *number, name) =>
+                if served::serves_another(self.kernel, *number, name) =>
             {
                 one(Return::Gone)
             }
@@ -439,7 +439,7 @@ impl Hand<'_> {
             let mut names = served.get(&number).into_iter().flatten();
             let was_there = self.past.up.is_none()
                 || known.contains(&number)
-                    && !names.any(|name| residents::serves_another(self.kernel, number, name));
+                    && !names.any(|name| served::serves_another(self.kernel, number, name));
             if was_there || !self.cpus(&file).is_ok_and(|now| now == new) {
                 continue;
             }
@@ -601,7 +601,7 @@ impl Hand<'_> {
         }
         for (_, change) in &self.past.changes {
             let is_anothers = matches!(change, Change::Irq { number, name, .. }
-                if residents::serves_another(self.kernel, *number, name));
+                if served::serves_another(self.kernel, *number, name));
             if is_anothers || !known.insert(change.what()) {
                 continue;
             }

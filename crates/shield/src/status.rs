@@ -7,7 +7,8 @@ use crate::{
     journal::{self, Past},
     lives::{self, Life},
     loan::{self, Fence},
-    residents::{residents, serves_another},
+    residents::residents,
+    served::serves_another,
     standing::standing,
     tasks,
 };
