@@ -1,5 +1,6 @@
 //! Puts a machine back: the last change first, each only where its value still is ours.
 
+mod homes;
 mod threads;
 
 use crate::{
@@ -13,6 +14,7 @@ use crate::{
     lives::{self, Life},
     served, tasks,
 };
+use homes::Homes;
 use quiet_linux::files::StateDir;
 use quiet_linux::{Kernel, fault, unit_file};
 use quiet_types::{
@@ -530,9 +532,10 @@ impl Hand<'_> {
             }
         }
         let file = if has("cpuset.cpus.partition") { "cgroup.procs" } else { "tasks" };
-        let (file, home) = (path.join(file), path.beside(file));
+        let (file, above) = (path.join(file), path.beside(file));
+        let homes = Homes::of(self.kernel, self.past, &file);
         if let Some(name) = unit {
-            if let Err(reason) = self.empty(&file, &home) {
+            if let Err(reason) = self.empty(&file, &above, &homes) {
                 return Return::Refused { reason };
             }
             if let Err(error) = self.act(|kernel| kernel.unit(name, None)) {
@@ -541,7 +544,7 @@ impl Hand<'_> {
         }
         self.groups.borrow_mut().clear();
         for attempt in 0..REMOVALS {
-            if let Err(reason) = self.empty(&file, &home) {
+            if let Err(reason) = self.empty(&file, &above, &homes) {
                 return Return::Refused { reason };
             }
             match self.act(|kernel| kernel.remove_dir(path)) {
@@ -566,13 +569,17 @@ impl Hand<'_> {
         Return::Refused { reason: "tasks keep being born in it".into() }
     }
 
-    /// Tasks that were born in a group of ours go to its parent. Ending ones are listed for some
-    /// time and cannot be moved: they are no reason to wait here.
-    fn empty(&self, from: &str, to: &str) -> Result<(), String> {
+    /// Tasks that were born in a group of ours go home; to the group above it where that is not known, is gone or takes nobody.
+    /// Ending ones are listed for some time and cannot be moved: they are no reason to wait here.
+    fn empty(&self, from: &GroupPath, above: &GroupPath, homes: &Homes<'_>) -> Result<(), String> {
         for _ in 0..PASSES {
             let mut moved = 0;
             for tid in tasks::listed(self.kernel, from).unwrap_or_default() {
-                match self.act(|kernel| kernel.write(to, &tid.to_string())) {
+                let enter =
+                    |group: &GroupPath| self.act(|kernel| kernel.write(group, &tid.to_string()));
+                let home = homes.home(tid).filter(|home| home != above);
+                let is_home = home.is_some_and(|home| enter(&home).is_ok());
+                match if is_home { Ok(()) } else { enter(above) } {
                     Ok(()) => moved += 1,
                     Err(error) if is_gone(&error) => {}
                     Err(error) => {

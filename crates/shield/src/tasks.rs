@@ -14,12 +14,21 @@ pub(crate) struct Identity {
     pub thread: Thread,
     /// The process that started its process, or has taken it over since.
     pub parent: u32,
+    /// The numbers of its process group and its session: those of the processes that began them.
+    pub leaders: [u32; 2],
     /// Belongs to the kernel.
     pub kernel: bool,
     /// Its affinity may be set.
     pub movable: bool,
     /// It has ended, and only its number is left.
     pub dead: bool,
+}
+
+impl Identity {
+    /// Whether its process takes over those whose parents have ended: the first one, and those that manage sessions.
+    pub fn is_foster(&self) -> bool {
+        self.thread.tid == 1 || self.thread.comm == "systemd"
+    }
 }
 
 /// Who `tid` is now.
@@ -46,18 +55,22 @@ pub(crate) fn identity_in(kernel: &dyn Kernel, process: u32, tid: u32) -> io::Re
 /// `/proc/PID/task/TID/stat`, of which the name may hold blanks and brackets.
 ///
 /// # Source
-/// proc_pid_stat(5): fields 3 (state), 4 (ppid), 9 (flags) and 22 (starttime).
+/// proc_pid_stat(5): fields 3 (state), 4 (ppid), 5 (pgrp), 6 (session), 9 (flags) and 22 (starttime).
 fn parse(tid: u32, text: &str) -> Option<Identity> {
     let (open, close) = (text.find('(')?, text.rfind(')')?);
     let comm = text.get(open + 1..close)?.to_owned();
     let mut fields = text.get(close + 1..)?.split_ascii_whitespace();
     let state = fields.next()?;
     let parent: u32 = fields.next()?.parse().ok()?;
-    let flags: u64 = fields.nth(4)?.parse().ok()?;
+    // -1 of who is just ending.
+    let mut leader = || Some(fields.next()?.parse::<i64>().ok()?.try_into().unwrap_or_default());
+    let leaders = [leader()?, leader()?];
+    let flags: u64 = fields.nth(2)?.parse().ok()?;
     let start: u64 = fields.nth(12)?.parse().ok()?;
     Some(Identity {
         thread: Thread { tid, start, comm },
         parent,
+        leaders,
         kernel: flags & PF_KTHREAD != 0,
         movable: flags & PF_NO_SETAFFINITY == 0,
         dead: matches!(state, "Z" | "X"),
@@ -204,10 +217,14 @@ mod tests {
 
     #[test]
     fn a_name_with_brackets_and_blanks_hides_nothing() {
-        let text = "77 (a) R (b) S 2 0 0 0 -1 69238880 0 0 0 0 0 0 0 0 20 0 1 0 4321 0 0";
+        let text = "77 (a) R (b) S 2 76 75 0 -1 69238880 0 0 0 0 0 0 0 0 20 0 1 0 4321 0 0";
         let found = parse(77, text).unwrap();
         assert_eq!(found.thread, Thread { tid: 77, start: 4321, comm: "a) R (b".into() });
         assert!(found.kernel && !found.movable && !found.dead && found.parent == 2);
+        assert_eq!(found.leaders, [76, 75]);
+        let ending =
+            parse(77, "77 (a) X 0 -1 -1 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 4321 0 0").unwrap();
+        assert!(ending.dead && ending.leaders == [0, 0] && ending.thread.start == 4321);
     }
 
     #[test]

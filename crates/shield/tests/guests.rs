@@ -169,6 +169,103 @@ fn what_a_guest_starts_has_no_priority_and_one_that_was_demoted_gets_none_again(
     }
 }
 
+/// Guests 100 of `/boxes/one` and 101 of `/boxes`, each with a child, a grandchild and a grandchild whose parent has ended.
+fn families(
+    hierarchy: Hierarchy,
+) -> (Fake, tempfile::TempDir, std::path::PathBuf, Vec<(u32, &'static str)>) {
+    let (_, kernel, dir, state) = shielded(hierarchy, 0);
+    let mut born = Vec::new();
+    for (guest, home) in [(100, "/boxes/one"), (101, "/boxes")] {
+        kernel.world.borrow_mut().tasks.get_mut(&guest).unwrap().group = home.into();
+        admit(&kernel, &state, &entrant(guest), &is_there).unwrap();
+        let mut world = kernel.world.borrow_mut();
+        world.tasks.get_mut(&guest).unwrap().leaders = [guest, 0];
+        let child = world.born(guest);
+        let grandchild = world.born(child);
+        let orphan = world.born(child);
+        world.tasks.get_mut(&orphan).unwrap().parent = 1;
+        born.extend([child, grandchild, orphan].map(|tid| (tid, home)));
+        for (tid, _) in &born[born.len() - 3..] {
+            assert_eq!(world.tasks[tid].group, "/shield");
+        }
+    }
+    (kernel, dir, state, born)
+}
+
+#[test]
+fn what_a_guest_has_started_goes_home_at_revert() {
+    for hierarchy in [Hierarchy::V1, Hierarchy::V2] {
+        for ended in [&[][..], &[100], &[100, 101]] {
+            let (kernel, _dir, state, born) = families(hierarchy);
+            for tid in ended {
+                let mut world = kernel.world.borrow_mut();
+                world.tasks.remove(tid);
+                world
+                    .tasks
+                    .values_mut()
+                    .filter(|task| task.parent == *tid)
+                    .for_each(|task| task.parent = 1);
+            }
+            let whole = kernel.world.borrow().clone();
+            let text = std::fs::read(state.join("journal.jsonl")).unwrap();
+            let acts = kernel.acts.get();
+            // However often it is killed.
+            for act in 1.. {
+                *kernel.world.borrow_mut() = whole.clone();
+                std::fs::write(state.join("journal.jsonl"), &text).unwrap();
+                kernel.acts.set(acts);
+                kernel.stop.set(Some(acts + act));
+                let done = until_stopped(|| revert(&kernel, &state).unwrap().unwrap());
+                kernel.stop.set(None);
+                let when = format!("{hierarchy:?}, ended {ended:?}, killed before act {act}");
+                if done.is_none() {
+                    assert!(revert(&kernel, &state).unwrap().unwrap().is_exact(), "{when}");
+                }
+                let world = kernel.world.borrow();
+                for (tid, home) in &born {
+                    assert_eq!(world.tasks[tid].group, *home, "{when}: {tid}");
+                }
+                if let Some(done) = done {
+                    assert!(done.is_exact(), "{when}: {done:#?}");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_has_lost_its_parents_goes_to_the_one_home_there_is_and_else_to_the_group_above() {
+    for hierarchy in [Hierarchy::V1, Hierarchy::V2] {
+        for (second, wanted) in [(None, "/boxes/one"), (Some("/boxes"), ""), (Some("gone"), "")] {
+            let (_, kernel, _dir, state) = shielded(hierarchy, 0);
+            kernel.world.borrow_mut().tasks.get_mut(&100).unwrap().group = "/boxes/one".into();
+            admit(&kernel, &state, &entrant(100), &is_there).unwrap();
+            if let Some(home) = second.filter(|home| *home != "gone") {
+                kernel.world.borrow_mut().tasks.get_mut(&101).unwrap().group = home.into();
+                admit(&kernel, &state, &entrant(101), &is_there).unwrap();
+            }
+            let orphan = {
+                let mut world = kernel.world.borrow_mut();
+                let orphan = world.born(100);
+                world.tasks.get_mut(&orphan).unwrap().parent = 1;
+                if second == Some("gone") {
+                    world.tasks.remove(&100);
+                    world.groups.remove("/boxes/one");
+                }
+                orphan
+            };
+            let done = revert(&kernel, &state).unwrap().unwrap();
+            assert!(done.is_exact(), "{done:#?}");
+            assert_eq!(
+                kernel.world.borrow().tasks[&orphan].group,
+                wanted,
+                "{hierarchy:?} {second:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_journal_of_many_comings_and_goings_stays_small() {
     let (before, kernel, _dir, state) = shielded(Hierarchy::V2, 0);

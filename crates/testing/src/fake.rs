@@ -110,6 +110,9 @@ pub struct Task {
     /// Whose it is.
     #[serde(default)]
     pub uid: u32,
+    /// Its process group and its session.
+    #[serde(default)]
+    pub leaders: [u32; 2],
 }
 
 /// A group of the cpuset hierarchy.
@@ -609,8 +612,8 @@ impl World {
         let group = if task.group.is_empty() { "/" } else { &task.group };
         match (file, self.hierarchy) {
             ("stat", _) => Ok(format!(
-                "{tid} ({}) S {} 0 0 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 {} 0 0\n",
-                task.comm, task.parent, task.start
+                "{tid} ({}) S {} {} {} 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 {} 0 0\n",
+                task.comm, task.parent, task.leaders[0], task.leaders[1], task.start
             )),
             ("status", _) => Ok(format!(
                 "Name:\tx\nTgid:\t{tid}\nPPid:\t{0}\nUid:\t{1}\t{1}\t{1}\t{1}\nCpus_allowed_list:\t{2}\n",
@@ -990,6 +993,7 @@ pub fn world(hierarchy: Hierarchy, count: u32, tempers: &[Temper], masks: &[u32]
                     slice,
                     afresh: false,
                     uid: 0,
+                    leaders: [0; 2],
                 },
             );
         };

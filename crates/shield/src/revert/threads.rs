@@ -50,7 +50,7 @@ impl Family {
         let above = members.iter().map(|member| (member.process, member.is.parent)).collect();
         let thread = |member: &Member| (member.is.thread.tid, member.is.thread.start);
         let starts = members.iter().map(thread).collect();
-        let fosters = |member: &&Member| member.process == 1 || member.is.thread.comm == "systemd";
+        let fosters = |member: &&Member| member.process == 1 || member.is.is_foster();
         let foster = members.iter().filter(fosters).map(|member| member.process).collect();
         Family { members, above, starts, foster }
     }
