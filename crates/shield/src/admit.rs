@@ -5,7 +5,7 @@ use crate::{
     apply::{self, Hand},
     change::{Change, Confined},
     error::{Error, ErrorKind, is_gone, plain},
-    journal::{Journal, Past, Reader, Record},
+    journal::{self, Journal, Past, Reader, Record},
     revert,
     standing::LockedShield,
     tasks,
@@ -66,14 +66,16 @@ pub fn admit(
         [Step { action: Action::Enter { thread, .. }, .. }, ..] => thread,
         _ => &thread,
     };
-    journal.note_guest(&thread, entered, wish.uid)?;
-    // Once within, it shows the CPUs of the shield alone.
-    let cpus = wish.cpus.as_ref().unwrap_or(&shield.cpus);
-    if before != *cpus {
+    let noted = journal.note_guest(&thread, entered, wish.uid).and_then(|()| {
+        // Once within, it shows the CPUs of the shield alone.
+        let cpus = wish.cpus.as_ref().unwrap_or(&shield.cpus);
+        if before == *cpus {
+            return Ok(());
+        }
         let one = Confined { thread: thread.clone(), old: before, new: cpus.clone() };
-        journal.note(Change::Affinity { threads: vec![one] })?;
-    }
-    let taken = take(kernel, &locked.state, &mut journal, &shield, &steps);
+        journal.note(Change::Affinity { threads: vec![one] })
+    });
+    let taken = noted.and_then(|()| take(kernel, &locked.state, &mut journal, &shield, &steps));
     let failed = match &taken {
         Err(_) => None,
         Ok(taken) => match taken.last() {
@@ -92,9 +94,10 @@ pub fn admit(
             Ok(Admitted { schema: ADMITTED_SCHEMA.to_owned(), thread, shield, steps })
         }
         (Ok(_), Some(why)) | (Err(why), _) => {
-            let items = let_out(kernel, &locked.state, &mut journal, &thread)?;
-            let schema = REVERTED_SCHEMA.to_owned();
-            Err(why.after(Reverted { schema, rebooted: false, items, history: None }))
+            Err(match turn_out(kernel, &locked.state, &mut journal, &thread) {
+                Some(items) => why.after(reverted(items)),
+                None => why,
+            })
         }
     }
 }
@@ -142,26 +145,62 @@ pub fn release(kernel: &dyn Kernel, state: &Path, tid: u32, uid: u32) -> Result<
         return Err(Error::new(ErrorKind::Refused, why));
     }
     let mut journal = locked.journal()?;
-    let items = let_out(kernel, &locked.state, &mut journal, &thread)?;
+    let items = match journal.past() {
+        Some(past) => let_out(kernel, &locked.state, past, &thread).unwrap_or_default(),
+        None => Vec::new(),
+    };
+    // It is out, whether that can be noted or not.
+    let noted = note_out(&mut journal, &thread, &items);
+    noted.map_err(|why| why.after(reverted(items.clone())))?;
     Ok(Released { schema: RELEASED_SCHEMA.to_owned(), thread, items })
 }
 
-/// Puts back what the journal tells of a guest's stay; what was refused stays noted.
-fn let_out(
+/// Lets out again who could not be let in whole; `None` where the journal tells of nobody.
+fn turn_out(
     kernel: &dyn Kernel,
     state: &StateDir,
     journal: &mut Journal,
     thread: &Thread,
-) -> Result<Vec<PutBack>> {
-    let Some(past) = journal.past() else { return Ok(Vec::new()) };
-    let Some(guest) = past.guests.get(thread) else { return Ok(Vec::new()) };
+) -> Option<Vec<PutBack>> {
+    // One that could not be written, as on a full disk, tells on the disk what was done all the same.
+    let items = match journal.past() {
+        Some(past) => let_out(kernel, state, past, thread)?,
+        None => match journal::read(state) {
+            Ok(past) => let_out(kernel, state, &past?, thread)?,
+            Err(why) => {
+                let what = journal::path(state).display().to_string();
+                vec![PutBack { what, outcome: Return::Refused { reason: why.to_string() } }]
+            }
+        },
+    };
+    // Where that cannot be noted either, a revert finds everything as it was before.
+    let _ = note_out(journal, thread, &items);
+    Some(items)
+}
+
+/// Puts back what the journal tells of a guest's stay; `None` where it tells of none.
+fn let_out(
+    kernel: &dyn Kernel,
+    state: &StateDir,
+    past: &Past,
+    thread: &Thread,
+) -> Option<Vec<PutBack>> {
+    let guest = past.guests.get(thread)?;
     let entry = past.shield.as_ref().and_then(|shield| shield.entry.as_ref());
     let stay = past.guests.stay(guest, &past.changes, entry.map(|entry| &entry.file));
-    let items = revert::let_out(kernel, state, past, &stay);
-    if !items.iter().any(|item| matches!(item.outcome, Return::Refused { .. })) {
-        journal.seal(Record::Released { thread: thread.clone() })?;
+    Some(revert::let_out(kernel, state, past, &stay))
+}
+
+/// Notes that a thread is out; what was refused stays noted.
+fn note_out(journal: &mut Journal, thread: &Thread, items: &[PutBack]) -> Result<()> {
+    if items.iter().any(|item| matches!(item.outcome, Return::Refused { .. })) {
+        return Ok(());
     }
-    Ok(items)
+    journal.seal(Record::Released { thread: thread.clone() })
+}
+
+fn reverted(items: Vec<PutBack>) -> Reverted {
+    Reverted { schema: REVERTED_SCHEMA.to_owned(), rebooted: false, items, history: None }
 }
 
 fn refused(why: String) -> Error {
