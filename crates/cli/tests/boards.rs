@@ -169,7 +169,9 @@ fn on_a_pi_5_the_interrupt_is_taken_along_unless_the_trial_says_that_it_stays() 
     let mut kernel = world(Hierarchy::V2, 4, &[], &[]);
     let refuses = Temper::Refuses(22); // EINVAL
     kernel.irqs.insert(131, Irq { asked: set("0-3"), effective: set("0"), temper: refuses });
-    quiet_shield::try_interrupts(&Fake::new(kernel), &mut five, &[131]);
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    quiet_shield::try_interrupts(&Fake::new(kernel), &state, &mut five, &[131]).unwrap();
     let plan = quiet_plan::plan(&five, &chain).unwrap();
     assert_eq!(plan.shield.cpus, set("0"), "where it was counted");
     assert!(!moved(&plan).iter().any(|(number, _)| *number == 131));

@@ -73,7 +73,7 @@ pub fn prove(args: &Proving, stop: &AtomicBool, observer: &dyn Observer) -> Resu
         None => {
             refuse_over_a_shield(&System, &args.state, observer)?;
             before = snapshot()?;
-            plan_to_apply(&args.wish, before.clone())?
+            plan_to_apply(&args.wish, before.clone(), &args.state)?
         }
     };
     let mut proof = measure(args, &before, &plan, stop, observer)?;

@@ -82,7 +82,7 @@ impl<'a> Ward<'a> {
             return Ok(applied);
         }
         make_way(self.state, self.observer)?;
-        let plan = plan_to_apply(&self.wish, machine(&Root::system()?)?)?;
+        let plan = plan_to_apply(&self.wish, machine(&Root::system()?)?, self.state)?;
         self.raise_plan(&plan)
     }
 

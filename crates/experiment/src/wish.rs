@@ -40,15 +40,16 @@ pub fn plan(wish: &ShieldWish, machine: &Machine) -> Result<Plan> {
 }
 
 /// As [`plan`], of a machine that is to be changed: as root, the chain's interrupts are first asked whether they can be moved at all
-/// ([`quiet_shield::try_interrupts`]), since the chain goes where they stay.
+/// ([`quiet_shield::try_interrupts`]), since the chain goes where they stay. `state` is the state directory: nobody else changes the machine
+/// meanwhile.
 ///
 /// # Errors
-/// As [`plan`].
-pub fn plan_to_apply(wish: &ShieldWish, mut machine: Machine) -> Result<Plan> {
+/// As [`plan`]; and when somebody else is at work for too long.
+pub fn plan_to_apply(wish: &ShieldWish, mut machine: Machine, state: &Path) -> Result<Plan> {
     let chain = chain_of(wish, &machine)?;
     if crate::is_root() {
         let numbers = quiet_plan::chain_interrupts(&machine, &chain);
-        quiet_shield::try_interrupts(&System, &mut machine, &numbers);
+        quiet_shield::try_interrupts(&System, state, &mut machine, &numbers)?;
     }
     planned(wish, &machine, &chain)
 }

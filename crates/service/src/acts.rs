@@ -108,7 +108,8 @@ impl Acts {
         let chain: Chain = self.approved.chain(name, &cpus(&machine))?;
         if to_apply {
             let numbers = quiet_plan::chain_interrupts(&machine, &chain);
-            quiet_shield::try_interrupts(&System, &mut machine, &numbers);
+            quiet_shield::try_interrupts(&System, &self.state, &mut machine, &numbers)
+                .map_err(of_shield)?;
         }
         quiet_plan::plan(&machine, &chain)
             .map_err(|error| Error::Failed(format!("cannot plan the chain `{name}`: {error}")))

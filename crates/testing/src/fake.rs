@@ -203,6 +203,8 @@ pub struct Fake {
     pub reborn: Cell<Option<(u64, u32)>>,
     /// Right before this act a task becomes another user's.
     pub turned: Cell<Option<(u64, u32)>>,
+    /// What happens beside every act, right before it.
+    pub beside: RefCell<Option<Box<dyn Fn() + Send>>>,
 }
 
 fn errno<T>(number: i32) -> io::Result<T> {
@@ -671,6 +673,7 @@ impl Fake {
             life: Cell::new(None),
             reborn: Cell::new(None),
             turned: Cell::new(None),
+            beside: RefCell::new(None),
         }
     }
 
@@ -678,6 +681,9 @@ impl Fake {
     fn act(&self) -> io::Result<()> {
         let act = self.acts.get() + 1;
         self.acts.set(act);
+        if let Some(beside) = self.beside.borrow().as_ref() {
+            beside();
+        }
         if self.stop.get() == Some(act) {
             resume_unwind(Box::new(Stopped));
         }
