@@ -109,13 +109,13 @@ pub fn take_back(
     take_back_same(kernel, state, cause, uid, None)
 }
 
-/// As [`take_back`], of the loan `only` and no later one.
+/// As [`take_back`], of the loan `only` and no other one: new terms make it another, though it keeps its number.
 pub(super) fn take_back_same(
     kernel: &dyn Kernel,
     state: &Path,
     cause: LoanEnd,
     uid: Option<u32>,
-    only: Option<u64>,
+    only: Option<&LoanNote>,
 ) -> Result<Option<Reclaimed>> {
     let begun = Instant::now();
     let Some(state) = StateDir::open(state)? else { return Ok(None) };
@@ -128,8 +128,7 @@ pub(super) fn take_back_same(
     let _haste = Haste::begin();
     let _lock = state.lock_patiently(kernel.lock_file().as_deref())?;
     let Some(past) = reader.look(&state)? else { return Ok(None) };
-    let Some(loan) = past.loan.clone().filter(|loan| only.is_none_or(|only| only == loan.id))
-    else {
+    let Some(loan) = past.loan.clone().filter(|loan| only.is_none_or(|only| only == loan)) else {
         return Ok(None);
     };
     whose::refuse_anothers(past, uid)?;
@@ -157,7 +156,8 @@ pub(crate) fn overdue(kernel: &dyn Kernel, state: &StateDir, past: &Past) -> Res
         // Whoever lends at this instant may not have started its guard yet.
         && state.lock_machine(kernel.lock_file().as_deref()).is_ok();
     if is_orphan {
-        take_back_same(kernel, state.path(), LoanEnd::Orphaned, None, Some(loan.id))?;
+        // The one that was looked at: whoever lends by now has a guard of its own.
+        take_back_same(kernel, state.path(), LoanEnd::Orphaned, None, Some(loan))?;
     }
     Ok(())
 }
@@ -200,4 +200,69 @@ fn check(kernel: &dyn Kernel, past: &Past, terms: &LoanTerms) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ApplyOptions;
+    use quiet_testing::fake::{Fake, Hierarchy, world};
+    use quiet_types::{
+        CpuSet, Plan,
+        plan::{Action, Need, PLAN_SCHEMA, Step, Who},
+        shield::{Mechanism, Shield},
+    };
+    use std::sync::atomic::AtomicBool;
+
+    fn shielded(kernel: &Fake, state: &Path) -> StateDir {
+        let set = |text: &str| -> CpuSet { text.parse().unwrap() };
+        let (off, to, spare) = (set("1"), set("0"), Vec::new());
+        let action = Action::Confine { who: Who::Everybody, off: off.clone(), to, spare };
+        let step = Step { action, old: None, why: "because".into(), need: Need::Essential };
+        let plan = Plan {
+            schema: PLAN_SCHEMA.into(),
+            chain: None,
+            mode: Default::default(),
+            shield: Shield {
+                cpus: off,
+                housekeeping: set("0"),
+                mechanism: Mechanism::Affinity,
+                entry: None,
+            },
+            reasons: Vec::new(),
+            links: Vec::new(),
+            steps: vec![step],
+            findings: Vec::new(),
+        };
+        let interrupt = AtomicBool::new(false);
+        let setup = ApplyOptions { state, holder: None, interrupt: &interrupt, confirm: None };
+        crate::up(kernel, &plan, &setup).unwrap();
+        StateDir::open(state).unwrap().unwrap()
+    }
+
+    #[test]
+    fn whoever_looked_at_the_old_terms_does_not_end_the_loan_of_the_new_ones() {
+        let kernel = Fake::new(world(Hierarchy::None, 2, &[], &[3]));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
+        let state = shielded(&kernel, &path);
+        let terms = |seconds| LoanTerms { seconds, until_sound: false, unit: None, process: None };
+        let lend = |seconds| {
+            lend(&kernel, &path, &terms(seconds), LoanOptions { guard: None, uid: None }).unwrap();
+            journal::read(&state).unwrap().unwrap()
+        };
+        let old = lend(1);
+        let new = lend(3600);
+        let (first, second) = (old.loan.as_ref().unwrap(), new.loan.as_ref().unwrap());
+        assert_eq!(first.id, second.id, "guards are told by it");
+        // The guard saw the time of the first one end, and waited for the lock.
+        let back = take_back_same(&kernel, &path, LoanEnd::Time, None, Some(first)).unwrap();
+        assert_eq!(back, None);
+        // Whoever looked found no guard.
+        overdue(&kernel, &state, &old).unwrap();
+        assert_eq!(journal::read(&state).unwrap().unwrap().loan, new.loan);
+        let back = take_back_same(&kernel, &path, LoanEnd::Time, None, Some(second)).unwrap();
+        assert!(back.unwrap().is_complete());
+        assert_eq!(journal::read(&state).unwrap().unwrap().loan, None);
+    }
 }

@@ -64,8 +64,9 @@ pub fn guard_loan(kernel: &dyn Kernel, state: &Path) -> Result<()> {
         // Also where it does not count, so that what was heard before new terms is over.
         let heard = ear.heard();
         if let Some(cause) = ended(kernel, &now, heard) {
-            match take_back_same(kernel, state, cause, None, Some(id)) {
-                Ok(None) => return Ok(()),
+            match take_back_same(kernel, state, cause, None, Some(&now)) {
+                // New terms since: the next look tells.
+                Ok(None) => sleep(LOOK),
                 Ok(Some(back)) if back.is_complete() => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Busy => sleep(LOOK),
                 // Never given up: nobody else would take them back.
