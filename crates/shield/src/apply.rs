@@ -12,7 +12,9 @@ use crate::{
     },
     hold, irqbalance,
     journal::{Journal, Key, Record, key},
-    lives, served,
+    lives,
+    plugged::Plugged,
+    served,
     tasks::{self, Identity},
 };
 use quiet_linux::files::StateDir;
@@ -140,6 +142,7 @@ impl Hand<'_> {
             old,
             new: value.to_owned(),
             form,
+            device: Plugged::at(self.kernel, path),
         })?;
         match self.act(|kernel| kernel.write(path, value)) {
             Ok(()) => Ok(self.seen(request, value, form)),

@@ -1,5 +1,6 @@
 //! What is noted in the journal: each change with the whole old value.
 
+use crate::plugged::Plugged;
 use quiet_linux::Kernel;
 use quiet_types::{
     CpuSet, GroupPath, Nanos,
@@ -23,6 +24,9 @@ pub(crate) enum Change {
         old: String,
         new: String,
         form: Form,
+        /// The USB device whose file it is: another one may come to its place.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        device: Option<Plugged>,
     },
     /// An ordinary file, whole. It outlives a reboot, unlike everything else.
     File { path: String, old: String, new: String },
@@ -108,6 +112,14 @@ impl Change {
 }
 
 impl Change {
+    /// What is said where it is about a USB device that is not at its place any more, and another one may be.
+    pub fn replaced(&self, kernel: &dyn Kernel) -> Option<String> {
+        match self {
+            Change::Write { path, device: Some(device), .. } => device.replaced(kernel, path),
+            _ => None,
+        }
+    }
+
     /// The same change in parts of at most `many` threads.
     pub fn parts(self, many: usize) -> Vec<Change> {
         match self {

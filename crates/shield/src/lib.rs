@@ -25,6 +25,7 @@ mod loan;
 mod more;
 #[cfg(test)]
 mod nobody;
+mod plugged;
 mod residents;
 mod revert;
 mod served;

@@ -83,6 +83,8 @@ pub fn ways_back(kernel: &dyn Kernel, state: &Path) -> Result<Vec<WayBack>> {
     let past = locked.past();
     let mut seen = HashSet::new();
     let changes = past.changes.iter().map(|(_, change)| change);
+    // What was so of a device that was pulled out is nothing to the one that is there now.
+    let changes = changes.filter(|change| change.replaced(kernel).is_none());
     // The first note of a thing has what was before all.
     let first = changes.filter(|change| seen.insert(change.what()));
     Ok(first.filter_map(|change| way_back(past, change)).collect())

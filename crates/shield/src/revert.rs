@@ -241,8 +241,9 @@ impl<'a> Hand<'a> {
                 Ok(false) => Return::Untouched,
                 Err(reason) => Return::Refused { reason },
             }),
-            Change::Write { path, request, old, new, form } => {
-                let mut items = one(self.write(path, request, old, new, *form));
+            Change::Write { path, request, old, new, form, .. } => {
+                let replaced = || change.replaced(self.kernel);
+                let mut items = one(self.write(path, request, old, new, *form, &replaced));
                 if path == DEFAULT_IRQS {
                     items.extend(self.newborn_irqs(old, new));
                 }
@@ -328,7 +329,16 @@ impl Hand<'_> {
         }
     }
 
-    fn write(&self, path: &str, request: &str, old: &str, new: &str, form: Form) -> Return {
+    /// `replaced` tells of the device that the file belonged to, where that is another one by now.
+    fn write(
+        &self,
+        path: &str,
+        request: &str,
+        old: &str,
+        new: &str,
+        form: Form,
+        replaced: &dyn Fn() -> Option<String>,
+    ) -> Return {
         let now = match self.kernel.read(request) {
             Ok(now) => now,
             Err(error) if is_gone(&error) => return Return::Gone,
@@ -346,6 +356,8 @@ impl Hand<'_> {
             return Return::Untouched;
         } else if !same(form, &now, new) && !self.lost_switched_off(path, &now, old) {
             return Return::Left { now: printable(now.trim(), 200) };
+        } else if let Some(now) = replaced() {
+            return Return::Left { now };
         } else {
             old.to_owned()
         };
@@ -609,7 +621,8 @@ impl Hand<'_> {
         for (_, change) in &self.past.changes {
             let is_anothers = matches!(change, Change::Irq { number, name, .. }
                 if served::serves_another(self.kernel, *number, name));
-            if is_anothers || !known.insert(change.what()) {
+            if is_anothers || change.replaced(self.kernel).is_some() || !known.insert(change.what())
+            {
                 continue;
             }
             if let Change::Irq { number, .. } = change

@@ -169,6 +169,8 @@ impl<'a> Looked<'a> {
         let kernel = self.kernel;
         match change {
             Change::Write { path, .. } if !self.done.contains(path) => None,
+            // Another device has values of its own.
+            Change::Write { .. } if change.replaced(kernel).is_some() => None,
             // Its device was pulled out, and its files went with it.
             Change::Write { path, request, .. }
                 if path.starts_with("/sys/devices/")

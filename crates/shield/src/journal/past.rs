@@ -211,9 +211,10 @@ impl Past {
             Change::Remember { .. } => true,
             Change::Make { path, .. } => self.made(path),
             Change::Hold => self.last(Thing::Hold).is_some(),
-            Change::Write { path, new, form, .. } => {
+            Change::Write { path, new, form, device, .. } => {
                 matches!(self.last(Thing::Write(path.clone())),
-                    Some((Change::Write { new: n, .. }, _)) if same(*form, n, new))
+                    Some((Change::Write { new: n, device: of, .. }, _))
+                        if same(*form, n, new) && of == device)
             }
             Change::File { path, new, .. } => {
                 matches!(self.last(Thing::File(path.clone())),

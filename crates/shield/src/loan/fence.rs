@@ -73,7 +73,7 @@ impl Fence {
             }
         }
         for (_, change) in &past.changes {
-            if let Change::Write { path, request, old, new, form } = change
+            if let Change::Write { path, request, old, new, form, .. } = change
                 && is_of_cpuset(path)
             {
                 fence.add(Rail {
