@@ -298,6 +298,36 @@ fn a_journal_of_many_comings_and_goings_stays_small() {
 }
 
 #[test]
+fn the_way_home_is_known_however_much_is_forgotten() {
+    for hierarchy in [Hierarchy::V1, Hierarchy::V2] {
+        let (kernel, _dir, state, born) = families(hierarchy);
+        {
+            let mut world = kernel.world.borrow_mut();
+            for tid in [100, 101] {
+                world.tasks.remove(&tid);
+                let children = world.tasks.values_mut().filter(|task| task.parent == tid);
+                children.for_each(|task| task.parent = 1);
+            }
+        }
+        let journal = state.join("journal.jsonl");
+        let length = || std::fs::metadata(&journal).unwrap().len();
+        let begun = length();
+        admit(&kernel, &state, &entrant(102), &is_there).unwrap();
+        release(&kernel, &state, 102, ANNA).unwrap();
+        let text = std::fs::read_to_string(&journal).unwrap();
+        let tail: String = text.chars().skip(begun as usize).collect();
+        std::fs::write(&journal, text + &tail.repeat((1 << 20) / tail.len() + 1)).unwrap();
+        admit(&kernel, &state, &entrant(102), &is_there).unwrap();
+        assert!(length() < begun + 10_000, "{} bytes, {begun} at first", length());
+        let done = revert(&kernel, &state).unwrap().unwrap();
+        assert!(done.is_exact(), "{done:#?}");
+        for (tid, home) in born {
+            assert_eq!(kernel.world.borrow().tasks[&tid].group, home, "{hierarchy:?}: {tid}");
+        }
+    }
+}
+
+#[test]
 fn a_shield_is_taken_down_by_whoever_put_it_up_or_by_root() {
     let own = |kernel: &Fake, state: &Path, uid| revert_own(kernel, state, uid);
     let (before, kernel, _dir, state) = shielded(Hierarchy::V1, ANNA);

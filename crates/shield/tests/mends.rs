@@ -92,6 +92,37 @@ fn each_mend_is_taken_back_by_itself_and_made_again() {
 }
 
 #[test]
+fn a_journal_of_many_mends_stays_small() {
+    for last in ["1", "0"] {
+        let (before, kernel, _dir, state) = empty_set();
+        let journal = state.join("journal.jsonl");
+        let length = || std::fs::metadata(&journal).unwrap().len();
+        let begun = length();
+        let toggle = || {
+            for one in mends(&kernel) {
+                add(&kernel, &state, &[one], None).unwrap();
+            }
+            for way in ways_back(&kernel, &state).unwrap() {
+                add(&kernel, &state, &[way.back], None).unwrap();
+            }
+        };
+        toggle();
+        // As after many more of the like.
+        let text = std::fs::read_to_string(&journal).unwrap();
+        let tail: String = text.chars().skip(begun as usize).collect();
+        std::fs::write(&journal, text + &tail.repeat((1 << 20) / tail.len() + 1)).unwrap();
+        assert!(length() > 1 << 20);
+        add(&kernel, &state, &[write(TIMERS, "1"), write(SWAP, "33")], None).unwrap();
+        assert!(length() < begun + 10_000, "{} bytes, {begun} at first", length());
+        assert_eq!(status(&kernel, &state).unwrap().drift, []);
+        toggle();
+        add(&kernel, &state, &[write(TIMERS, last)], None).unwrap();
+        assert!(revert(&kernel, &state).unwrap().unwrap().is_exact());
+        is_as_before(&kernel, &before, "reverted");
+    }
+}
+
+#[test]
 fn killed_at_any_act_a_revert_puts_back_what_was_before_all() {
     let mut stops = 0;
     for act in 1.. {

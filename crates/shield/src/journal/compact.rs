@@ -1,14 +1,11 @@
 //! Makes a journal smaller: what it tells of threads that have ended is of no use any more.
 
-use super::{Key, Past, Reader, Record, key, line_of, past::Aim};
+use super::{Key, Past, Reader, Record, key, line_of, needed::Needed, past::Aim};
 use crate::{change::Change, error::is_gone, tasks};
 use quiet_linux::Kernel;
 use quiet_linux::fault;
 use quiet_linux::files::StateDir;
-use quiet_types::{
-    CpuSet,
-    plan::{Action, Outcome, Thread},
-};
+use quiet_types::plan::{Action, Outcome, Thread};
 use rustix::fs::OFlags;
 use std::{
     collections::{HashMap, HashSet},
@@ -84,62 +81,51 @@ fn is_same_world(kernel: &dyn Kernel, past: &Past) -> bool {
     remembered.flatten().any(|(thread, _)| thread.tid == 1 && tasks::lives(kernel, thread))
 }
 
-/// The threads of which the journal is to tell still: those that live, and of those that have ended and were given a priority
-/// one each of what was given, for a child of theirs may have inherited it.
-fn kept(kernel: &dyn Kernel, past: &Past) -> HashSet<Key> {
-    let mut over = HashMap::new();
-    let mut is_over = |thread: &Thread| {
-        *over.entry(key(thread)).or_insert_with(|| tasks::is_over(kernel, thread))
-    };
-    let mut kept = HashSet::new();
-    let mut cpus: HashMap<Key, &CpuSet> = HashMap::new();
-    let mut given = HashSet::new();
-    for (_, change) in &past.changes {
-        let threads: &mut dyn Iterator<Item = &Thread> = match change {
-            Change::Remember { threads } | Change::Move { threads, .. } => {
-                &mut threads.iter().map(|(thread, _)| thread)
-            }
-            Change::Affinity { threads } => {
-                cpus.extend(threads.iter().map(|one| (key(&one.thread), &one.new)));
-                &mut threads.iter().map(|one| &one.thread)
-            }
-            Change::Scheduling { thread, .. } | Change::Ban { daemon: thread, .. } => {
-                &mut std::iter::once(thread)
-            }
-            _ => continue,
-        };
-        kept.extend(threads.filter(|thread| !is_over(thread)).map(key));
+/// What was told before in the same words, of what is not the last word on anything: a revert would do the same twice.
+struct Told<'a> {
+    past: &'a Past,
+    /// What is told of a guest's stay begins anew with it.
+    guests: HashSet<Key>,
+    words: HashSet<String>,
+}
+
+impl Told<'_> {
+    fn of(past: &Past) -> Told<'_> {
+        let guests = past.guests.iter().flat_map(|one| [key(&one.thread), key(&one.entered)]);
+        Told { past, guests: guests.collect(), words: HashSet::new() }
     }
-    let guests = past.guests.iter().flat_map(|one| [&one.thread, &one.entered]);
-    kept.extend(guests.filter(|thread| !is_over(thread)).map(key));
-    for (_, change) in &past.changes {
-        if let Change::Scheduling { thread, old, new, .. } = change
-            && !kept.contains(&key(thread))
-            && given.insert(format!("{old:?} {new:?} {:?}", cpus.get(&key(thread))))
-        {
-            kept.insert(key(thread));
-        }
+
+    /// Whether `words`, of the change at `at` and its thread at `which`, are told for the first time or count as the last ones. Of whatever
+    /// stood in between, the first note tells what it was made of: a revert finds its way back from each.
+    fn is_of_use(&mut self, words: String, at: usize, which: usize) -> bool {
+        self.words.insert(words) || self.past.is_last(at, which)
     }
-    kept
+
+    /// As [`Told::is_of_use`], of a thread.
+    fn is_of_use_about(&mut self, one: &Thread, words: &str, at: usize, which: usize) -> bool {
+        let words = format!("{:?} {words}", key(one));
+        self.guests.contains(&key(one)) || self.is_of_use(words, at, which)
+    }
 }
 
 /// What is left to be told.
 fn records(kernel: &dyn Kernel, past: &Past) -> Vec<Record> {
-    let kept = kept(kernel, past);
-    let stays = |thread: &Thread| kept.contains(&key(thread));
+    let needed = Needed::of(kernel, past);
+    let stays = |thread: &Thread| needed.thread(thread);
     // Of a device that was pulled out: another one of that name will have values of its own.
     let pulled = |change: &Change| match change {
         Change::Write { path, request, .. } => {
             let of_device =
                 path.starts_with("/sys/devices/") && !path.starts_with("/sys/devices/system/");
             of_device && kernel.read(request).is_err_and(|error| is_gone(&error))
+                || change.replaced(kernel).is_some()
         }
         _ => false,
     };
     let last_ban =
         past.changes.iter().rposition(|(_, change)| matches!(change, Change::Ban { .. }));
-    let mut gone = HashSet::new();
-    let mut irqs = HashSet::new();
+    let (mut gone, mut kept) = (HashSet::new(), HashSet::new());
+    let (mut told, mut over) = (Told::of(past), HashSet::new());
     let mut records: Vec<Record> =
         past.awaits.iter().map(|seconds| Record::Await { seconds: *seconds }).collect();
     let admitted = |at: usize| {
@@ -156,27 +142,49 @@ fn records(kernel: &dyn Kernel, past: &Past) -> Vec<Record> {
             Change::Remember { threads } => Change::Remember {
                 threads: threads.iter().filter(|(thread, _)| stays(thread)).cloned().collect(),
             },
-            Change::Move { mount, from, to, threads } => Change::Move {
-                mount: mount.clone(),
-                from: from.clone(),
-                to: to.clone(),
-                threads: threads.iter().filter(|(thread, _)| stays(thread)).cloned().collect(),
-            },
-            Change::Affinity { threads } => Change::Affinity {
-                threads: threads.iter().filter(|one| stays(&one.thread)).cloned().collect(),
-            },
+            Change::Move { mount, from, to, threads } => {
+                let words = format!("{from} {to}");
+                let needed = threads.iter().enumerate().filter(|(_, (thread, _))| stays(thread));
+                let news = needed.filter(|(which, (thread, _))| {
+                    told.is_of_use_about(thread, &words, at, *which)
+                });
+                Change::Move {
+                    mount: mount.clone(),
+                    from: from.clone(),
+                    to: to.clone(),
+                    threads: news.map(|(_, one)| one.clone()).collect(),
+                }
+            }
+            Change::Affinity { threads } => {
+                let needed = threads.iter().enumerate().filter(|(_, one)| stays(&one.thread));
+                let news = needed.filter(|(which, one)| {
+                    let words = format!("{} {}", one.old, one.new);
+                    told.is_of_use_about(&one.thread, &words, at, *which)
+                });
+                Change::Affinity { threads: news.map(|(_, one)| one.clone()).collect() }
+            }
             other => other.clone(),
         };
         let is_of_use = match &change {
             Change::Move { threads, .. } => !threads.is_empty(),
             Change::Affinity { threads } => !threads.is_empty(),
-            Change::Scheduling { thread, .. } => stays(thread),
+            Change::Scheduling { thread, .. } => {
+                stays(thread) && told.is_of_use_about(thread, &format!("{change:?}"), at, 0)
+            }
             Change::Ban { daemon, .. } => stays(daemon) || last_ban == Some(at),
             // What two devices change about on one number is told once of each.
-            Change::Irq { .. } => irqs.insert(format!("{change:?}")),
+            Change::Irq { number, name, .. } => {
+                let is_needed =
+                    needed.irq(*number, name) || needed.was_there(*number) && over.insert(*number);
+                is_needed && told.is_of_use(format!("{change:?}"), at, 0)
+            }
             Change::Write { path, .. } if pulled(&change) => {
                 gone.insert(path.clone());
                 false
+            }
+            Change::Write { path, .. } => {
+                kept.insert(path.clone());
+                told.is_of_use(format!("{change:?}"), at, 0)
             }
             _ => true,
         };
@@ -189,7 +197,8 @@ fn records(kernel: &dyn Kernel, past: &Past) -> Vec<Record> {
         Action::Pin { thread, .. }
         | Action::Enter { thread, .. }
         | Action::Schedule { thread, .. } => stays(thread),
-        Action::Write { path, .. } => !gone.contains(path),
+        Action::Write { path, .. } => !gone.contains(path) || kept.contains(path),
+        Action::Irq { number, .. } => needed.number(*number),
         _ => true,
     };
     let last = last_of(past, |_| true);
@@ -225,7 +234,9 @@ fn last_of(past: &Past, counts: impl Fn(&Outcome) -> bool) -> HashSet<usize> {
 mod tests {
     use super::*;
     use crate::{change::Confined, journal::Journal, nobody};
+    use quiet_testing::fake::{Fake, Hierarchy, Temper, at, world};
     use quiet_types::{
+        CpuSet,
         machine::{Policy, Scheduling},
         plan::{AppliedBy, Need, Step},
         shield::{Mechanism, Shield},
@@ -334,6 +345,107 @@ mod tests {
             look(&state).compact(&nobody::Nobody::default(), &state);
             assert_eq!(fs::read_to_string(crate::journal::path(&state)).unwrap(), other);
         }
+    }
+
+    /// A kernel on which the first process and two others run, and interrupts 40 and 41.
+    fn kernel() -> Fake {
+        Fake::new(world(Hierarchy::V1, 2, &[Temper::Moves; 2], &[3, 3]))
+    }
+
+    #[test]
+    fn what_nobody_may_have_inherited_is_told_of_nobody() {
+        let kernel = kernel();
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let state = StateDir::make(&dir.path().join("state")).unwrap();
+        let set = |text: &str| -> CpuSet { text.parse().unwrap() };
+        journal(&state);
+        let mut reader = look(&state);
+        let mut largest = 0;
+        let many = if quiet_testing::is_long() { 200_000 } else { 6_000 };
+        for turn in 0..many / 100 {
+            let mut journal = Journal::resume(&state, std::mem::take(&mut reader)).unwrap();
+            for tid in (turn * 100..turn * 100 + 100).map(|tid| tid + 20_000) {
+                let thread = thread(tid);
+                journal.note_guest(&thread, &thread, 1000).unwrap();
+                // Each comes from a group of its own, which ends with it, and has priorities of its own.
+                let group = |name: String| at(&name).join("tasks");
+                let threads = vec![(thread.clone(), set("0"))];
+                let (from, to) = (group(format!("app-{tid}.scope")), group("shield".into()));
+                journal.note(Change::Move { mount: at(""), from, to, threads }).unwrap();
+                let one = Confined { thread: thread.clone(), old: set("0"), new: set("1") };
+                journal.note(Change::Affinity { threads: vec![one] }).unwrap();
+                let nice = (tid % 40) as i8 - 20;
+                let old = Scheduling { policy: Policy::Other, priority: 0, nice };
+                let priority = 1 + (tid / 40 % 99) as u8;
+                let new = Scheduling { policy: Policy::Rr, priority, nice: 0 };
+                let change = Change::Scheduling { thread, old, slice: None, new, afresh: true };
+                journal.note(change).unwrap();
+            }
+            reader = journal.end();
+            largest = largest.max(fs::metadata(crate::journal::path(&state)).unwrap().len());
+            reader.compact(&kernel, &state);
+        }
+        assert!(largest < 8 << 20, "{largest} bytes");
+        reader.compacted = 0;
+        reader.read = WORTH;
+        reader.compact(&kernel, &state);
+        let length = fs::metadata(crate::journal::path(&state)).unwrap().len();
+        assert!(length < 4096, "{length} bytes");
+        // Somebody who lives may have it of one that has ended.
+        kernel.world.borrow_mut().tasks.get_mut(&101).unwrap().scheduling =
+            Scheduling { policy: Policy::Fifo, priority: 70, nice: 0 };
+        fs::remove_file(crate::journal::path(&state)).unwrap();
+        journal(&state);
+        let mut reader = look(&state);
+        reader.compact(&kernel, &state);
+        is_small(&reader.past);
+    }
+
+    #[test]
+    fn interrupts_that_are_gone_are_told_of_no_more() {
+        let kernel = kernel();
+        for (number, name) in [(40, "nvme0"), (41, "xhci_hcd")] {
+            let file = format!("/sys/kernel/irq/{number}/actions");
+            kernel.world.borrow_mut().files.insert(file, name.into());
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::make(&dir.path().join("state")).unwrap();
+        journal(&state);
+        let mut journal = Journal::resume(&state, look(&state)).unwrap();
+        let set = |text: &str| -> CpuSet { text.parse().unwrap() };
+        let (mut irqs, mut noted) = (Vec::new(), 0);
+        // 7 was there before all, and is gone; 41 was another device's.
+        for (number, names) in [(7, ["a", "b"]), (40, ["nvme0", "eth0"]), (41, ["eth1", "eth1"])] {
+            irqs.extend(names.map(|name| (number, name)));
+        }
+        irqs.extend((1000..1500).map(|number| (number, "vf")));
+        for (number, name) in irqs {
+            let (old, new, name) = (set("0-1"), set("0"), name.to_owned());
+            let effective = None;
+            journal.note(Change::Irq { number, name, old, effective, new }).unwrap();
+            let action = Action::Irq { number, name: String::new(), cpus: set("0") };
+            let step = Step { action, old: None, why: String::new(), need: Need::BestEffort };
+            journal.tell(Record::Outcome { step, outcome: Outcome::Already }).unwrap();
+            noted += 1;
+        }
+        assert!(noted > 500);
+        let mut reader = journal.end();
+        reader.compact(&kernel, &state);
+        let told = |past: &Past| -> Vec<(u32, String)> {
+            let irqs = past.changes.iter().filter_map(|(_, change)| match change {
+                Change::Irq { number, name, .. } => Some((*number, name.clone())),
+                _ => None,
+            });
+            irqs.collect()
+        };
+        let wanted = [(7, "a".to_owned()), (40, "nvme0".to_owned())];
+        assert_eq!(told(&reader.past), wanted);
+        assert_eq!(told(&look(&state).past), wanted);
+        let outcomes = reader.past.outcomes.iter().filter_map(|(step, _)| match &step.action {
+            Action::Irq { number, .. } => Some(*number),
+            _ => None,
+        });
+        assert_eq!(outcomes.collect::<Vec<_>>(), [40, 41]);
     }
 
     /// Not a test of its own: what the next one kills.

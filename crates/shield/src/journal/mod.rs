@@ -8,6 +8,7 @@ mod compact;
 mod guests;
 mod kept;
 mod key;
+mod needed;
 mod past;
 
 use crate::{

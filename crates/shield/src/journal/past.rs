@@ -200,6 +200,12 @@ impl Past {
         })
     }
 
+    /// Whether a change, or what it tells of its thread at `which`, is the last word on what it is about.
+    pub(super) fn is_last(&self, at: usize, which: usize) -> bool {
+        let of = self.changes.get(at).and_then(|(_, change)| thing(change, which));
+        of.is_some_and(|thing| self.words.get(&thing) == Some(&(at, which)))
+    }
+
     /// The number of the next change.
     pub(super) fn next(&self) -> u64 {
         self.changes.iter().map(|(seq, _)| seq + 1).max().unwrap_or(1)
@@ -261,28 +267,27 @@ impl Past {
 
 /// Takes the last word on each thing from the change at `at`.
 fn index(words: &mut HashMap<Thing, (usize, usize)>, at: usize, change: &Change) {
-    let mut word = |thing, which| words.insert(thing, (at, which));
+    for (which, thing) in (0..).map_while(|which| Some((which, thing(change, which)?))) {
+        words.insert(thing, (at, which));
+    }
+}
+
+/// What a change is about, of its thread at `which` where it is about threads; `None` beyond the last one.
+fn thing(change: &Change, which: usize) -> Option<Thing> {
     match change {
-        Change::Remember { .. } => {}
-        Change::Write { path, .. } => drop(word(Thing::Write(path.clone()), 0)),
-        Change::File { path, .. } | Change::DropIn { path, .. } => {
-            word(Thing::File(path.clone()), 0);
-        }
-        Change::Make { path, .. } => drop(word(Thing::Make(path.clone()), 0)),
-        Change::Ban { daemon, .. } => drop(word(Thing::Ban(key(daemon)), 0)),
-        Change::Irq { number, .. } => drop(word(Thing::Irq(*number), 0)),
-        Change::Scheduling { thread, .. } => drop(word(Thing::Scheduled(key(thread)), 0)),
-        Change::Hold => drop(word(Thing::Hold, 0)),
-        Change::Move { threads, .. } => {
-            for (which, (thread, _)) in threads.iter().enumerate() {
-                word(Thing::Moved(key(thread)), which);
-            }
-        }
+        Change::Remember { .. } => None,
+        Change::Move { threads, .. } => threads.get(which).map(|(one, _)| Thing::Moved(key(one))),
         Change::Affinity { threads } => {
-            for (which, one) in threads.iter().enumerate() {
-                word(Thing::Placed(key(&one.thread)), which);
-            }
+            threads.get(which).map(|one| Thing::Placed(key(&one.thread)))
         }
+        _ if which > 0 => None,
+        Change::Write { path, .. } => Some(Thing::Write(path.clone())),
+        Change::File { path, .. } | Change::DropIn { path, .. } => Some(Thing::File(path.clone())),
+        Change::Make { path, .. } => Some(Thing::Make(path.clone())),
+        Change::Ban { daemon, .. } => Some(Thing::Ban(key(daemon))),
+        Change::Irq { number, .. } => Some(Thing::Irq(*number)),
+        Change::Scheduling { thread, .. } => Some(Thing::Scheduled(key(thread))),
+        Change::Hold => Some(Thing::Hold),
     }
 }
 
