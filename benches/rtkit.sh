@@ -2,14 +2,22 @@
 # benches/rtkit.sh PROGRAM: `play` as an ordinary user without the right to real-time priorities, with the real rtkit-daemon and the real
 # polkitd on a bus of their own, which this script calls the system bus. Root; dbus-daemon, rtkit, polkitd, setpriv.
 #
-# polkit lets users of a local session have what rtkit lends. Nobody is logged in here, so a rule lets one user; it is taken away again.
+# polkit lets users of a local session have what rtkit lends. Nobody is logged in here, so a rule lets one user. It lies in a mount of this
+# script's own: nobody else's polkitd sees it, and however this ends, with the last process it is gone. So are the daemons: whoever kills
+# this script kills them.
 set -euo pipefail
-program=$(readlink -f "$1")
+if [ "${1:-}" != --inside ]; then
+  exec unshare --mount --pid --fork --kill-child=KILL --mount-proc "$(readlink -f "$0")" --inside "$(readlink -f "${1:?the program}")"
+fi
+program=$2
 kept=$(mktemp -d)
 rule=/etc/polkit-1/rules.d/00-quietcores-try.rules
 user=65534
 started=()
-trap 'for pid in "${started[@]}"; do kill "$pid" 2>/dev/null || true; done; rm -f "$rule"; rm -rf "$kept"' EXIT
+trap 'for one in "${started[@]}"; do kill "$one" 2>/dev/null || true; done; rm -rf "$kept"' EXIT
+# The first process of its own would be deaf to both.
+trap 'exit 130' INT
+trap 'exit 143' TERM
 chmod 755 "$kept"
 cp "$program" "$kept/quietcores"   # where that user can read it
 cat >"$kept/bus.conf" <<XML
@@ -23,7 +31,8 @@ XML
 export DBUS_SYSTEM_BUS_ADDRESS=unix:path=$kept/bus
 dbus-daemon --config-file="$kept/bus.conf" --nofork --nopidfile >"$kept/bus.log" 2>&1 & started+=($!)
 until [ -S "$kept/bus" ]; do sleep 0.1; done
-mkdir -p "${rule%/*}"
+[ -d "${rule%/*}" ] || { echo "benches/rtkit.sh: there is no ${rule%/*}: is polkitd installed?" >&2; exit 2; }
+mount -t tmpfs -o mode=755 none "${rule%/*}"
 echo 'polkit.addRule(function(action, subject) { if (action.id == "org.freedesktop.RealtimeKit1.acquire-real-time" && subject.user == "nobody") return polkit.Result.YES; });' >"$rule"
 chmod 644 "$rule"
 /usr/lib/polkit-1/polkitd --no-debug >"$kept/polkit.log" 2>&1 & started+=($!)
