@@ -492,3 +492,21 @@ fn a_kernel_is_looked_for_again_and_the_one_that_is_here_serves_meanwhile() {
     let (newest, _) = kernel("0");
     assert_eq!(fs::read_dir(kernels).unwrap().count(), 3, "two and the link: {newest:?}");
 }
+
+#[test]
+fn every_script_is_one_that_bash_can_read() {
+    let first = |path: &str| fs::read(root().join(path)).unwrap_or_default();
+    let scripts: Vec<_> = quiet_testing::tree::sources()
+        .into_iter()
+        .filter(|path| {
+            path == "needs.sh"
+                || path == "lab/kept"
+                || first(path).starts_with(b"#!/usr/bin/env bash")
+        })
+        .collect();
+    assert!(scripts.len() > 40, "{scripts:?}");
+    for script in scripts {
+        let read = Command::new("bash").arg("-n").arg(root().join(&script)).output().unwrap();
+        assert!(read.status.success() && read.stderr.is_empty(), "{script}: {}", text(&read));
+    }
+}
