@@ -603,3 +603,45 @@ impl Drop for Heard {
         let _ = self.monitor.wait();
     }
 }
+
+/// Processes that the service has started, each with its state.
+fn children(service: u32) -> Vec<(u32, String)> {
+    let tasks = std::fs::read_dir(format!("/proc/{service}/task")).unwrap().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let all = lists.collect::<Vec<_>>().join(" ");
+    let state = |pid: &str| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        Some((pid.parse().ok()?, stat.rsplit(')').next()?.trim().chars().next()?.to_string()))
+    };
+    all.split_ascii_whitespace().filter_map(state).collect()
+}
+
+#[test]
+fn what_the_service_has_started_is_buried_when_it_ends() {
+    let Some(world) = World::new() else { return };
+    world.approve("room");
+    let root = ServiceClient::connect(world.address()).unwrap();
+    for turn in 0..2 {
+        root.apply("room", Some(600)).unwrap();
+        assert!(!children(world.service()).is_empty());
+        root.lend(600, false, None, false).unwrap();
+        root.take_back().unwrap();
+        drop(root.watch("room", true).unwrap());
+        // A guard that is killed, and one that ends by itself.
+        if turn == 0 {
+            signal(root.status().unwrap().confirm.unwrap().guard.unwrap(), "-KILL");
+        } else {
+            assert!(root.confirm().unwrap());
+        }
+        root.revert().unwrap();
+        let (applied, line) = root.apply_bound("room").unwrap();
+        assert!(applied.shield.cpus.contains(quiet_types::CpuId(world.cpu)));
+        drop(line);
+        quiet_testing::until("nothing of it is left, dead or alive", || {
+            children(world.service()).is_empty().then_some(())
+        });
+        quiet_testing::until("the machine is as before", || {
+            (root.status().unwrap().state == ShieldStanding::None).then_some(())
+        });
+    }
+}

@@ -13,14 +13,14 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec},
     fs::{FlockOperation, OFlags},
     io::Errno,
-    process::{Flock, FlockType, Pid, PidfdFlags, Signal, WaitOptions},
+    process::{Flock, FlockType, Pid, PidfdFlags, Signal},
 };
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read, Write},
     path::Path,
-    process::{Command, Stdio},
-    thread::sleep,
+    process::{Child, Command, Stdio},
+    thread::{self, sleep},
     time::{Duration, Instant},
 };
 
@@ -66,7 +66,9 @@ pub(crate) fn spawn(
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
         if locked(state, file) == Some(child.id()) {
-            return Ok(child.id());
+            let pid = child.id();
+            bury(child);
+            return Ok(pid);
         }
         if let Ok(Some(status)) = child.try_wait() {
             return Err(format!("it ended at once ({status})"));
@@ -76,6 +78,14 @@ pub(crate) fn spawn(
     let _ = child.kill();
     let _ = child.wait();
     Err(format!("it did not begin within {} s", PATIENCE.as_secs()))
+}
+
+/// Waits for the end of a child, which may be long in coming: a service that lives for months would keep each one as a zombie. Nobody else
+/// may wait for it, whose number may be another child's by then.
+fn bury(mut child: Child) {
+    // Where no thread can be started, it is buried with this process.
+    let _ =
+        thread::Builder::new().name("bury".into()).stack_size(64 << 10).spawn(move || child.wait());
 }
 
 /// Takes the guard's lock: where it is held, the guard of an earlier shield has yet to end.
@@ -150,8 +160,6 @@ pub(crate) fn stop(state: &StateDir) -> Result<bool, String> {
     if rustix::event::poll(&mut ended, Some(&patience)) == Ok(0) {
         return Err(format!("the holder, process {pid:?}, does not end"));
     }
-    // It is our child where one process puts the shield up and takes it down.
-    let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
     Ok(true)
 }
 
