@@ -5,7 +5,7 @@ use quiet_linux::{Root, rights};
 use std::{
     collections::HashMap,
     sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use zbus::{Connection, fdo, names::BusName, proxy, proxy::CacheProperties, wire::Variant};
 
@@ -18,7 +18,7 @@ pub enum Permission {
     Apply,
     /// To put back what one put up oneself.
     Revert,
-    /// To put back, or to confirm, what somebody else put up.
+    /// To change, to put back or to confirm what somebody else put up.
     RevertAny,
     /// To let a thread of one's own into the shield.
     Admit,
@@ -41,7 +41,7 @@ impl Permission {
             Permission::Look => "see the shield",
             Permission::Apply => "apply an approved chain",
             Permission::Revert => "put the machine back",
-            Permission::RevertAny => "put back or confirm a shield that is not yours",
+            Permission::RevertAny => "change, put back or confirm a shield that is not yours",
             Permission::Admit => "let a thread into the shield",
         }
     }
@@ -56,6 +56,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How often it is looked whether who is asked is still there.
 const HERE: Duration = Duration::from_millis(500);
+
+/// An answer that took as long may come after the caller has gone.
+const LATE: Duration = Duration::from_millis(20);
 
 /// How far the question goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,9 +180,14 @@ impl Authority {
         // So that the dialogue goes with the question.
         let id = format!("{}-{}", caller.name, ASKED.fetch_add(1, Ordering::Relaxed));
         let details = HashMap::new();
+        let since = Instant::now();
         let asked = polkit.check_authorization(&subject, action.id(), details, flags, &id);
         let why = tokio::select! {
             answer = asked => {
+                // A password may be typed for somebody who has gone a moment ago: for him nothing is done.
+                if since.elapsed() >= LATE && !is_here(bus, caller).await {
+                    return Err(Error::Busy("who called has ended".into()));
+                }
                 return Ok(answer.map(|(may, with_password, _)| (may, with_password)));
             }
             () = tokio::time::sleep(patience) => {
@@ -217,13 +225,16 @@ impl Authority {
 
 /// Comes when the caller has left the bus: nobody sits before a dialogue then.
 async fn gone(bus: &Connection, caller: &Caller) {
-    let Ok(everybody) = fdo::DBusProxy::new(bus).await else { return std::future::pending().await };
-    let Ok(name) = BusName::try_from(caller.name.as_str()) else {
-        return std::future::pending().await;
-    };
-    while !matches!(everybody.name_has_owner(name.clone()).await, Ok(false)) {
+    while is_here(bus, caller).await {
         tokio::time::sleep(HERE).await;
     }
+}
+
+/// Whether the caller is on the bus still; where that does not say, it is believed.
+async fn is_here(bus: &Connection, caller: &Caller) -> bool {
+    let Ok(everybody) = fdo::DBusProxy::new(bus).await else { return true };
+    let Ok(name) = BusName::try_from(caller.name.as_str()) else { return true };
+    !matches!(everybody.name_has_owner(name).await, Ok(false))
 }
 
 /// Nobody owns polkit's name, and nobody can be started for it.

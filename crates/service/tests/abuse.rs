@@ -561,3 +561,30 @@ fn a_dialogue_that_nobody_answers_holds_up_no_other_call() {
         (asked.cancelled.load(Ordering::Relaxed) == 1).then_some(())
     });
 }
+
+#[test]
+fn a_password_that_is_typed_once_the_caller_has_gone_does_nothing() {
+    let Some(world) = World::new() else { return };
+    world.approve("room");
+    let asked = polkit::start(&world.bus.address, Temper::TakesPassword);
+    let mut anna = Raw::connect(&world.bus.socket, USERS[0], &[]);
+    anna.interactive = true;
+    let message = anna.of_service("Apply", &Body::default().text("room").number(0));
+    anna.stream.write_all(&message).unwrap();
+    quiet_testing::until("she is asked", || {
+        (asked.dialogues.load(Ordering::Relaxed) == 1).then_some(())
+    });
+    drop(anna);
+    // The bus has seen it by then, and the service has not yet looked.
+    thread::sleep(Duration::from_millis(50));
+    asked.typed.store(true, Ordering::Relaxed);
+    thread::sleep(Duration::from_secs(2));
+    let root = ServiceClient::connect(world.address()).unwrap();
+    assert_eq!(root.status().unwrap().state, ShieldStanding::None);
+    // For who is there it is done.
+    let mut ben = Raw::connect(&world.bus.socket, USERS[1], &[]);
+    ben.interactive = true;
+    let reply = ben.call("Apply", &Body::default().text("room").number(0));
+    assert_eq!(reply.error, None, "{}", reply.text());
+    assert!(root.revert().unwrap().unwrap().is_complete());
+}

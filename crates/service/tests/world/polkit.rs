@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     thread,
     time::Duration,
@@ -18,6 +18,8 @@ pub enum Temper {
     Silent,
     /// Everybody may look; the rest needs a password, which nobody ever types.
     WaitsForPassword,
+    /// As this, and the password is typed once the test says so.
+    TakesPassword,
 }
 
 pub struct Authority {
@@ -25,6 +27,7 @@ pub struct Authority {
     /// Dialogues that stand before somebody.
     dialogues: Arc<AtomicU32>,
     cancelled: Arc<AtomicU32>,
+    typed: Arc<AtomicBool>,
 }
 
 #[interface(name = "org.freedesktop.PolicyKit1.Authority")]
@@ -38,8 +41,16 @@ impl Authority {
         _cancellation: String,
     ) -> (bool, bool, HashMap<String, String>) {
         match self.temper {
-            Temper::WaitsForPassword if action.ends_with(".look") => (true, false, HashMap::new()),
-            Temper::WaitsForPassword if flags & 1 == 0 => (false, true, HashMap::new()),
+            Temper::Silent => std::future::pending().await,
+            _ if action.ends_with(".look") => (true, false, HashMap::new()),
+            _ if flags & 1 == 0 => (false, true, HashMap::new()),
+            Temper::TakesPassword => {
+                self.dialogues.fetch_add(1, Ordering::Relaxed);
+                while !self.typed.load(Ordering::Relaxed) {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                (true, false, HashMap::new())
+            }
             _ => {
                 self.dialogues.fetch_add(1, Ordering::Relaxed);
                 std::future::pending::<()>().await;
@@ -58,18 +69,20 @@ impl Authority {
 pub struct Asked {
     pub dialogues: Arc<AtomicU32>,
     pub cancelled: Arc<AtomicU32>,
+    pub typed: Arc<AtomicBool>,
 }
 
 /// Starts one on the bus at `address`, to the end of the test program.
 pub fn start(address: &str, temper: Temper) -> Asked {
     let asked = Asked::default();
     let (dialogues, cancelled) = (asked.dialogues.clone(), asked.cancelled.clone());
+    let typed = asked.typed.clone();
     let address = address.to_owned();
     let (ready, is_ready) = std::sync::mpsc::channel();
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let authority = Authority { temper, dialogues, cancelled };
+            let authority = Authority { temper, dialogues, cancelled, typed };
             let _bus = Builder::address(address.as_str())
                 .serve_at("/org/freedesktop/PolicyKit1/Authority", authority)
                 .name("org.freedesktop.PolicyKit1")
