@@ -164,11 +164,23 @@ impl Acts {
     /// nobody reads what it reports. The pipe has its events, one JSON object a line.
     ///
     /// # Errors
-    /// When there is no such chain, no shield is up, or the process cannot be started.
-    pub fn watch(&self, name: &str, report_only: bool) -> Result<(Child, OwnedFd), Error> {
+    /// When there is no such chain, no shield is up, it is another's and not only reported on, or the process cannot be started.
+    pub fn watch(
+        &self,
+        whose: Whose,
+        name: &str,
+        report_only: bool,
+    ) -> Result<(Child, OwnedFd), Error> {
         self.chain(name)?;
         if quiet_shield::current(&System, &self.state).map_err(of_shield)?.is_none() {
             return Err(Error::Asked("no shield is up to watch over: apply one first".into()));
+        }
+        // What puts the shield right changes it, by a chain that may be another than its owner's.
+        if let Whose::Of(uid) = whose
+            && !report_only
+            && !self.is_left_to(uid)?
+        {
+            return Err(Error::NotAllowed(format!("the shield is another's than user {uid}'s")));
         }
         let failed = |e: io::Error| Error::Failed(format!("cannot start a watch: {e}"));
         let mut command = Command::new(&self.program);
@@ -283,8 +295,6 @@ impl Acts {
         asks: &dyn Fn() -> bool,
     ) -> Result<Admitted, Error> {
         let shield = quiet_shield::current(&System, &self.state).map_err(of_shield)?;
-        // Who plays is not to share.
-        quiet_shield::take_back(&System, &self.state, LoanEnd::Sound, None).map_err(of_shield)?;
         let mount = match shield.map(|shield| shield.mechanism) {
             Some(Mechanism::PartitionV2) => machine()?.cgroups.v2,
             Some(Mechanism::SetsV1) => machine()?.cgroups.v1_cpuset,
@@ -298,6 +308,9 @@ impl Acts {
             mount,
             most: MOST_THREADS,
         };
+        // Who plays is not to share; who is refused ends nobody's loan.
+        quiet_shield::admissible(&System, &self.state, &entrant).map_err(of_shield)?;
+        quiet_shield::take_back(&System, &self.state, LoanEnd::Sound, None).map_err(of_shield)?;
         quiet_shield::admit(&System, &self.state, &entrant, asks).map_err(of_shield)
     }
 

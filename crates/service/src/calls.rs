@@ -116,12 +116,17 @@ impl Shield {
         act: impl FnOnce(&Acts, Whose) -> Result<T, Error> + Send + 'static,
     ) -> Result<(T, Caller), Error> {
         let mut call = self.enter(header).await?;
+        let whose = self.may_own(&mut call, own).await?;
+        self.take_turn(call, "", move |acts| act(acts, whose)).await
+    }
+
+    /// Asks whether the caller may do something with the shield that is up, and tells whose it is to be.
+    async fn may_own(&self, call: &mut Call, own: Permission) -> Result<Whose, Error> {
         let (acts, uid) = (self.acts.clone(), call.caller.uid);
         let is_own = tokio::task::spawn_blocking(move || acts.is_left_to(uid)).await;
         let is_own = is_own.map_err(|_| Error::Failed("the look ended by a panic".into()))??;
-        self.may(&mut call, if is_own { own } else { Permission::RevertAny }).await?;
-        let whose = if is_own { Whose::Of(uid) } else { Whose::Anybodys };
-        self.take_turn(call, "", move |acts| act(acts, whose)).await
+        self.may(call, if is_own { own } else { Permission::RevertAny }).await?;
+        Ok(if is_own { Whose::Of(uid) } else { Whose::Anybodys })
     }
 }
 
@@ -259,9 +264,16 @@ impl Shield {
         report_only: bool,
     ) -> Result<OwnedFd, Error> {
         let mut call = self.enter(&header).await?;
-        self.may(&mut call, Permission::Apply).await?;
+        let whose = match report_only {
+            true => {
+                self.may(&mut call, Permission::Apply).await?;
+                Whose::Anybodys
+            }
+            // It changes the shield.
+            false => self.may_own(&mut call, Permission::Apply).await?,
+        };
         let place = self.queue.watch(call.caller.uid)?;
-        let act = move |acts: &Acts| acts.watch(&chain, report_only);
+        let act = move |acts: &Acts| acts.watch(whose, &chain, report_only);
         let ((child, events), _) = self.take_turn(call, "", act).await?;
         bury(child, place)?;
         Ok(events.into())

@@ -3,6 +3,7 @@
 
 mod world;
 
+use quiet_service::acts::Acts;
 use quiet_service::client::{Refusal, ServiceClient};
 use quiet_testing::bus::{ANOTHER, GROUP, STRANGER, as_user, group, text};
 use quiet_types::plan::ShieldStanding;
@@ -12,7 +13,11 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use world::{PROGRAM, World};
+use world::{
+    PROGRAM, World,
+    load::{USERS, sleeper},
+    raw::{Body, Raw},
+};
 
 #[test]
 fn a_member_of_the_group_applies_and_reverts_and_a_stranger_only_looks() {
@@ -644,4 +649,129 @@ fn what_the_service_has_started_is_buried_when_it_ends() {
             (root.status().unwrap().state == ShieldStanding::None).then_some(())
         });
     }
+}
+
+/// What changes a shield that is up.
+fn changes() -> [(&'static str, Body); 5] {
+    let hour = || Body::default().number(3600).flag(false).text("").flag(false);
+    [
+        ("Confirm", Body::default()),
+        ("Lend", hour()),
+        ("TakeBack", Body::default()),
+        ("Watch", Body::default().text("other").flag(false)),
+        ("Revert", Body::default()),
+    ]
+}
+
+/// Whether the shield that is up stays as it is, whatever the user who has not put it up asks for.
+fn is_closed_to(world: &World, uid: u32) {
+    let root = ServiceClient::connect(world.address()).unwrap();
+    let told = || {
+        let status = root.status().unwrap();
+        (status.state, status.by, status.confirm, status.loan.map(|loan| loan.since), status.drift)
+    };
+    let before = told();
+    let games: u32 = group(GROUP).parse().unwrap();
+    let mut raw = Raw::connect(&world.bus.socket, uid, &[games]);
+    for (method, body) in changes() {
+        let reply = raw.call(method, &body);
+        assert!(reply.is("NotAllowed"), "{uid}: {method}: {:?} {}", reply.error, reply.text());
+        assert!(reply.text().contains("org.quietcores1.revert-any"), "{method}: {}", reply.text());
+    }
+    // Nor in its place, with a thread that is not his, or by letting another's out.
+    for (method, body) in [
+        ("Apply", Body::default().text("other").number(1)),
+        ("ApplyBound", Body::default().text("other")),
+        ("Admit", Body::admit(world.service(), "", "fifo", 10)),
+        ("Admit", Body::admit(0, "", "", 0)),
+        ("Release", Body::default().number(world.service())),
+    ] {
+        let reply = raw.call(method, &body);
+        assert!(reply.error.is_some(), "{uid}: {method}: {}", reply.text());
+    }
+    // A watch that only reports changes nothing.
+    let reply = raw.call("Watch", &Body::default().text("room").flag(true));
+    assert_eq!(reply.error, None, "{uid}: {}", reply.text());
+    // The guard of what was refused has ended by then.
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(told(), before, "{uid}");
+}
+
+#[test]
+fn of_two_users_only_who_put_the_shield_up_changes_it() {
+    let Some(mut world) = World::new() else { return };
+    world.approve("room");
+    world.approve("other");
+    let games: u32 = group(GROUP).parse().unwrap();
+    let root = ServiceClient::connect(world.address()).unwrap();
+    let call = |world: &World, uid: u32, method: &str, body: &Body| {
+        let reply = Raw::connect(&world.bus.socket, uid, &[games]).call(method, body);
+        assert_eq!(reply.error, None, "{uid}: {method}: {}", reply.text());
+        reply.text()
+    };
+    let [anna, ben, _] = USERS;
+    for (owner, other) in [(anna, ben), (ben, anna)] {
+        call(&world, owner, "Apply", &Body::default().text("room").number(600));
+        call(&world, owner, "Lend", &changes()[1].1);
+        is_closed_to(&world, other);
+        // Who it is stands in the journal: the next service knows it too.
+        world.kill();
+        world.start();
+        is_closed_to(&world, other);
+        // The other may play on it, and comes home with it.
+        let guest = sleeper(&other.to_string());
+        call(&world, other, "Admit", &Body::admit(guest.0.id(), "", "fifo", 10));
+        assert_eq!(policy_of(guest.0.id()), Some(1));
+        let tid = Body::default().number(guest.0.id());
+        let reply = Raw::connect(&world.bus.socket, owner, &[games]).call("Release", &tid);
+        assert!(reply.is("NotAllowed"), "{:?} {}", reply.error, reply.text());
+        for (method, body) in changes() {
+            call(&world, owner, method, &body);
+        }
+        assert_eq!(root.status().unwrap().state, ShieldStanding::None);
+        assert_eq!(policy_of(guest.0.id()), Some(0));
+        // What there is not is everybody's to put back.
+        call(&world, other, "Revert", &Body::default());
+    }
+}
+
+#[test]
+fn what_root_or_nobody_known_has_put_up_is_closed_to_users() {
+    let Some(mut world) = World::new() else { return };
+    world.approve("room");
+    world.approve("other");
+    let root = ServiceClient::connect(world.address()).unwrap();
+    // At root's terminal, as `quietcores apply` does it.
+    let acts = Acts::new(&world.state(), std::path::Path::new(PROGRAM), &world.chains());
+    let plan = acts.plan("room").unwrap();
+    let setup = quiet_shield::ApplyOptions {
+        state: &world.state(),
+        holder: None,
+        interrupt: &std::sync::atomic::AtomicBool::new(false),
+        confirm: None,
+    };
+    quiet_shield::up(&quiet_linux::System, &plan, &setup).unwrap();
+    is_closed_to(&world, USERS[0]);
+    // An earlier version did not note for whom; and one that was cut short is nobody else's either.
+    let journal = world.state().join("journal.jsonl");
+    let whole = std::fs::read_to_string(&journal).unwrap();
+    assert!(whole.contains(",\"uid\":0"), "{whole}");
+    world.kill();
+    std::fs::write(&journal, whole.replacen(",\"uid\":0", "", 1)).unwrap();
+    world.start();
+    is_closed_to(&world, USERS[0]);
+    world.kill();
+    let cut = whole.lines().take_while(|line| !line.contains("\"up\"")).count();
+    let half: String = whole.split_inclusive('\n').take(cut).collect();
+    let half = half.replacen("\"uid\":0", &format!("\"uid\":{}", USERS[1]), 1);
+    std::fs::write(&journal, half).unwrap();
+    world.start();
+    assert_eq!(root.status().unwrap().state, ShieldStanding::Leftover);
+    let games: u32 = group(GROUP).parse().unwrap();
+    let mut raw = Raw::connect(&world.bus.socket, USERS[0], &[games]);
+    assert!(raw.call("Revert", &Body::default()).is("NotAllowed"));
+    let mut owner = Raw::connect(&world.bus.socket, USERS[1], &[games]);
+    let reply = owner.call("Revert", &Body::default());
+    assert_eq!(reply.error, None, "{}", reply.text());
+    assert_eq!(root.status().unwrap().state, ShieldStanding::None);
 }

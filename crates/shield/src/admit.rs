@@ -102,6 +102,20 @@ pub fn admit(
     }
 }
 
+/// Whether [`admit`] would begin with it; nothing is changed.
+///
+/// # Errors
+/// As [`admit`], where nothing can be let in.
+pub fn admissible(kernel: &dyn Kernel, state: &Path, wish: &Entrant) -> Result<()> {
+    let none = "no shield is up: apply one first";
+    let locked = LockedShield::find(kernel, state, none)?;
+    let past = locked.past();
+    let shield = past.shield.as_ref().ok_or_else(|| Error::new(ErrorKind::State, none))?;
+    let (thread, process) = theirs(kernel, wish.tid, wish.uid)?;
+    within_limits(kernel, past, wish)?;
+    steps(shield, wish, &thread, &process).map(|_| ())
+}
+
 fn take(
     kernel: &dyn Kernel,
     state: &StateDir,

@@ -38,7 +38,7 @@ mod trial;
 mod watch;
 mod whose;
 
-pub use admit::{Entrant, admit, demote, note_demoted, raised, release, thread};
+pub use admit::{Entrant, admissible, admit, demote, note_demoted, raised, release, thread};
 pub use bond::{Bond, Tether, guard_owner};
 pub use confirm::{LONGEST as LONGEST_WAIT, confirm, confirm_own, guard, make_way, overdue};
 pub use error::{Error, ErrorKind, Result};
