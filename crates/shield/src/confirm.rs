@@ -247,6 +247,7 @@ mod tests {
             old: old.clone(),
             new: new.clone(),
             form: Form::Mask,
+            device: None,
         };
         let dir = tempfile::tempdir().unwrap();
         let records = [AT_ONCE, Record::Note { seq: 1, change }];
