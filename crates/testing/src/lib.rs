@@ -21,6 +21,7 @@ pub mod faces;
 pub mod fake;
 mod jack;
 mod namespaces;
+mod place;
 mod sockets;
 pub mod tree;
 mod turn;
@@ -28,16 +29,18 @@ mod wait;
 
 pub use jack::JackServer;
 pub use namespaces::within;
+pub use place::{own_cpus, public_folder};
 pub use sockets::own_sockets;
 pub use turn::{machine_alone, machine_still};
-pub use wait::{PATIENCE, sleeps, until, until_within};
+pub use wait::{PATIENCE, sleeps, until, until_measured, until_stopped, until_within};
 
 use std::{
     env,
     ffi::OsStr,
     fmt::{self, Display},
-    fs,
+    fs::{self, Permissions},
     io::Write,
+    os::unix::fs::PermissionsExt,
     panic::Location,
     path::{Path, PathBuf},
     process::Command,
@@ -61,7 +64,7 @@ pub const QUICK: &str = "QUIETCORES_QUICK";
 pub enum Why {
     /// Only root may do what it does.
     Root,
-    /// It needs two CPUs or more.
+    /// It needs two CPUs or more that it may use.
     OneCpu,
     /// It needs a program; the second is the Debian package that has it. `./test` installs these: there this is a failure.
     Program(&'static str, &'static str),
@@ -111,7 +114,7 @@ impl Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Why::Root => f.write_str("only root may"),
-            Why::OneCpu => f.write_str("a machine of one CPU"),
+            Why::OneCpu => f.write_str("one CPU alone may be used here"),
             Why::Program(name, package) => {
                 write!(f, "{name} is not installed (Debian package {package})")
             }
@@ -203,19 +206,12 @@ pub fn is_long() -> bool {
     env::var_os(LONG).is_some()
 }
 
-/// How many CPUs are on line.
+/// How many CPUs this process may use.
 ///
 /// # Panics
-/// Without `/sys`.
+/// As [`own_cpus`].
 pub fn cpus() -> usize {
-    let path = "/sys/devices/system/cpu/online";
-    let list = fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let number = |text: &str| text.parse::<usize>().unwrap_or_else(|_| panic!("{path}: {list}"));
-    let parts = list.trim().split(',').map(|part| match part.split_once('-') {
-        Some((first, last)) => number(last) - number(first) + 1,
-        None => 1,
-    });
-    parts.sum()
+    own_cpus().len()
 }
 
 /// Where in `PATH` a program lies.
@@ -232,7 +228,7 @@ pub fn tool(name: &str) -> Option<PathBuf> {
     built.filter(|path| path.is_file()).or_else(|| program(name))
 }
 
-/// Copies a program to where it is to be started from, its mode with it. `cp` writes it: while this process itself had the file open for
+/// Copies a program to where it is to be started from, by whoever may enter there. `cp` writes it: while this process itself had the file open for
 /// writing, a child that another thread begins would have it open too until it is a program of its own, and who starts the copy
 /// meanwhile is refused with `ETXTBSY` (execve(2)).
 ///
@@ -244,6 +240,11 @@ pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     cp.arg("--preserve=mode").arg("--").arg(from.as_ref()).arg(to.as_ref());
     let done = cp.status().unwrap_or_else(|error| panic!("cp: {error}"));
     assert!(done.success(), "{cp:?}: {done}");
+    // What was built under a narrow umask is its builder's alone.
+    let mode = fs::metadata(to.as_ref()).map(|it| it.permissions().mode() | 0o555);
+    let opened =
+        mode.and_then(|mode| fs::set_permissions(to.as_ref(), Permissions::from_mode(mode)));
+    opened.unwrap_or_else(|error| panic!("{}: {error}", to.as_ref().display()));
 }
 
 /// A constructed machine of which nothing is known but its CPUs, each a sibling of nobody.
@@ -318,6 +319,7 @@ mod tests {
 
     #[test]
     fn what_this_machine_can_do_is_no_reason() {
+        machine_still();
         let mut wrong = vec!["program", "empty"];
         wrong.extend(is_root().then_some("root"));
         wrong.extend((cpus() > 1).then_some("one-cpu"));
