@@ -43,6 +43,21 @@ fn tree(dir: &Path) -> Vec<(String, u32, PathBuf)> {
     found
 }
 
+/// The cargo that built this test, where it still is; else the one in `PATH`.
+fn cargo() -> Option<PathBuf> {
+    Some(PathBuf::from(env!("CARGO"))).filter(|path| path.is_file()).or_else(|| program("cargo"))
+}
+
+/// What `./release` needs to lay trees out, and is not here: bills of materials are cargo's word on what the programs are made of.
+fn lacks() -> Option<Why> {
+    if cargo().is_none() {
+        return Some(Why::Program("cargo", "cargo"));
+    }
+    let others = [("rustc", "rustc"), ("python3", "python3")];
+    let (name, package) = others.into_iter().find(|(name, _)| program(name).is_none())?;
+    Some(Why::Program(name, package))
+}
+
 /// The trees as `./release` lays them out, with programs that were not built for it: small ones that start the real one.
 fn staged(dir: &Path) -> PathBuf {
     let programs = dir.join("programs/amd64");
@@ -64,7 +79,7 @@ fn staged(dir: &Path) -> PathBuf {
         .arg(dir.join("programs"))
         .arg("--stage")
         .arg(&to)
-        .env("CARGO", env!("CARGO"))
+        .env("CARGO", cargo().unwrap())
         .env("SOURCE_DATE_EPOCH", "1700000000")
         .stdin(Stdio::null())
         .output()
@@ -75,6 +90,9 @@ fn staged(dir: &Path) -> PathBuf {
 
 #[test]
 fn packages_hold_what_their_lists_say() {
+    if let Some(why) = lacks() {
+        return skip(why);
+    }
     let dir = tempfile::tempdir().unwrap();
     let trees = staged(dir.path());
     let bless = std::env::var_os("QUIETCORES_BLESS").is_some_and(|v| v == "1");
@@ -215,6 +233,36 @@ fn run_takes_the_options_of_prove() {
     });
     let options: BTreeSet<&str> = options.filter(|option| !own.contains(option)).collect();
     assert_eq!(list, options);
+}
+
+/// `about` of `./run`: how long its arguments take.
+#[test]
+fn run_says_how_long_what_was_asked_for_takes() {
+    let script = fs::read_to_string(root().join("run")).unwrap();
+    let begin = script.find("about() {").unwrap();
+    let function = &script[begin..begin + script[begin..].find("\n}\n").unwrap() + 3];
+    let about = |words: &str| {
+        let mut bash = Command::new("bash");
+        let bash = bash.args(["-euc", &format!("{function} about \"$@\""), "run"]);
+        let done = bash.args(words.split_whitespace()).output().unwrap();
+        assert!(done.status.success() && done.stderr.is_empty(), "{words}: {}", text(&done));
+        String::from_utf8(done.stdout).unwrap()
+    };
+    for (words, says) in [
+        ("", "about 80 s; "),
+        ("--pairs 6", "about 60 s; "),
+        ("--cpus 3 --pairs=6 --for 500ms --gap 0s --json", "about 25 s; "),
+        ("--for=5min", "about 81 min; "),
+        ("--never-sleep --for 1.5s", "about 65 s; "),
+        ("--slice", "about 65 s; "),
+        ("--slice=200us --for 1s", "about 40 s; "),
+        // What prove refuses has no length.
+        ("--for soon", ""),
+        ("--pairs many", ""),
+        ("--for", ""),
+    ] {
+        assert_eq!(about(words), says, "{words}");
+    }
 }
 
 #[test]

@@ -96,6 +96,7 @@ fn what_does_not_come_back_in_time_is_said_to_be_missing() {
     for (cable, longest, says) in [
         ("9000", "40ms", "came back after 25384 frames, later than"),
         ("40000", "20ms", "no signal came back within 20 ms"),
+        ("53000", "333ms", "longer, and after 65536 frames"),
     ] {
         let output = roundtrip(&["--buffer", "16384", "--cable", cable, "--longest", longest]);
         assert_eq!(output.status.code(), Some(2));
@@ -111,6 +112,7 @@ fn what_makes_no_sense_is_a_sentence() {
     for (more, says) in [
         (&["--level", "3"][..], "-80 to 0"),
         (&["--longest", "1us"], "1ms to 8s"),
+        (&["--longest", "8s"], "1536000 frames at 192000 Hz"),
         (&["--cycles", "0"], "cycles"),
         (&["--in", "3"], "there are 2 channels"),
         (&["--host", "file"], "no way back"),

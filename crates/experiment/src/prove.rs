@@ -132,7 +132,10 @@ fn measure(
         );
     }
     findings.extend(unlike(&arms));
-    let restored = if applied.is_some() { Some(restored(before, reverts_exact)?) } else { None };
+    let restored = match applied.is_some() {
+        true => Some(restored(before, reverts_exact, &mut findings)?),
+        false => None,
+    };
     Ok(Proof {
         schema: quiet_types::proof::SCHEMA.to_owned(),
         id,
@@ -246,10 +249,30 @@ fn commands(args: &Proving, seed: u32, spec: &Spec, plan: &Plan) -> Vec<String> 
     ]
 }
 
-fn restored(before: &Machine, reverts_exact: bool) -> Result<Restored> {
-    let mut differences = quiet_judge::changes(before, &snapshot()?);
+/// How the machine was found; what is still to follow by itself is told beside it.
+pub(crate) fn restored(
+    before: &Machine,
+    reverts_exact: bool,
+    findings: &mut Vec<Finding>,
+) -> Result<Restored> {
+    let after = snapshot()?;
+    let mut differences = quiet_judge::changes(before, &after);
     if !reverts_exact && differences.is_empty() {
         differences.push("a revert left something that somebody else had changed meanwhile".into());
+    }
+    let waiting = quiet_judge::to_follow(before, &after);
+    if !waiting.is_empty() {
+        findings.push(
+            Finding::new(
+                Severity::Note,
+                "restored.follows",
+                "Threads of interrupts have not come back to their CPUs yet",
+            )
+            .evidence(waiting.join("; "))
+            .effect(
+                "None: the thread of an interrupt runs when that fires, and takes its CPUs then.",
+            ),
+        );
     }
     Ok(Restored { exact: differences.is_empty(), differences })
 }

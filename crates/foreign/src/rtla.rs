@@ -1,21 +1,36 @@
-//! rtla: the histograms of `timerlat hist`, and the text of its automatic analysis.
+//! rtla: the histograms of `timerlat hist` and `osnoise hist`, and the text of its automatic analysis.
 //!
 //! `Index` is the lower edge of a bucket in the stated unit. A column is one station of one CPU:
 //! `IRQ` the handler, `Thr` the kernel's thread, `Usr` the return to user space. The last station
-//! is the run's reading; the earlier ones stand beside it, and are never mixed into it.
+//! is the run's reading; the earlier ones stand beside it, and are never mixed into it. Of osnoise
+//! a column is `CPU`, and a reading is one noise.
+//!
+//! Below the table rtla 6.10 and newer sum timerlat's CPUs up, under `ALL:`. All of it follows from the
+//! table but the averages, which are kept as they were said.
 //!
 //! # Source
-//! Linux `tools/tracing/rtla/src/timerlat_hist.c`, `timerlat_aa.c`.
+//! Linux `tools/tracing/rtla/src/timerlat_hist.c`, `osnoise_hist.c`, `timerlat_aa.c`.
 
 use super::{
     ForeignError, Format, Result,
     draft::{self, number},
 };
-use quiet_types::{Finding, Histogram, Nanos, Run, Severity, printable, run::Station};
-use std::{collections::BTreeMap, fmt::Write};
+use quiet_types::{
+    Finding, Histogram, Nanos, Run, Severity, printable,
+    run::{Measured, Station},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
 
 /// Stations in their order, by the names of the columns.
-const STATIONS: [(&str, &str); 3] = [("IRQ", "irq"), ("Thr", "thread"), ("Usr", "user")];
+const STATIONS: [(&str, &str); 4] =
+    [("IRQ", "irq"), ("Thr", "thread"), ("Usr", "user"), ("CPU", "noise")];
+/// The one of osnoise.
+const NOISE: usize = 3;
+/// Cells of zeros that are written again: more than in any file that is read.
+const MOST_CELLS: u64 = 1 << 26;
 
 #[derive(Default)]
 struct Column {
@@ -25,15 +40,61 @@ struct Column {
     over: u64,
     count: Option<u64>,
     min: Option<u64>,
-    average: Option<u64>,
+    average: Option<String>,
     max: Option<u64>,
+}
+
+impl Column {
+    /// The cell of a line below the buckets.
+    fn set(&mut self, at: usize, line: &str, word: &str) -> Result<()> {
+        let cell = || (word != "-").then(|| number::<u64>(at, "the cell", word)).transpose();
+        match line {
+            "over:" => self.over = cell()?.unwrap_or(0),
+            "count:" => self.count = cell()?,
+            "min:" => self.min = cell()?,
+            "max:" => self.max = cell()?,
+            "avg:" if word == "-" => self.average = None,
+            "avg:" if self.station == NOISE => {
+                draft::time(at, "the average", word, 1000.0)?;
+                self.average = Some(word.to_owned());
+            }
+            "avg:" => self.average = cell()?.map(|average| average.to_string()),
+            _ => {
+                let why = format!("rtla has no line `{}`", printable(line, 30));
+                return Err(ForeignError::at(at, why));
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> &'static str {
+        STATIONS[self.station].1
+    }
+}
+
+/// Where in a file a line stands.
+#[derive(PartialEq)]
+enum Part {
+    Table,
+    Sums,
+    /// What rtla says of its stop, of an analysis or of events that it missed.
+    After,
 }
 
 pub(super) fn read(text: &str) -> Result<Run> {
     let mut run = draft::run(Format::Rtla, "rtla timerlat", draft::WAKEUP, Nanos(1000));
     let mut unit = Nanos(1000);
     let (mut columns, mut rows): (Vec<Column>, Vec<u64>) = (Vec::new(), Vec::new());
-    for (at, line) in text.lines().enumerate().map(|(at, line)| (at + 1, line.trim_end())) {
+    let (mut sums, mut part): (Vec<Column>, Part) = (Vec::new(), Part::Table);
+    for (at, raw) in text.lines().enumerate().map(|(at, line)| (at + 1, line)) {
+        let line = raw.trim_end();
+        if part == Part::After && !line.starts_with("ALL:") {
+            if line.starts_with("# RTLA") || line.starts_with("Index") {
+                return Err(ForeignError::at(at, "a second histogram begins: one file holds one"));
+            }
+            draft::say(&mut run, "after", raw);
+            continue;
+        }
         if let Some(said) = line.strip_prefix('#') {
             if said.contains("(ns)") {
                 unit = Nanos(1);
@@ -41,7 +102,7 @@ pub(super) fn read(text: &str) -> Result<Run> {
             if let Some(lasted) = said.trim_start().strip_prefix("Duration:") {
                 run.lasted = Some(duration(at, lasted)?);
             }
-            draft::say(&mut run, "line", line);
+            draft::say(&mut run, "line", raw);
             continue;
         }
         let mut words = line.split_whitespace();
@@ -51,42 +112,71 @@ pub(super) fn read(text: &str) -> Result<Run> {
             if columns.len() > 3 * draft::MOST_THREADS {
                 return Err(ForeignError::at(at, "more columns than any machine has CPUs"));
             }
+            if columns.is_empty() {
+                return Err(ForeignError::at(at, "rtla names no CPU: it measured nothing"));
+            }
+            let noise = columns.iter().filter(|column| column.station == NOISE).count();
+            if noise > 0 && noise < columns.len() {
+                let why = "it has columns of timerlat and of osnoise";
+                return Err(ForeignError::at(at, why));
+            }
             continue;
         }
-        // The sums over all CPUs, which follow from the rest.
-        if first == "ALL:" {
-            draft::say(&mut run, "all", "yes");
-            break;
-        }
         if columns.is_empty() {
-            return Err(ForeignError::at(at, "the line `Index   IRQ-000 ...` is missing"));
+            return Err(ForeignError::at(
+                at,
+                "the line `Index   IRQ-000 ...` is missing: by --no-header and --no-index rtla leaves out \
+                 which CPUs it measured, and how wide a bucket is",
+            ));
         }
+        if first == "ALL:" {
+            if !sums.is_empty() || part != Part::After {
+                return Err(ForeignError::at(at, "`ALL:` stands once, below the line `max:`"));
+            }
+            sums = words.map(|word| all(at, word)).collect::<Result<_>>()?;
+            let mut known: Vec<usize> = columns.iter().map(|column| column.station).collect();
+            known.sort_unstable();
+            known.dedup();
+            if !sums.iter().map(|sum| sum.station).eq(known) {
+                let why = "`ALL:` sums up other columns than the heading has";
+                return Err(ForeignError::at(at, why));
+            }
+            part = Part::Sums;
+            continue;
+        }
+        let below = if part == Part::Sums { &mut sums } else { &mut columns };
         let words: Vec<&str> = words.collect();
-        if words.len() != columns.len() {
+        if words.len() != below.len() {
             return Err(ForeignError::at(at, "it has another number of columns than the heading"));
         }
-        let index: Option<u64> = match first.strip_suffix(':') {
-            Some(_) => None,
-            None => Some(number(at, "the index", first)?),
-        };
-        if let Some(index) = index {
-            if rows.last().is_some_and(|last| *last >= index) || index > 1 << 40 {
-                return Err(ForeignError::at(at, "the index does not rise"));
+        if first.ends_with(':') {
+            for (column, word) in below.iter_mut().zip(words) {
+                column.set(at, first, word)?;
             }
-            rows.push(index);
+            if first == "max:" {
+                part = Part::After;
+            }
+            continue;
         }
+        let index: u64 = number(at, "the index", first)?;
+        if part == Part::Sums || rows.last().is_some_and(|last| *last >= index) || index > 1 << 40 {
+            return Err(ForeignError::at(at, "the index does not rise"));
+        }
+        rows.push(index);
         for (column, word) in columns.iter_mut().zip(words) {
-            let value = (word != "-").then(|| number::<u64>(at, "the count", word)).transpose()?;
-            match first {
-                "over:" => column.over = value.unwrap_or(0),
-                "count:" => column.count = value,
-                "min:" => column.min = value,
-                "avg:" => column.average = value,
-                "max:" => column.max = value,
-                _ => column.counts.push(value.unwrap_or(0)),
-            }
+            column.counts.push(number(at, "the count", word)?);
         }
     }
+    if part == Part::Sums {
+        return Err(ForeignError::whole("its sums of all CPUs have no end: cut short?"));
+    }
+    if columns.iter().any(|column| column.station == NOISE) {
+        run.spec.probe = Measured::Gap;
+        if let Some(origin) = &mut run.origin {
+            origin.program = "rtla osnoise".to_owned();
+        }
+    }
+    check_sums(&mut run, &columns, &sums)?;
     let step = rows.windows(2).map(|pair| pair[1] - pair[0]).chain(rows.first().copied());
     let step = step.fold(0, gcd).max(1);
     let width = Nanos(unit.0.saturating_mul(step));
@@ -95,8 +185,37 @@ pub(super) fn read(text: &str) -> Result<Run> {
     }
     draft::say(&mut run, "unit", unit.0.to_string());
     draft::say(&mut run, "step", step.to_string());
+    // With --with-zeros every bucket has a line.
+    let empty = |at: usize| columns.iter().all(|column| column.counts[at] == 0);
+    let each = rows.iter().zip(0u64..).all(|(row, at)| *row == at * step);
+    if each && (0..rows.len()).any(empty) {
+        draft::say(&mut run, "rows", rows.len().to_string());
+    }
     fill(&mut run, columns, &rows, unit, width)?;
     draft::finish(run, text)
+}
+
+/// The sums of all CPUs say what the table says; what does not follow from it is kept.
+fn check_sums(run: &mut Run, columns: &[Column], sums: &[Column]) -> Result<()> {
+    for sum in sums {
+        let these = || columns.iter().filter(|column| column.station == sum.station);
+        let count = these().try_fold(0u64, |all, one| all.checked_add(one.count.unwrap_or(0)));
+        let measured = || these().filter(|column| column.count != Some(0));
+        let (min, max) = (
+            measured().filter_map(|one| one.min).min(),
+            measured().filter_map(|one| one.max).max(),
+        );
+        // Where nothing was counted the cells mean nothing: some versions print the largest number there.
+        if sum.count != count || (count != Some(0) && (sum.min, sum.max) != (min, max)) {
+            return Err(ForeignError::whole(format!(
+                "`ALL:` says other counts or extremes of {} than the CPUs: cut short?",
+                STATIONS[sum.station].0
+            )));
+        }
+        let average = sum.average.as_ref().filter(|_| count != Some(0));
+        draft::say(run, &format!("all.{}", sum.name()), average.map_or("-", |text| text));
+    }
+    Ok(())
 }
 
 fn gcd(a: u64, b: u64) -> u64 {
@@ -125,6 +244,13 @@ fn column(at: usize, word: &str) -> Result<Column> {
     Ok(Column { station, cpu: number(at, "the CPU", cpu)?, ..Column::default() })
 }
 
+/// A column of the sums.
+fn all(at: usize, word: &str) -> Result<Column> {
+    let station = STATIONS.iter().position(|(known, _)| *known == word);
+    let wrong = || ForeignError::at(at, "`ALL:` sums up what is no column of rtla's");
+    Ok(Column { station: station.ok_or_else(wrong)?, ..Column::default() })
+}
+
 fn fill(
     run: &mut Run,
     columns: Vec<Column>,
@@ -132,7 +258,7 @@ fn fill(
     unit: Nanos,
     width: Nanos,
 ) -> Result<()> {
-    let mut cpus: BTreeMap<u32, Vec<(usize, Histogram, Option<u64>)>> = BTreeMap::new();
+    let mut cpus: BTreeMap<u32, Vec<(usize, Histogram, Option<String>)>> = BTreeMap::new();
     for column in columns {
         let what = format!("{} of CPU {}", STATIONS[column.station].0, column.cpu);
         let counts = rows.iter().zip(&column.counts).map(|(index, count)| {
@@ -150,7 +276,7 @@ fn fill(
         }
         if column.count.is_none() && held > 0 {
             return Err(ForeignError::whole(format!(
-                "{what}: the line `count:` is missing: cut short?"
+                "{what}: the line `count:` is missing: cut short, or by --no-summary?"
             )));
         }
         let time = |value: Option<u64>| value.map(|v| Nanos(v.saturating_mul(unit.0).min(1 << 60)));
@@ -160,7 +286,7 @@ fn fill(
                 "{what}: its min and max are missing, or crossed"
             )));
         }
-        let average = column.average.unwrap_or(0) as f64;
+        let average = column.average.as_ref().and_then(|text| text.parse().ok()).unwrap_or(0.0);
         let (min, max) = if held > 0 { (min, max) } else { (None, None) };
         let sum = draft::sum(average, unit.0 as f64, held);
         let readings = Histogram::from_linear(linear, min, max, sum);
@@ -171,7 +297,7 @@ fn fill(
         for (station, _, average) in &stations {
             if let Some(average) = average {
                 let name = format!("avg.{}.{cpu}", STATIONS[*station].1);
-                draft::say(run, &name, average.to_string());
+                draft::say(run, &name, average);
             }
         }
         let Some((last, readings, _)) = stations.pop() else { continue };
@@ -197,7 +323,8 @@ pub(super) fn write(run: &Run) -> String {
             }
         }
         None => {
-            text.push_str("# RTLA timerlat histogram\n# Time unit is microseconds (us)\n");
+            let tool = if run.is_gap() { "osnoise" } else { "timerlat" };
+            let _ = writeln!(text, "# RTLA {tool} histogram\n# Time unit is microseconds (us)");
             if let Some(seconds) = run.lasted.map(|lasted| lasted.0 / 1_000_000_000) {
                 let _ = writeln!(
                     text,
@@ -216,7 +343,8 @@ pub(super) fn write(run: &Run) -> String {
     // Columns as rtla prints them: CPU by CPU, station by station.
     let mut columns: Vec<(String, String, &Histogram)> = Vec::new();
     for thread in &run.threads {
-        let last = said(&format!("station.{}", thread.cpu)).unwrap_or("user");
+        let usual = if run.is_gap() { "noise" } else { "user" };
+        let last = said(&format!("station.{}", thread.cpu)).unwrap_or(usual);
         let all = thread.stations.iter().map(|s| (s.name.as_str(), &s.readings));
         for (name, readings) in all.chain([(last, &thread.readings)]) {
             let head = STATIONS.iter().find(|(_, n)| *n == name).map_or("Usr", |(head, _)| head);
@@ -235,8 +363,11 @@ pub(super) fn write(run: &Run) -> String {
     let linear: Vec<_> = columns.iter().map(|(.., readings)| readings.to_linear(width)).collect();
     let counts: Vec<BTreeMap<u32, u64>> =
         linear.iter().map(|linear| linear.counts.iter().copied().collect()).collect();
-    let used: std::collections::BTreeSet<u32> =
-        counts.iter().flat_map(|c| c.keys().copied()).collect();
+    let mut used: BTreeSet<u32> = counts.iter().flat_map(|c| c.keys().copied()).collect();
+    let rows: u32 = said("rows").and_then(|rows| rows.parse().ok()).unwrap_or(0);
+    if u64::from(rows).saturating_mul(columns.len() as u64) <= MOST_CELLS {
+        used.extend(0..rows);
+    }
     for bucket in used {
         let _ = write!(text, "{:<6}", u64::from(bucket) * step);
         for column in &counts {
@@ -244,26 +375,85 @@ pub(super) fn write(run: &Run) -> String {
         }
         text.push('\n');
     }
-    let mut line = |name: &str, take: &dyn Fn(usize) -> Option<u64>| {
-        text.push_str(name);
-        for at in 0..columns.len() {
-            let _ = match take(at) {
-                Some(value) => write!(text, "{value:9} "),
-                None => write!(text, "{:>9} ", "-"),
-            };
+    let units = |ns: Option<Nanos>| ns.map(|ns| (ns.0 / unit).to_string());
+    // Of noise rtla prints two digits.
+    let mean = |sum: u64, count: u64| match run.is_gap() {
+        _ if count == 0 => None,
+        true => Some(format!("{:.2}", sum as f64 / count as f64 / unit as f64)),
+        false => Some((sum / count / unit).to_string()),
+    };
+    let every = 0..columns.len();
+    let of = |at: usize| columns[at].2;
+    line(&mut text, "over: ", every.clone().map(|at| Some(linear[at].over.to_string())));
+    line(&mut text, "count:", every.clone().map(|at| Some(of(at).count.to_string())));
+    line(&mut text, "min:  ", every.clone().map(|at| units(of(at).min)));
+    line(
+        &mut text,
+        "avg:  ",
+        every.clone().map(|at| {
+            let kept = said(&format!("avg.{}", columns[at].1)).map(str::to_owned);
+            kept.or_else(|| mean(of(at).sum.0, of(at).count))
+        }),
+    );
+    line(&mut text, "max:  ", every.map(|at| units(of(at).max)));
+    // Runs that were imported before their averages were kept say `all` alone.
+    let older = said("all").is_some();
+    let names = STATIONS.iter().filter(|(_, name)| {
+        let begins = format!("{name}.");
+        (older || said(&format!("all.{name}")).is_some())
+            && columns.iter().any(|column| column.1.starts_with(&begins))
+    });
+    let sums: Vec<(&str, &str)> = names.copied().collect();
+    if !sums.is_empty() {
+        let these = |name: &str| {
+            let begins = format!("{name}.");
+            let these = columns.iter().filter(move |column| column.1.starts_with(&begins));
+            these.map(|(.., readings)| *readings)
+        };
+        let count = |name: &str| these(name).fold(0u64, |all, one| all.saturating_add(one.count));
+        let names = || sums.iter().map(|(_, name)| *name);
+        text.push_str("ALL:  ");
+        for (head, _) in &sums {
+            // As rtla has it, `IRQ` stands a blank further left than its column.
+            let _ = write!(text, "{head:>width$}", width = if *head == "IRQ" { 9 } else { 10 });
         }
         text.push('\n');
-    };
-    let units = |ns: Option<Nanos>| ns.map(|ns| ns.0 / unit);
-    line("over: ", &|at| Some(linear[at].over));
-    line("count:", &|at| Some(columns[at].2.count));
-    line("min:  ", &|at| units(columns[at].2.min));
-    line("avg:  ", &|at| {
-        let kept = said(&format!("avg.{}", columns[at].1)).and_then(|text| text.parse().ok());
-        kept.or_else(|| units(columns[at].2.mean()))
-    });
-    line("max:  ", &|at| units(columns[at].2.max));
+        line(&mut text, "count:", names().map(|name| Some(count(name).to_string())));
+        line(
+            &mut text,
+            "min:  ",
+            names().map(|name| units(these(name).filter_map(|one| one.min).min())),
+        );
+        line(
+            &mut text,
+            "avg:  ",
+            names().map(|name| {
+                let kept = said(&format!("all.{name}")).filter(|text| *text != "-");
+                let sum = these(name).map(|one| u128::from(one.sum.0)).sum::<u128>();
+                let sum = u64::try_from(sum).unwrap_or(u64::MAX);
+                kept.map(str::to_owned).or_else(|| mean(sum, count(name)))
+            }),
+        );
+        line(
+            &mut text,
+            "max:  ",
+            names().map(|name| units(these(name).filter_map(|one| one.max).max())),
+        );
+    }
+    for (_, line) in own.iter().flat_map(|origin| &origin.said).filter(|(name, _)| name == "after")
+    {
+        let _ = writeln!(text, "{line}");
+    }
     text
+}
+
+/// A line of cells of nine digits, as every line of rtla's tables is.
+fn line(text: &mut String, name: &str, cells: impl Iterator<Item = Option<String>>) {
+    text.push_str(name);
+    for cell in cells {
+        let _ = write!(text, "{:>9} ", cell.as_deref().unwrap_or("-"));
+    }
+    text.push('\n');
 }
 
 /// `IRQ handler delay: 27.49 us (65.52 %)`.

@@ -10,7 +10,7 @@ fn fixture(name: &str) -> String {
 }
 
 /// Files that are written again byte for byte.
-const EQUAL: [(&str, Format); 16] = [
+const EQUAL: [(&str, Format); 25] = [
     ("latmus-x86-beyond.txt", Format::Latmus),
     ("latmus-vim3l-idle.txt", Format::Latmus),
     ("latmus-vim3l-hectic-200us.txt", Format::Latmus),
@@ -25,6 +25,15 @@ const EQUAL: [(&str, Format); 16] = [
     ("oslat.txt", Format::Oslat),
     ("oslat.json", Format::OslatJson),
     ("rtla-timerlat-hist.txt", Format::Rtla),
+    ("rtla-6.12-kernel.txt", Format::Rtla),
+    ("rtla-6.12-user.txt", Format::Rtla),
+    ("rtla-6.12-one.txt", Format::Rtla),
+    ("rtla-6.12-zeros.txt", Format::Rtla),
+    ("rtla-6.12-no-irq.txt", Format::Rtla),
+    ("rtla-6.12-no-thread.txt", Format::Rtla),
+    ("rtla-6.12-nano.txt", Format::Rtla),
+    ("rtla-6.12-stopped.txt", Format::Rtla),
+    ("rtla-6.12-osnoise.txt", Format::Rtla),
     ("rtla-analysis.txt", Format::RtlaAnalysis),
     ("jitterdebugger.json", Format::Jitterdebugger),
 ];
@@ -46,11 +55,6 @@ fn readings_beyond_latmus_scale_stand_in_the_cell_with_the_plus() {
     assert!(read(&early, Format::Latmus).is_err());
 }
 
-/// Without blanks at the ends of lines: rtla's are of no meaning.
-fn trimmed(text: &str) -> String {
-    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
-}
-
 #[test]
 fn what_a_tool_printed_is_told_by_its_content_and_written_again_byte_for_byte() {
     for (name, format) in EQUAL {
@@ -60,12 +64,83 @@ fn what_a_tool_printed_is_told_by_its_content_and_written_again_byte_for_byte() 
         // Through our own JSON, as a run is kept.
         let run: Run = serde_json::from_str(&serde_json::to_string(&run).unwrap()).unwrap();
         let again = write(&run, format).unwrap().text;
-        if format == Format::Rtla {
-            assert_eq!(trimmed(&again), trimmed(&text), "{name}");
-        } else {
-            assert_eq!(again, text, "{name}");
-        }
+        assert_eq!(again, text, "{name}");
     }
+}
+
+#[test]
+fn rtlas_sums_of_all_cpus_are_held_against_the_table() {
+    let text = fixture("rtla-6.12-user.txt");
+    let run = read(&text, Format::Rtla).unwrap();
+    assert_eq!(run.threads.len(), 3);
+    // The last station of each CPU; 10 ms are beyond the scale.
+    let all = run.readings();
+    assert_eq!(all.count, 1238 + 1212 + 1146);
+    assert_eq!((all.min, all.max), (Some(Nanos(104_000)), Some(Nanos(9_795_000))));
+    // An average follows from no table, so it is kept; all else is checked.
+    for (line, other, why) in [
+        ("count:     3596      3596", "count:     3596      3595", "other counts"),
+        ("min:          8        53", "min:          9        53", "other counts or extremes"),
+        ("max:       8531      9691", "max:       8531      9692", "other counts or extremes"),
+        ("ALL:        IRQ       Thr       Usr\n", "ALL:        IRQ       Thr\n", "other columns"),
+        ("ALL:        IRQ       Thr", "ALL:        IRQ       IRQ", "other columns"),
+        ("ALL:        IRQ       Thr", "ALL:        IRQ       CPU", "other columns"),
+        ("ALL:        IRQ       Thr", "ALL:        IRQ       all", "no column"),
+        ("max:       8531      9691      9795 \n", "", "no end"),
+        ("max:       8531      9691      9795 ", "max:       8531      9691", "number of columns"),
+        ("avg:        701", "avg:        x", "no number"),
+        ("min:          8        53", "MIN:          8        53", "no line"),
+    ] {
+        let wrong = text.replace(line, other);
+        assert_ne!(wrong, text, "{line}");
+        let error = read(&wrong, Format::Rtla).unwrap_err().to_string();
+        assert!(error.contains(why), "{other}: {error}");
+    }
+    let twice = format!("{text}{}", &text[text.find("ALL:").unwrap()..]);
+    assert!(read(&twice, Format::Rtla).unwrap_err().to_string().contains("stands once"));
+    let two = format!("{text}{text}");
+    assert!(read(&two, Format::Rtla).unwrap_err().to_string().contains("second histogram"));
+    let average = text.replace("avg:        701", "avg:        702");
+    assert_eq!(write(&read(&average, Format::Rtla).unwrap(), Format::Rtla).unwrap().text, average);
+}
+
+#[test]
+fn what_rtla_leaves_out_by_an_option_is_named_where_it_is_needed() {
+    let head =
+        "# RTLA timerlat histogram\n# Time unit is microseconds (us)\n# Duration:   0 00:00:02\n";
+    let table = "0           100       200 \nover:         0         0 \n";
+    for (text, why) in [
+        // As 6.12 prints them.
+        (format!("{head}Index   IRQ-001   Thr-001\n{table}"), "--no-summary"),
+        (table.to_owned(), "--no-header"),
+        (format!("{head}   IRQ-001   Thr-001\n      100       200 \n"), "--no-index"),
+        (format!("{head}Index\nover: \ncount:\nmin:  \navg:  \nmax:  \n"), "measured nothing"),
+        (
+            format!("# RTLA osnoise histogram\nIndex\nover: 0\ncount: 0\nmin: 0\navg: 0\nmax: 0\n"),
+            "measured nothing",
+        ),
+    ] {
+        let error = read(&text, Format::Rtla).unwrap_err().to_string();
+        assert!(error.contains(why), "{why}: {error}");
+    }
+}
+
+#[test]
+fn osnoises_histogram_is_of_gaps_with_fractions_in_its_averages() {
+    let text = fixture("rtla-6.12-osnoise.txt");
+    let run = read(&text, Format::Rtla).unwrap();
+    assert!(run.is_gap());
+    assert_eq!(run.origin.as_ref().unwrap().program, "rtla osnoise");
+    assert!(text.contains(&format!("{:9} ", run.threads[0].obtained)));
+    let mixed = text.replace("CPU-001", "IRQ-001");
+    assert!(read(&mixed, Format::Rtla).unwrap_err().to_string().contains("and of osnoise"));
+    // A run of gaps of our own is written as one of osnoise.
+    let mut own = example::run();
+    own.spec.probe = Measured::Gap;
+    let written = write(&own, Format::Rtla).unwrap().text;
+    assert!(written.starts_with("# RTLA osnoise histogram\n"), "{written:.60}");
+    let back = read(&written, Format::Rtla).unwrap();
+    assert!(back.is_gap() && back.readings().count == own.readings().count);
 }
 
 #[test]

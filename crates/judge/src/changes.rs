@@ -10,7 +10,8 @@ use std::{collections::BTreeMap, fmt::Display};
 /// was: requested IRQ masks and their default, CPU groups and who is in them, workqueue masks,
 /// settings, and the CPUs and scheduling of every thread that lived through both.
 ///
-/// Left out is what the kernel moves by itself: effective IRQ affinities, counters, kernel workers.
+/// Left out is what the kernel moves by itself: effective IRQ affinities, counters, kernel workers, and the CPUs of an interrupt's
+/// thread, which are those of its interrupt as soon as that fires: where the interrupt's mask is as it was, see [`to_follow`].
 pub fn changes(before: &Machine, after: &Machine) -> Vec<String> {
     let mut found = Vec::new();
     let mut compare = |what: &str, old: Option<String>, new: Option<String>| {
@@ -62,7 +63,10 @@ pub fn changes(before: &Machine, after: &Machine) -> Vec<String> {
         }
         let name = format!("thread {} ({})", old.tid, old.comm);
         let group = |task: &Task| task.cgroup.clone().map(String::from);
-        compare(&format!("the CPUs of {name}"), Some(text(&old.allowed)), Some(text(&new.allowed)));
+        if !follows(new, before, after) {
+            let cpus = |task: &Task| Some(text(&task.allowed));
+            compare(&format!("the CPUs of {name}"), cpus(old), cpus(new));
+        }
         compare(&format!("the CPU group of {name}"), group(old), group(new));
         let scheduling = |task: &Task| {
             let s = task.scheduling;
@@ -71,6 +75,53 @@ pub fn changes(before: &Machine, after: &Machine) -> Vec<String> {
         compare(&format!("the scheduling of {name}"), scheduling(old), scheduling(new));
     }
     found
+}
+
+/// Threads of interrupts that have other CPUs than before, a sentence each: their interrupts' masks are as they were, and each thread follows
+/// when its interrupt fires next.
+///
+/// # Source
+/// `irq_set_thread_affinity` and `irq_thread_check_affinity`, kernel/irq/manage.c: a new mask is only noted for the thread, which
+/// takes it when it wakes.
+pub fn to_follow(before: &Machine, after: &Machine) -> Vec<String> {
+    let lived = |task: &Task| (task.tid, task.start);
+    let both = by_key(&before.tasks, &after.tasks, lived);
+    let both = both.into_iter().filter_map(|(_, old, new)| Some((old?, new?)));
+    let waits = both.filter(|(old, new)| {
+        let irq = interrupt_of(new).and_then(|number| irq(after, number));
+        let own = irq.and_then(|irq| irq.effective.as_ref());
+        // Where the kernel delivers it elsewhere than before, it has followed.
+        old.allowed != new.allowed && own != Some(&new.allowed) && follows(new, before, after)
+    });
+    let sentence = |(old, new): (&Task, &Task)| {
+        let number = interrupt_of(new).unwrap_or_default();
+        format!(
+            "thread {} ({}) has CPUs {} and had {}: it follows IRQ {number}, whose mask is as it was, when that fires next",
+            new.tid, new.comm, new.allowed, old.allowed
+        )
+    };
+    waits.map(sentence).collect()
+}
+
+/// Whether a task is the thread of an interrupt whose mask is as it was.
+fn follows(task: &Task, before: &Machine, after: &Machine) -> bool {
+    let mask = |machine, number| irq(machine, number).and_then(|irq| irq.requested.as_ref());
+    interrupt_of(task).is_some_and(|number| {
+        mask(before, number).is_some() && mask(before, number) == mask(after, number)
+    })
+}
+
+/// The number in `irq/23-virtio1-requests`, where a task is the kernel's.
+///
+/// # Source
+/// `setup_irq_thread`, kernel/irq/manage.c.
+fn interrupt_of(task: &Task) -> Option<u32> {
+    let (number, _) = task.comm.strip_prefix("irq/")?.split_once('-')?;
+    task.kernel.and_then(|_| number.parse().ok())
+}
+
+fn irq(machine: &Machine, number: u32) -> Option<&Irq> {
+    machine.irqs.iter().find(|irq| irq.number == number)
 }
 
 fn text(value: &impl Display) -> String {
@@ -98,7 +149,7 @@ mod tests {
     use super::*;
     use quiet_types::{
         CpuId, GroupPath,
-        machine::{Cgroups, Policy, Scheduling},
+        machine::{Cgroups, KernelThread, Policy, Scheduling},
     };
 
     fn machine() -> Machine {
@@ -146,6 +197,46 @@ mod tests {
         // Ended under the shield, and nobody has asked for its status yet.
         (after.tasks[0].state, after.tasks[0].allowed) = ('Z', "0".parse().unwrap());
         assert_eq!(changes(&machine(), &after), Vec::<String>::new());
+    }
+
+    /// Seen with `irq/23-virtio1-requests` of a kernel with threaded interrupts, after a tune.
+    #[test]
+    fn the_thread_of_an_interrupt_is_as_it_was_where_its_interrupt_is() {
+        let mut before = machine();
+        before.tasks[1].comm = "irq/36-virtio1-".to_owned();
+        before.tasks[1].kernel = Some(KernelThread { movable: true });
+        let mut after = before.clone();
+        after.tasks[1].allowed = "0".parse().unwrap();
+        assert_eq!(changes(&before, &after), Vec::<String>::new());
+        assert_eq!(
+            to_follow(&before, &after),
+            [
+                "thread 9 (irq/36-virtio1-) has CPUs 0 and had 0-1: it follows IRQ 36, whose mask is as it was, when that fires next"
+            ]
+        );
+        // It has followed to where the kernel delivers it now.
+        after.irqs[0].effective = Some("0".parse().unwrap());
+        assert_eq!(to_follow(&before, &after), Vec::<String>::new());
+        assert_eq!(to_follow(&before, &before), Vec::<String>::new());
+        // What else of it is left behind is named.
+        after.tasks[1].scheduling.priority = 80;
+        assert_eq!(changes(&before, &after).len(), 1);
+
+        // The interrupt's own mask is not as it was, is not told, or the program only calls itself so.
+        let named = |after: &Machine, before: &Machine| {
+            assert_eq!(to_follow(before, after), Vec::<String>::new());
+            let found = changes(before, after);
+            assert!(found.iter().any(|one| one.starts_with("the CPUs of thread 9")), "{found:?}");
+        };
+        let mut moved = after.clone();
+        moved.irqs[0].requested = Some("0".parse().unwrap());
+        named(&moved, &before);
+        let (mut no, mut mask) = (before.clone(), after.clone());
+        (no.irqs[0].requested, mask.irqs[0].requested) = (None, None);
+        named(&mask, &no);
+        (no, mask) = (before, after);
+        (no.tasks[1].kernel, mask.tasks[1].kernel) = (None, None);
+        named(&mask, &no);
     }
 
     #[test]

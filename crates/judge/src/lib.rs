@@ -37,7 +37,7 @@ pub mod tune;
 pub use buffers::{at_most_an_hour, judge_buffers, least_safe};
 pub use campaign::{RunsBySetting, campaigned, groups};
 pub use causes::explain;
-pub use changes::changes;
+pub use changes::{changes, to_follow};
 pub use compare::compare_runs;
 pub use cost::cost_figures;
 pub use figures::figure_of;

@@ -99,7 +99,7 @@ fn about(format: foreign::Format) -> &'static str {
         Format::Latmus => "latmus -g",
         Format::Oslat => "The report of oslat",
         Format::OslatJson => "oslat --json",
-        Format::Rtla => "rtla timerlat hist",
+        Format::Rtla => "rtla timerlat hist, rtla osnoise hist",
         Format::RtlaAnalysis => "The automatic analysis of rtla",
         Format::Jitterdebugger => "JSON of jitterdebugger",
         Format::Hdr => "An HdrHistogram log, V2, in nanoseconds",

@@ -25,6 +25,11 @@ pub enum Unheard {
         /// The longest round trip that was waited for, ms.
         longest_ms: f64,
     },
+    /// The tones came back later than was waited for, by a whole round of them.
+    Round {
+        /// The longest round trip that was waited for, ms.
+        longest_ms: f64,
+    },
     /// The sweep came back and the tones tell nothing certain.
     Unclear {
         /// The share of the tones' time in which they were clear.
@@ -75,6 +80,12 @@ impl fmt::Display for Unheard {
                 f,
                 "the tones came back after {frames:.0} frames, later than was waited for \
                  ({longest_ms:.0} ms): wait for longer with --longest"
+            ),
+            Unheard::Round { longest_ms } => write!(
+                f,
+                "the tones began after the {longest_ms:.0} ms that were waited for, and no sweep came back: the round trip is \
+                 longer, and after 65536 frames the tones have come round and tell nothing; wait for longer with --longest, \
+                 or play with a smaller --buffer or a lower --rate"
             ),
             Unheard::Unclear { clear, sweep } => write!(
                 f,
@@ -135,6 +146,10 @@ pub fn hear(sound: &TestSignal, came: &[f32]) -> Result<Heard, Unheard> {
     };
     if before.is_none() && line.delay > sound.longest as f64 {
         return Err(Unheard::Late { frames: line.delay, longest_ms });
+    }
+    // What began late is no sound that was lost on the way: the sweeps would be there.
+    if (line.slip.is_some() || line.lost.is_some()) && before.is_none() && after.is_none() {
+        return Err(Unheard::Round { longest_ms });
     }
     if let Some((at, frames)) = line.slip {
         return Err(Unheard::Slipped { frames, at: at / rate });

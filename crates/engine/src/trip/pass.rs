@@ -3,7 +3,7 @@
 use super::{hear::hear, sound::TestSignal};
 use crate::{Error, ErrorKind, Placed, Result, Setup, Sizes, open};
 use quiet_dsp::{Block, Stage};
-use quiet_types::{Frames, trip::Opening};
+use quiet_types::{Frames, SampleRate, trip::Opening};
 use std::{
     sync::{
         Arc,
@@ -92,11 +92,27 @@ const TRIES: u32 = 3;
 /// A device that moves nothing for so long is dead.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// A time in frames, where the tones can tell so long a round trip.
+fn frames(longest: Duration, rate: SampleRate) -> Result<usize> {
+    let frames = (longest.as_secs_f64() * f64::from(rate)) as usize;
+    let most = TestSignal::MOST;
+    if frames <= most {
+        return Ok(frames);
+    }
+    Err(Error::new(format!(
+        "cannot wait for a round trip of {}: that is {frames} frames at {} Hz, and by the tones {most} can be told at most, \
+         since after 65536 they come round; give --longest {}ms or less, or a lower --rate",
+        quiet_types::Nanos(longest.as_nanos() as u64),
+        rate.0,
+        most * 1000 / (rate.0 as usize).max(1)
+    )))
+}
+
 /// Measures `cycles` times, with the device opened anew each time; `longest` is the longest round
 /// trip that is waited for, `level` the peak of the sound, 0 to 1.
 ///
 /// # Errors
-/// A sentence, when the device cannot be opened or stands still. That nothing can be heard is no
+/// A sentence, when the device cannot be opened or stands still, or `longest` is more than can be told at its rate. That nothing can be heard is no
 /// error of this: it stands in the cycle.
 pub fn measure(
     setup: &Setup,
@@ -120,7 +136,7 @@ pub fn measure(
         let one = loop {
             let opened = open(setup)?;
             let about = opened.about.clone();
-            let frames = (longest.as_secs_f64() * f64::from(opened.rate)) as usize;
+            let frames = frames(longest, opened.rate)?;
             let sound = Arc::new(TestSignal::new(opened.rate, frames, level));
             let kept = Arc::new(Kept {
                 came: sound.samples().iter().map(|_| AtomicU32::new(0)).collect(),
@@ -190,4 +206,21 @@ pub fn measure(
         }
     }
     Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_frames_than_the_tones_can_tell_are_refused_and_not_fewer_taken() {
+        let of = |ms, rate| frames(Duration::from_millis(ms), SampleRate(rate));
+        assert_eq!(of(250, 48_000).unwrap(), 12_000);
+        assert_eq!(of(8_000, 8_000).unwrap(), 64_000);
+        assert_eq!(of(1_333, 48_000).unwrap(), 63_984);
+        for (ms, rate, remedy) in [(8_000, 48_000, "--longest 1333ms"), (334, 192_000, "333ms")] {
+            let said = of(ms, rate).unwrap_err().to_string();
+            assert!(said.contains(remedy) && said.contains("64000"), "{said}");
+        }
+    }
 }

@@ -47,9 +47,12 @@ pub struct TestSignal {
 }
 
 impl TestSignal {
-    /// For round trips of up to `longest` frames (at most 64 000), peaking at `level`, 0 to 1.
+    /// The longest round trip that can be waited for, frames: 64 000.
+    pub const MOST: usize = ROUND - SPARE;
+
+    /// For round trips of up to `longest` frames (at most [`MOST`](TestSignal::MOST)), peaking at `level`, 0 to 1.
     pub fn new(rate: SampleRate, longest: usize, level: f64) -> TestSignal {
-        let longest = longest.clamp(64, ROUND - SPARE);
+        let longest = longest.clamp(64, TestSignal::MOST);
         let lead = (rate.0 as usize / 8).max(1024);
         let sweep_at = lead;
         let tones_at = sweep_at + SWEEP + longest;

@@ -188,6 +188,19 @@ fn silence_noise_and_a_foreign_sound_are_no_round_trip() {
     );
 }
 
+/// Beyond 65 536 frames the tones have come round: they would tell 4 464 frames here.
+#[test]
+fn a_round_of_the_tones_is_not_taken_for_lost_sound() {
+    let sound = TestSignal::new(SampleRate(RATE), TestSignal::MOST, 0.25);
+    for delay in [65_700.0, 70_000.0, 76_543.25] {
+        let wrong = hear(&sound, &later(&sound, delay, 0.0)).unwrap_err();
+        assert!(matches!(wrong, Unheard::Round { .. }), "{delay}: {wrong:?}");
+        assert!(wrong.to_string().contains("--longest"), "{wrong}");
+    }
+    let longest = hear(&sound, &later(&sound, 63_900.5, 0.0)).unwrap();
+    assert!((longest.frames - 63_900.5).abs() < 1e-3, "{longest:?}");
+}
+
 #[test]
 fn without_the_sweep_the_tones_are_not_believed() {
     let sound = sound();

@@ -1,14 +1,19 @@
 //! Choices beside steps: which CPU, which priority, siblings, sleep or never sleep; by successive halving.
 
-use super::{Tuning, course::Bench, place::Place};
-use crate::{Error, Result, ShieldWish, raised};
+use super::{
+    Tuning,
+    course::Bench,
+    place::{MOST_FAILED, Place},
+};
+use crate::{Error, ErrorKind, Result, ShieldWish, raised};
 use quiet_judge::tune::{judge_choice, others_left};
 use quiet_types::{
     CpuSet, Frames, Machine, Nanos,
     run::Spec,
-    tune::{TuneBlock, TunedChoice},
+    tune::{BlockPart, LeftOut, TuneBlock, TunedChoice},
     words,
 };
+use std::collections::BTreeMap;
 
 /// What may be chosen beside the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,22 +149,64 @@ fn stages(alternatives: usize) -> u32 {
     stages
 }
 
+/// Where alternatives are measured.
+trait Trials {
+    /// One block; `None` where it was interrupted.
+    fn block(&mut self, round: u32, one: &Alternative) -> Result<Option<TuneBlock>>;
+    fn now(&self) -> Nanos;
+    fn tell(&self, what: &str);
+    fn stopped(&self) -> bool;
+}
+
+impl Trials for Place<'_> {
+    fn block(&mut self, round: u32, one: &Alternative) -> Result<Option<TuneBlock>> {
+        let settings = (one.never_sleeps, one.period);
+        self.choice(round, &one.name, (&one.wish, &one.spec), settings)
+    }
+
+    fn now(&self) -> Nanos {
+        Bench::now(self)
+    }
+
+    fn tell(&self, what: &str) {
+        Place::tell(self, what);
+    }
+
+    fn stopped(&self) -> bool {
+        raised(self.stop)
+    }
+}
+
 /// Measures the alternatives in rounds, leaves the worse half out after each stage, and tells what is shown; `None` where it was
-/// interrupted before the first round was over.
+/// interrupted before the first round was over, or nothing could be measured. What could not be is named in `left`.
 pub(super) fn choose(
     pick: Pick,
     args: &Tuning,
     machine: &Machine,
     place: &mut Place<'_>,
     (seed, time): (u32, Nanos),
-    blocks: &mut Vec<TuneBlock>,
+    (blocks, left): (&mut Vec<TuneBlock>, &mut Vec<LeftOut>),
 ) -> Result<Option<TunedChoice>> {
     let (wish, spec) = (place.wish.clone(), place.spec.clone());
     let all = alternatives(pick, args, machine, (&wish, &spec))?;
+    let choice = rounds(pick, &all, place, (seed, time), (blocks, left));
+    (place.wish, place.spec) = (wish, spec);
+    choice
+}
+
+fn rounds(
+    pick: Pick,
+    all: &[Alternative],
+    place: &mut dyn Trials,
+    (seed, time): (u32, Nanos),
+    (blocks, left): (&mut Vec<TuneBlock>, &mut Vec<LeftOut>),
+) -> Result<Option<TunedChoice>> {
     let names: Vec<String> = all.iter().map(|one| one.name.clone()).collect();
     let stages = stages(all.len());
     let (began, first) = (place.now(), blocks.len());
     let mut alive = names.clone();
+    // How often in a row each could not be measured.
+    let mut failed: BTreeMap<&str, u32> = BTreeMap::new();
     let mut round = 0;
     'stages: for stage in 0..stages {
         let until = Nanos(began.0 + time.0 / u64::from(stages) * u64::from(stage + 1));
@@ -167,43 +214,88 @@ pub(super) fn choose(
         while round < enough || place.now() < until {
             for at in quiet_types::lot::order(seed ^ pick as u32, u64::from(round), alive.len()) {
                 let Some(one) = all.iter().find(|one| one.name == alive[at]) else { continue };
-                if raised(place.stop) {
+                if place.stopped() {
                     break 'stages;
                 }
-                let left = words::span(Nanos(until.0.saturating_sub(place.now().0)));
+                let rest = words::span(Nanos(until.0.saturating_sub(place.now().0)));
                 place.tell(&format!(
-                    "{}: {}, round {}; {} of {} still in; the next look in {left}",
+                    "{}: {}, round {}; {} of {} still in; the next look in {rest}",
                     pick.name(),
                     one.name,
                     round + 1,
                     alive.len(),
                     names.len(),
                 ));
-                let Some(block) = place.choice(
-                    round,
-                    &one.name,
-                    (&one.wish, &one.spec),
-                    (one.never_sleeps, one.period),
-                )?
-                else {
-                    break 'stages;
-                };
-                blocks.push(block);
+                let at = place.now();
+                match place.block(round, one) {
+                    Ok(Some(block)) => {
+                        failed.remove(one.name.as_str());
+                        blocks.push(block);
+                    }
+                    Ok(None) => break 'stages,
+                    // The engine or the probe cannot work in this setting, or no shield can be planned for it. The others can be
+                    // judged all the same.
+                    Err(error)
+                        if matches!(error.kind(), ErrorKind::Measuring | ErrorKind::Asked) =>
+                    {
+                        *failed.entry(one.name.as_str()).or_default() += 1;
+                        blocks.push(TuneBlock {
+                            part: BlockPart::Choice,
+                            pair: round,
+                            at,
+                            on: vec![one.name.clone()],
+                            lost: Some(format!("{error:#}")),
+                            ..TuneBlock::default()
+                        });
+                    }
+                    Err(error) => return Err(error),
+                }
             }
             round += 1;
+            let before = alive.len();
+            alive.retain(|name| failed.get(name.as_str()).is_none_or(|times| *times < MOST_FAILED));
+            // Nobody is left to be held against.
+            if alive.len() < before && alive.len() < 2 {
+                break 'stages;
+            }
         }
-        if stage + 1 < stages {
+        // Two go on to the end, also where others could not be measured.
+        if stage + 1 < stages && alive.len() > 2 {
             alive = others_left(&blocks[first..], &alive);
         }
     }
-    (place.wish, place.spec) = (wish, spec);
     let own = &blocks[first..];
-    if own.is_empty() {
+    let counts = |name: &&String| {
+        own.iter().any(|block| block.lost.is_none() && block.on.first() == Some(*name))
+    };
+    let why = |name: &String| {
+        let last = own.iter().rev().find(|block| block.on.first() == Some(name));
+        last.and_then(|block| block.lost.clone())
+    };
+    let measured: Vec<String> = names.iter().filter(counts).cloned().collect();
+    // Whoever was not reached has no reason of its own.
+    left.extend(names.iter().filter(|name| !counts(name)).filter_map(|name| {
+        Some(LeftOut { what: format!("{} {name}", pick.name()), why: why(name)? })
+    }));
+    // What was measured for a while and then could not be is told as well.
+    left.extend(
+        measured.iter().filter(|name| failed.get(name.as_str()) >= Some(&MOST_FAILED)).map(
+            |name| LeftOut {
+                what: format!("{} {name} in later rounds", pick.name()),
+                why: why(name).unwrap_or_default(),
+            },
+        ),
+    );
+    if measured.is_empty() {
         return Ok(None);
     }
-    let mut choice = judge_choice(pick.name(), &names, own, stages as usize);
-    if pick == Pick::Period {
-        choice.sentence = shortest(&names, &choice);
+    let mut choice = judge_choice(pick.name(), &measured, own, stages as usize);
+    match measured.as_slice() {
+        [one] if names.len() > 1 => {
+            choice.sentence = format!("{one} is the only one that was measured");
+        }
+        _ if pick == Pick::Period => choice.sentence = shortest(&measured, &choice),
+        _ => {}
     }
     Ok(Some(choice))
 }
@@ -229,7 +321,11 @@ fn shortest(names: &[String], choice: &TunedChoice) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quiet_types::tune::TriedChoice;
+    use quiet_types::{
+        machine::Policy,
+        run::{Idle, Probe},
+        tune::{TriedChoice, TuneValue},
+    };
 
     #[test]
     fn of_periods_the_shortest_that_is_not_shown_to_be_worse_is_told() {
@@ -254,6 +350,106 @@ mod tests {
         assert!(shortest(&names, &choice).starts_with("32 frames is the shortest that"));
         choice.tried[2].beaten = false;
         assert!(shortest(&names, &choice).starts_with("16 frames is the shortest;"));
+    }
+
+    /// Settings that are measured at once, some of which nobody can play in.
+    struct Played {
+        now: u64,
+        cannot: &'static [(&'static str, u32)],
+        kind: ErrorKind,
+    }
+
+    impl Trials for Played {
+        fn block(&mut self, round: u32, one: &Alternative) -> Result<Option<TuneBlock>> {
+            self.now += 1;
+            if self.cannot.iter().any(|(name, from)| *name == one.name && round >= *from) {
+                let engine = Error::new(self.kind, "a partition of 1 CPU takes whole processes");
+                return Err(engine);
+            }
+            let value = TuneValue { value: one.name.len() as f64, half: 0.1 };
+            Ok(Some(TuneBlock {
+                part: BlockPart::Choice,
+                pair: round,
+                on: vec![one.name.clone()],
+                values: vec![value],
+                ..TuneBlock::default()
+            }))
+        }
+
+        fn now(&self) -> Nanos {
+            Nanos(self.now)
+        }
+
+        fn tell(&self, _: &str) {}
+
+        fn stopped(&self) -> bool {
+            false
+        }
+    }
+
+    type Chosen = (Result<Option<TunedChoice>>, Vec<LeftOut>, Vec<TuneBlock>);
+
+    fn chosen(names: &[&str], cannot: &'static [(&'static str, u32)], kind: ErrorKind) -> Chosen {
+        let spec = Spec {
+            probe: Probe::Gap,
+            cpus: CpuSet::default(),
+            policy: Policy::Fifo,
+            priority: 80,
+            length: Nanos(1),
+            threshold: Nanos(1),
+            bucket: Nanos(1),
+            buckets: 1,
+            idle: Idle::AsIs,
+            core: Default::default(),
+        };
+        let alternative = |name: &&str| Alternative {
+            name: (*name).to_owned(),
+            wish: ShieldWish::default(),
+            spec: spec.clone(),
+            never_sleeps: None,
+            period: None,
+        };
+        let all: Vec<Alternative> = names.iter().map(alternative).collect();
+        let (mut blocks, mut left) = (Vec::new(), Vec::new());
+        let mut played = Played { now: 0, cannot, kind };
+        let time = (7, Nanos(60));
+        let choice = rounds(Pick::Mode, &all, &mut played, time, (&mut blocks, &mut left));
+        (choice, left, blocks)
+    }
+
+    #[test]
+    fn what_cannot_be_played_is_left_out_by_name_and_the_rest_is_judged() {
+        let (choice, left, blocks) =
+            chosen(&["sleep", "never-sleep"], &[("never-sleep", 0)], ErrorKind::Measuring);
+        let choice = choice.unwrap().unwrap();
+        assert_eq!(left.len(), 1, "{left:?}");
+        assert_eq!(left[0].what, "mode never-sleep");
+        assert!(left[0].why.contains("takes whole processes"), "{}", left[0].why);
+        assert_eq!(choice.sentence, "sleep is the only one that was measured");
+        let tried: Vec<&str> = choice.tried.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(tried, ["sleep"]);
+        assert!(choice.tried.iter().all(|one| one.median.is_finite()));
+        let refused = blocks.iter().filter(|block| block.lost.is_some()).count();
+        assert_eq!(refused, MOST_FAILED as usize, "it is not tried for ever");
+
+        // Of three the other two are held against each other.
+        let three = ["a", "bbbb", "cc"];
+        let (choice, left, _) = chosen(&three, &[("cc", 0)], ErrorKind::Measuring);
+        let choice = choice.unwrap().unwrap();
+        assert_eq!(choice.tried.len(), 2);
+        assert!(choice.sentence.starts_with("a is better than all others"), "{}", choice.sentence);
+        assert_eq!(left[0].what, "mode cc");
+
+        // One that fails later on keeps what was measured of it.
+        let (choice, left, _) = chosen(&three, &[("cc", 2)], ErrorKind::Measuring);
+        assert_eq!(choice.unwrap().unwrap().tried.len(), 3);
+        assert_eq!(left[0].what, "mode cc in later rounds");
+
+        let (choice, left, _) = chosen(&["a", "bb"], &[("a", 0), ("bb", 0)], ErrorKind::Measuring);
+        assert_eq!((choice.unwrap(), left.len()), (None, 2));
+        // A machine that cannot be put back is no setting that cannot be played in.
+        let (choice, ..) = chosen(&three, &[("cc", 0)], ErrorKind::Machine);
+        assert_eq!(choice.unwrap_err().kind(), ErrorKind::Machine);
     }
 
     #[test]

@@ -18,8 +18,8 @@ pub use here::measured_here;
 pub use place::TriedWrite;
 
 use crate::{
-    Error, ErrorKind, Observer, Result, ShieldWish, begin, begun, is_root, machine, raised,
-    refuse_over_a_shield,
+    Error, ErrorKind, Observer, Result, ShieldWish, begin, begun, is_root, machine,
+    prove::restored, raised, refuse_over_a_shield,
 };
 use course::{Course, Ran};
 use place::Place;
@@ -30,7 +30,6 @@ use quiet_types::{
     Chain, CpuSet, Finding, Frames, Machine, Nanos, SampleRate, Severity,
     chain::Choice,
     machine::Policy,
-    proof::Restored,
     run::{Idle, Probe, Spec},
     tune::{
         Enough, Factor, LeftOut, SCHEMA, StepSays, TuneDesign, TuneResponse, Tuned, TunedChoice,
@@ -158,6 +157,7 @@ pub fn tune(args: &Tuning, stop: &AtomicBool, observer: &dyn Observer) -> Result
         return Err(Error::new(ErrorKind::Interrupted, why));
     }
     findings.extend(findings_of(&steps, &left_out));
+    let restored = restored(&before, exact, &mut findings)?;
     let mut tuned = Tuned {
         head: began.head(SCHEMA, &args.label, interrupted || raised(stop)),
         question: question(args, &whole.shield.cpus, &spec.cpus),
@@ -169,7 +169,7 @@ pub fn tune(args: &Tuning, stop: &AtomicBool, observer: &dyn Observer) -> Result
         smallest,
         boots: Vec::new(),
         choices,
-        restored: Some(restored(&before, exact)?),
+        restored: Some(restored),
         sentence: String::new(),
         chain: String::new(),
         commands: Vec::new(),
@@ -209,14 +209,28 @@ fn steps(args: &Tuning, seed: u32, place: &mut Place<'_>) -> Result<Done> {
 
 /// What is chosen beside the steps, each with an equal share of the time.
 fn picks(args: &Tuning, seed: u32, machine: &Machine, place: &mut Place<'_>) -> Result<Done> {
-    let (mut blocks, mut found) = (Vec::new(), Vec::new());
+    let (mut blocks, mut found, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     let time = Nanos(args.budget.0 / args.picks.len() as u64);
     for pick in &args.picks {
         if raised(place.stop) {
             break;
         }
-        let choice = choices::choose(*pick, args, machine, place, (seed, time), &mut blocks)?;
-        found.extend(choice);
+        let kept = (&mut blocks, &mut left_out);
+        match choices::choose(*pick, args, machine, place, (seed, time), kept) {
+            Ok(choice) => found.extend(choice),
+            // What was chosen before, or can be after it, is not lost by it.
+            Err(error) if error.kind() == ErrorKind::Asked && args.picks.len() > 1 => {
+                left_out.push(LeftOut { what: pick.name().to_owned(), why: format!("{error:#}") });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let interrupted = raised(place.stop);
+    if found.is_empty() && !left_out.is_empty() && !interrupted {
+        let all = left_out.iter().map(|left| format!("{}: {}", left.what, left.why));
+        let all = all.collect::<Vec<_>>().join("; ");
+        let why = format!("there is nothing to choose here that could be measured: {all}");
+        return Err(Error::new(ErrorKind::Measuring, why));
     }
     let design = TuneDesign {
         seed,
@@ -225,9 +239,8 @@ fn picks(args: &Tuning, seed: u32, machine: &Machine, place: &mut Place<'_>) -> 
         margin: args.margin,
         ..TuneDesign::default()
     };
-    let interrupted = raised(place.stop);
     let ran = Ran { design, blocks, steps: Vec::new(), smallest: None, interrupted };
-    Ok(Done { ran, choices: found, left_out: Vec::new(), findings: Vec::new() })
+    Ok(Done { ran, choices: found, left_out, findings: Vec::new() })
 }
 
 impl Tuning {
@@ -484,14 +497,6 @@ fn findings_of(steps: &[TunedStep], left_out: &[LeftOut]) -> Vec<Finding> {
         );
     }
     findings
-}
-
-fn restored(before: &Machine, exact: bool) -> Result<Restored> {
-    let mut differences = quiet_judge::changes(before, &machine(&Root::system()?)?);
-    if !exact && differences.is_empty() {
-        differences.push("a revert left something that somebody else had changed meanwhile".into());
-    }
-    Ok(Restored { exact: differences.is_empty(), differences })
 }
 
 fn sentence(tuned: &Tuned) -> String {

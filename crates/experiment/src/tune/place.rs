@@ -52,8 +52,8 @@ impl TriedWrite {
     }
 }
 
-/// So many shields in a row may fail before the tune does.
-const MOST_FAILED: u32 = 3;
+/// So many shields, or measurements, in a row may fail before the tune does.
+pub(super) const MOST_FAILED: u32 = 3;
 
 /// How far an outcome is what was meant: a block counts for a step only where it came as far as at the first try.
 fn rank(outcome: &Outcome) -> u8 {
@@ -106,6 +106,8 @@ pub(crate) struct Place<'a> {
     pub restless: BTreeSet<String>,
     /// Shields that could not be put up, one after the other.
     pub failed: u32,
+    /// Blocks that could not be measured, one after the other.
+    pub unread: u32,
     /// Whether every revert put back every value.
     pub exact: bool,
     pub whole: RefCell<Nanos>,
@@ -141,6 +143,7 @@ impl<'a> Place<'a> {
             expected: BTreeMap::new(),
             restless: BTreeSet::new(),
             failed: 0,
+            unread: 0,
             exact: true,
             whole: RefCell::new(Nanos::ZERO),
         }
@@ -439,6 +442,20 @@ struct Read {
     lost: Option<String>,
 }
 
+/// A block that could not be measured is lost, where that is not the rule; whatever else failed ends the tune.
+fn or_lost(block: Result<Option<TuneBlock>>, unread: &mut u32) -> Result<Option<TuneBlock>> {
+    match block {
+        Err(error) if error.kind() == ErrorKind::Measuring && *unread < MOST_FAILED => {
+            *unread += 1;
+            Ok(Some(TuneBlock { lost: Some(format!("{error:#}")), ..TuneBlock::default() }))
+        }
+        block => {
+            *unread = 0;
+            block
+        }
+    }
+}
+
 /// The geometric mean of what the stressors did a second, of those that did anything.
 fn throughput(stress: &Stress) -> Option<f64> {
     let logs: Vec<f64> = stress
@@ -459,7 +476,8 @@ impl Bench for Place<'_> {
             return Ok(None);
         }
         let at = self.now();
-        let Some(mut block) = self.measured(on, "tune")? else { return Ok(None) };
+        let measured = self.measured(on, "tune");
+        let Some(mut block) = or_lost(measured, &mut self.unread)? else { return Ok(None) };
         (block.part, block.pair, block.at) = (part, pair, at);
         self.observer.event(Notice::Block(&block));
         Ok(Some(block))
@@ -506,6 +524,20 @@ mod tests {
         let stress = Stress { throughput: vec![one(4.0), one(0.0), one(9.0)], ..Stress::default() };
         assert!((throughput(&stress).unwrap() - 6.0).abs() < 1e-9);
         assert_eq!(throughput(&Stress::default()), None);
+    }
+
+    #[test]
+    fn a_block_that_cannot_be_measured_is_lost_and_only_as_a_rule_the_end() {
+        let cannot = |kind| Err(Error::new(kind, "no probe"));
+        let mut unread = 0;
+        for _ in 0..MOST_FAILED {
+            let block = or_lost(cannot(ErrorKind::Measuring), &mut unread).unwrap().unwrap();
+            assert_eq!(block.lost.as_deref(), Some("no probe"));
+        }
+        assert!(or_lost(cannot(ErrorKind::Measuring), &mut unread).is_err());
+        assert!(or_lost(Ok(Some(TuneBlock::default())), &mut unread).unwrap().is_some());
+        assert!(or_lost(cannot(ErrorKind::Measuring), &mut unread).is_ok(), "counted anew");
+        assert!(or_lost(cannot(ErrorKind::Machine), &mut unread).is_err());
     }
 
     #[test]

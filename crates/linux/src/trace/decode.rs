@@ -583,6 +583,21 @@ mod tests {
         );
     }
 
+    /// PREEMPT_RT: an ordinary sleeper's timer runs in a softirq, so its interrupt has no timer's record.
+    #[test]
+    fn a_timer_interrupt_whose_begin_is_recorded_lasts_from_there() {
+        let mut decoder = timers();
+        decoder.timer = None;
+        let text = "name: local_timer_entry\nID: 6\nformat:\n\n";
+        assert!(decoder.learn("irq_vectors", "local_timer_entry", text));
+        let mut told = |at, id, flags, now| told(&mut decoder, at, id, flags, now);
+        assert_eq!(told(1000, 6, 0x09, 0), [(1000, "Vector begins".to_owned())]);
+        assert_eq!(told(1900, 2, 0x09, 0), [(1900, "Vector ends".to_owned())]);
+        assert_eq!(told(3000, 6, 0x09, 0), [(3000, "Vector begins".to_owned())]);
+        assert_eq!(told(3100, 1, 0x09, 2990), [(3100, "Timer begins".to_owned())]);
+        assert_eq!(told(3900, 2, 0x09, 0), [(3900, "Vector ends".to_owned())]);
+    }
+
     #[test]
     fn why_a_task_leaves_is_read_from_its_state() {
         for (state, why) in [

@@ -150,11 +150,12 @@ impl Tracer {
                 }
             }
         }
-        // With high resolution timers the interrupt's end and its timers tell its begin: an event less at each wake-up. Else the
-        // tick has no record of its own. (`EVENTS` stand first, so timers are known by then.)
+        let kernel = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let preempt_rt = preempt_rt(&kernel("/sys/kernel/realtime"), &kernel("/proc/version"));
+        // (`EVENTS` stand first, so timers are known by then.)
         for (group, name) in &events {
             if name == "local_timer_entry"
-                && clock::high_resolution()
+                && timers_tell(clock::high_resolution(), preempt_rt)
                 && self.decoder.begin_timers()
             {
                 continue;
@@ -326,6 +327,23 @@ pub fn instances() -> Result<Vec<String>> {
         .map_err(|e| Error::io("list", "the trace instances", e))?;
     let names = all.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     Ok(names.filter(|name| name.starts_with(PREFIX)).collect())
+}
+
+/// Whether the interrupt's end and its timers tell its begin: an event less at each wake-up.
+///
+/// Without high resolution timers the tick has no record of its own. Under PREEMPT_RT ordinary sleepers' timers run in a softirq
+/// (`hrtimer_setup_sleeper`), after an interrupt that has no timer's record in it. On Arm none of it matters: there the timer
+/// is a device's interrupt, whose begin is an event of its own.
+fn timers_tell(high_resolution: bool, preempt_rt: bool) -> bool {
+    high_resolution && !preempt_rt
+}
+
+/// Whether the kernel is PREEMPT_RT, by `/sys/kernel/realtime`, or by `/proc/version` where there is no such file.
+fn preempt_rt(realtime: &str, version: &str) -> bool {
+    let words: Vec<&str> = version.split_whitespace().collect();
+    realtime.trim() == "1"
+        || words.contains(&"PREEMPT_RT")
+        || words.windows(2).any(|pair| pair == ["PREEMPT", "RT"])
 }
 
 fn keep(trace: &mut Trace, event: TraceEvent) {
@@ -524,6 +542,23 @@ pub(super) fn write(path: &Path, value: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_real_time_kernel_records_where_its_timer_interrupts_begin() {
+        let versions = [
+            ("1\n", "Linux version 6.1.0 #1 SMP PREEMPT Debian", true),
+            ("", "Linux version 6.12.1 (gcc) #1 SMP PREEMPT_RT Debian 6.12.1-1", true),
+            ("0\n", "Linux version 4.19.0-rt #1 SMP PREEMPT RT Debian", true),
+            ("", "Linux version 6.12.1 (gcc) #1 SMP PREEMPT_DYNAMIC Debian", false),
+            ("0\n", "Linux version 6.1.0-preempt_rt-not #1 SMP", false),
+        ];
+        for (realtime, version, is) in versions {
+            let rt = preempt_rt(realtime, version);
+            assert_eq!(rt, is, "{version}");
+            assert_eq!(timers_tell(true, rt), !is, "{version}");
+            assert!(!timers_tell(false, rt), "ticks alone are in no record");
+        }
+    }
 
     #[test]
     fn masks_and_filters_name_the_cpus() {

@@ -171,13 +171,13 @@ impl Journal {
         let file = state.open_file(NAME, OFlags::RDWR | OFlags::APPEND)?;
         let length = file.metadata()?.len();
         let path = path(state).display().to_string();
-        let mut last = [b'\n'];
+        let mut last = *b"\n";
         if let Some(at) = length.checked_sub(1) {
             file.read_at(&mut last, at)?;
         }
         let mut journal = Journal::new(Some(file), path, length, 0, None);
         // A torn last line must not swallow what is written next.
-        if last != [b'\n'] {
+        if last != *b"\n" {
             journal.raw(b"\n")?;
         }
         Ok(journal)
