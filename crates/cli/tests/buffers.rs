@@ -1,7 +1,7 @@
 //! `measure buffers` as a whole, on the card that does not exist: every period is accounted for.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_testing::{all_stopped, sleeps, until};
+use quiet_testing::{sleeps, until, until_stopped};
 use serde_json::Value;
 use std::{
     process::{Child, Command, Output, Stdio},
@@ -45,7 +45,7 @@ fn accounted(table: &Value) {
         let periods = number("lasted") as f64 * 48e-6 / period as f64;
         // The clock of `lasted` starts with the opening of the thread and ends with the wish to
         // stop: what a busy machine puts between is no period of the card, nor lost.
-        let slack = 0.5 * 48e3 / period as f64;
+        let slack = 2.0 * 48e3 / period as f64;
         assert!(
             (number("expected") as f64 - periods).abs() < slack,
             "{periods} by the clock: {trial}"
@@ -126,8 +126,7 @@ fn a_stall_is_counted_with_every_period_that_it_cost() {
     let pid = rustix::process::Pid::from_child(&child);
     plays(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
-    // One of its threads takes the signal, and the others follow when they next come to the kernel.
-    until("a stopped process", || all_stopped(child.id()).then_some(()));
+    until_stopped(child.id());
     let stalled = std::time::Instant::now();
     std::thread::sleep(Duration::from_millis(400));
     let least = stalled.elapsed();

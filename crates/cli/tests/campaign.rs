@@ -4,7 +4,7 @@
 mod machine;
 
 use machine::{Capture, Machine, PROGRAM, text};
-use quiet_testing::{Why, is_root, skip_part};
+use quiet_testing::{Why, is_root, own_cpus, skip_part, until, until_measured};
 use quiet_types::{
     Run,
     campaign::{Campaigned, CellStanding},
@@ -47,6 +47,9 @@ fn campaign(dir: &Path, args: &[&str]) -> Command {
 
 fn with(text: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
+    // Whichever CPU is here.
+    let own = own_cpus().first().unwrap();
+    let text = text.replace("cpus = '0'", &format!("cpus = '{own}'"));
     fs::write(dir.path().join("c.toml"), text).unwrap();
     dir
 }
@@ -65,13 +68,7 @@ fn runs(dir: &Path) -> Vec<Run> {
 }
 
 fn until_kept(dir: &Path, count: usize) {
-    for _ in 0..1200 {
-        if runs(dir).len() >= count {
-            return;
-        }
-        sleep(Duration::from_millis(25));
-    }
-    panic!("{count} runs in 30 s are not there");
+    until("so many runs", || (runs(dir).len() >= count).then_some(()));
 }
 
 #[test]
@@ -119,7 +116,7 @@ fn ended_by_a_signal_it_keeps_what_there_is_and_the_cell_stays_open() {
     let dir = with(&MATRIX.replace("'120ms'", "'20s'"));
     let mut child = campaign(dir.path(), &[]);
     let child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    sleep(Duration::from_millis(1500));
+    until_measured(child.id());
     let second = campaign(dir.path(), &[]).output().unwrap();
     assert_eq!(second.status.code(), Some(2));
     assert!(text(&second).contains("another campaign is measuring"), "{}", text(&second));
@@ -220,7 +217,8 @@ fn killed_under_a_shield_the_next_call_puts_the_machine_back_and_goes_on() {
     .unwrap();
     let mut apply = Command::new(PROGRAM);
     apply.args(["apply", "--yes", "--cpus", &cpu.to_string(), "--state"]).arg(&state);
-    assert!(apply.stdin(Stdio::null()).output().unwrap().status.success());
+    let applied = apply.stdin(Stdio::null()).output().unwrap();
+    assert!(matches!(applied.status.code(), Some(0 | 1)), "{}", text(&applied));
     let refused = machine_state.output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused).contains("a shield is up"), "{}", text(&refused));

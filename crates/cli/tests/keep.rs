@@ -2,7 +2,7 @@
 //! the user who asked.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_testing::{Why, copy_program, is_root, skip, tree};
+use quiet_testing::{Why, copy_program, is_root, own_cpus, public_folder, skip, tree};
 use std::{
     fs,
     os::unix::{
@@ -127,8 +127,7 @@ impl Somebody {
         if !is_root() {
             return skip(Why::Root);
         }
-        let dir = tempfile::tempdir().unwrap();
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let dir = public_folder();
         let home = dir.path().join("home");
         fs::create_dir(&home).unwrap();
         chown(&home, Some(UID), Some(UID)).unwrap();
@@ -239,12 +238,13 @@ fn who_is_not_root_is_nobody_elses_hand() {
     if !is_root() {
         return skip(Why::Root);
     }
-    let dir = tempfile::Builder::new().prefix("quietcores-nobody").tempdir_in("/var/tmp").unwrap();
+    let dir = public_folder();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let program = dir.path().join("quietcores");
     copy_program(PROGRAM, &program);
     let file = dir.path().join("summary.txt");
     fs::copy(fixture(), &file).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(&program)
@@ -302,7 +302,7 @@ fn an_ordinary_user_is_told_what_to_do_where_only_root_may() {
     if !is_root() {
         return skip(Why::Root);
     }
-    let dir = tempfile::Builder::new().prefix("quietcores-nobody").tempdir_in("/var/tmp").unwrap();
+    let dir = public_folder();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let program = dir.path().join("quietcores");
     copy_program(PROGRAM, &program);
@@ -325,8 +325,7 @@ fn an_ordinary_user_is_told_what_to_do_where_only_root_may() {
         assert!(said.contains("without root"), "{said}");
         assert!(said.ends_with(&format!("sudo quietcores {verb}\n")), "{said}");
     }
-    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
-    let cpus: quiet_types::CpuSet = online.trim().parse().unwrap();
+    let cpus = own_cpus();
     let last = cpus.iter().last().unwrap().to_string();
     if cpus.len() > 1 {
         let output = nobody(&["reach", "--cpus", &last, "--each", "10ms"]);

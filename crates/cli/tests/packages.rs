@@ -308,7 +308,7 @@ fn each_example_strip_plays_as_it_is() {
         }
         seen += 1;
         let played = Command::new(PROGRAM)
-            .args(["play", "--host", "null", "--period", "1024", "--for", "200ms", "--json"])
+            .args(["play", "--host", "null", "--period", "1024", "--for", "1s", "--json"])
             .args(["--control", "none"])
             .arg(&strip)
             .stdin(Stdio::null())

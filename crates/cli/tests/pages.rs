@@ -11,7 +11,7 @@ use machine::{
 use quiet_testing::{
     Why,
     faces::{self, Ended, Server},
-    program, skip, skip_part,
+    own_cpus, own_sockets, program, skip, skip_part,
     tree::fixture,
 };
 use std::{
@@ -54,7 +54,8 @@ fn kept(machine: &Machine, words: &[&str]) -> String {
 
 /// Two short runs, to be compared.
 fn measure(machine: &Machine) {
-    let wakeup = ["measure", "wakeup", "--cpus", "0", "--policy", "other", "--priority", "0"];
+    let cpu = own_cpus().first().unwrap().to_string();
+    let wakeup = ["measure", "wakeup", "--cpus", &cpu, "--policy", "other", "--priority", "0"];
     for _ in 0..2 {
         kept(machine, &[&wakeup[..], &["--interval", "1ms", "--for", "300ms"]].concat());
     }
@@ -65,11 +66,12 @@ fn reports(machine: &Machine, at: &str) -> BTreeMap<&'static str, String> {
     let cpu = machine.cpu.to_string();
     let prove = ["prove", "--pairs", "2", "--for", "400ms", "--gap", "100ms", "--explain"];
     let prove = kept(machine, &[&prove[..], &["--stress", "kernel", "--cpus", &cpu]].concat());
-    let null = ["--host", "null", "--mode", "sleep", "--cpu", "0"];
+    let first = own_cpus().first().unwrap().to_string();
+    let null = ["--host", "null", "--mode", "sleep", "--cpu", &first];
     let buffers = ["--periods", "16,64,256", "--counts", "2,3", "--for", "100ms"];
     let buffers = [&["measure", "buffers"], &null[..], &buffers[..], &["--label", "a phone"]];
     let buffers = kept(machine, &buffers.concat());
-    let trip = ["--cable", "137.25", "--period", "512", "--buffer", "4096", "--cycles", "3"];
+    let trip = ["--cable", "137.25", "--period", "512", "--buffer", "16384", "--cycles", "3"];
     let trip = kept(machine, &[&["measure", "roundtrip"], &null[..], &trip[..]].concat());
     let [file, page] = ["campaign.toml", "campaign.html"].map(|name| machine.dir().join(name));
     let campaign = format!(
@@ -106,6 +108,8 @@ fn stories_on_a_desktop_and_a_phone() {
     if program("node").is_none() || program("npm").is_none() {
         return skip(Why::Program("npm", "npm"));
     }
+    let Some(machine) = Machine::take() else { return };
+    // In its turn: two at once in one checkout would take each other's away.
     let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pages");
     if !pages.join("node_modules/playwright-core").is_dir() {
         let got = Command::new("npm").args(["ci", "--ignore-scripts"]).current_dir(&pages).output();
@@ -114,10 +118,11 @@ fn stories_on_a_desktop_and_a_phone() {
             return skip(Why::Machine(format!("npm ci: {}", text(&got))));
         }
     }
-    let Some(machine) = Machine::take() else { return };
     measure(&machine);
     let (mut planted, mut disk) = (None, None);
-    let first = serve(&machine, "127.0.0.1:0");
+    // It comes back there: a port of 127.0.0.1 may be another program's by then.
+    let [own] = own_sockets();
+    let first = serve(&machine, &own.to_string());
     let (address, listen) = (first.address.clone(), first.at().to_owned());
     let mut server = Some(first);
     let reports = reports(&machine, &listen);

@@ -8,7 +8,7 @@ use machine::{
     planted::{BURST, Disk, NAME, Planted},
     text,
 };
-use quiet_testing::{Why, faces::Tmux, skip};
+use quiet_testing::{Why, faces::Tmux, skip, skip_part};
 use quiet_types::live::Moment;
 use std::{
     io::{BufRead, BufReader},
@@ -24,7 +24,8 @@ fn a_probe_that_measures_elsewhere_is_in_the_stream() {
         command.env("XDG_RUNTIME_DIR", dir.path());
     };
     let mut measure = Command::new(PROGRAM);
-    measure.args(["measure", "wakeup", "--cpus", "0", "--policy", "other", "--priority", "0"]);
+    let cpu = quiet_testing::own_cpus().first().unwrap().to_string();
+    measure.args(["measure", "wakeup", "--cpus", &cpu, "--policy", "other", "--priority", "0"]);
     measure.args(["--interval", "1ms", "--for", "10min", "--label", "sto\u{1b}ry", "--store"]);
     measure.arg(dir.path().join("store")).stdout(Stdio::null()).stderr(Stdio::null());
     runtime(&mut measure);
@@ -54,7 +55,7 @@ fn a_probe_that_measures_elsewhere_is_in_the_stream() {
         }
     }
     for probe in &seen {
-        assert_eq!((probe.probe.as_str(), probe.cpus.to_string()), ("wakeup", "0".to_owned()));
+        assert_eq!((probe.probe.as_str(), probe.cpus.to_string()), ("wakeup", cpu.clone()));
         assert!(!probe.label.contains('\u{1b}') && probe.told.contains("readings"), "{probe:?}");
         // Every reading and every missed period stands in a column.
         assert_eq!(probe.bars.iter().sum::<u64>(), probe.obtained + probe.missed, "{probe:?}");
@@ -78,7 +79,7 @@ fn a_burst_and_a_disks_interrupt_on_the_shield_are_told_of_by_name_and_length() 
     }
     let Some(machine) = Machine::take() else { return };
     let applied = machine.apply().output().unwrap();
-    assert!(applied.status.success(), "{}", text(&applied));
+    assert!(matches!(applied.status.code(), Some(0 | 1)), "{}", text(&applied));
     let mut lines = Command::new(PROGRAM)
         .args(["top", "--json", "--state"])
         .arg(machine.state())
@@ -107,14 +108,15 @@ fn a_burst_and_a_disks_interrupt_on_the_shield_are_told_of_by_name_and_length() 
     };
     let mut planted = Planted::place(&machine).unwrap();
     planted.go();
-    let burst = met("the burst", &|one| one.name == NAME && one.ran.is_some_and(|ran| ran.0 > 0));
-    // Between two looks it ran once, perhaps twice where looks are rare; by the kernel's own clock.
-    let (ran, least) = (burst.ran.unwrap().0, BURST.as_nanos() as u64);
-    assert!((least..least * 100).contains(&ran), "{burst:?}");
+    // A look may come in the midst of it: of a whole one all is told. Between two looks it ran once, more often where looks are rare.
+    let least = BURST.as_nanos() as u64;
+    let whole = |ran: Option<quiet_types::Nanos>| ran.is_some_and(|ran| ran.0 >= least);
+    let burst = met("the burst", &|one| one.name == NAME && whole(one.ran));
+    assert!(burst.ran.unwrap().0 < least * 100, "{burst:?}");
     tmux.shows("planted-burst ran");
     drop(planted);
     match Disk::towards(&machine) {
-        None => eprintln!("no disk can interrupt this CPU"),
+        None => skip_part(Why::Machine("no disk can interrupt this CPU".to_owned())),
         Some(disk) => {
             let number = met("the disk", &|one| {
                 disk.write();

@@ -1,7 +1,7 @@
 //! `play` as a whole: on the card that does not exist, on files, and through its control socket.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_testing::{Why, is_root, program, skip};
+use quiet_testing::{Why, cpus, is_root, machine_still, own_cpus, program, public_folder, skip};
 use serde_json::Value;
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -31,7 +31,7 @@ impl Playing {
     }
 
     fn start_with(command: &mut Command, more: &[&str]) -> Playing {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = public_folder();
         let socket = dir.path().join("s.sock");
         let child = command
             .args(["--json", "--control"])
@@ -107,7 +107,7 @@ impl Client {
 
 #[test]
 fn it_plays_and_tells_how_it_went() {
-    let output = quietcores().args(["--for", "300ms", "--control", "none", "--json"]).output();
+    let output = quietcores().args(["--for", "2s", "--control", "none", "--json"]).output();
     let output = output.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let played: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -115,8 +115,8 @@ fn it_plays_and_tells_how_it_went() {
     assert_eq!((&played["strip"], &played["status"]["period"]), (&"wire".into(), &256.into()));
     let blocks = played["status"]["blocks"].as_u64().unwrap();
     let missed = played["status"]["missed"].as_u64().unwrap();
-    // 300 ms of 5.33 ms: every period is accounted for, played or missed.
-    assert!(blocks + missed >= 50, "{blocks} blocks, {missed} missed");
+    // Two seconds of 5.33 ms, less what it took to begin: every period is accounted for, played or missed.
+    assert!(blocks + missed >= 100, "{blocks} blocks, {missed} missed");
     assert!(played["hits"]["thread"]["voluntary_switches"].as_u64().unwrap() > 0);
 }
 
@@ -143,7 +143,7 @@ fn requests_are_answered_and_what_is_wrong_is_a_sentence() {
         ("{\"do\":\"swap\"}", "strip, amp and ir"),
         ("{\"do\":\"load\",\"preset\":\"../../etc/passwd\"}", "letters"),
         ("{\"do\":\"load\",\"preset\":\"absent\"}", "no preset"),
-        ("{\"do\":\"swap\",\"strip\":\"/absent.toml\"}", ""),
+        ("{\"do\":\"swap\",\"strip\":\"/absent.toml\"}", "/absent.toml"),
     ] {
         let answer = client.ask(line);
         assert_eq!(answer["ok"], false, "{line}");
@@ -488,7 +488,8 @@ fn a_kernel_without_another_core_is_said_to_have_none() {
     if Path::new("/dev/evl/control").exists() {
         return skip(Why::Machine("this kernel has an EVL core".to_owned()));
     }
-    let arguments = ["--control", "none", "--core", "evl", "--cpu", "0", "--for", "1s"];
+    let cpu = own_cpus().first().unwrap().to_string();
+    let arguments = ["--control", "none", "--core", "evl", "--cpu", &cpu, "--for", "1s"];
     let output = quietcores().args(arguments).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -533,6 +534,7 @@ fn another_user_does_not_reach_the_socket() {
     };
     // The directory hides it; where that is open, the socket's own mode refuses.
     let dir = playing.socket.parent().unwrap();
+    open(dir, 0o700);
     let connect = || as_nobody(|| UnixStream::connect(&playing.socket).map_err(|e| e.kind()));
     assert_eq!(connect().unwrap_err(), std::io::ErrorKind::PermissionDenied);
     open(dir, 0o755);
@@ -604,11 +606,12 @@ fn the_steady_state_has_no_system_call_and_no_page_fault() {
             Some(_) => skip(Why::Machine("strace may trace nothing here".to_owned())),
         };
     }
-    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
-    let last = online.trim().rsplit(['-', ',']).next().unwrap().to_owned();
-    if last == "0" {
+    // Nobody takes its CPU away meanwhile.
+    machine_still();
+    if cpus() < 2 {
         return skip(Why::OneCpu);
     }
+    let last = own_cpus().iter().last().unwrap().to_string();
     // With a limit on real-time running it stays an ordinary thread: the tests beside it live.
     let mut limited = Playing::start_with(
         Command::new("prlimit")
@@ -638,12 +641,13 @@ fn the_steady_state_has_no_system_call_and_no_page_fault() {
 /// A line of `/proc/PID/task/TID/status` for each thread.
 fn of_threads(pid: u32, key: &str) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    // One may end between two looks.
     let line = |task: std::io::Result<std::fs::DirEntry>| {
-        let text = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let text = std::fs::read_to_string(task.ok()?.path().join("status")).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
-        line.split_whitespace().collect::<Vec<_>>().join(" ")
+        Some(line.split_whitespace().collect::<Vec<_>>().join(" "))
     };
-    tasks.map(line).collect()
+    tasks.filter_map(line).collect()
 }
 
 /// Whether this kernel has Landlock: where not, what plays says so, and that is looked at instead.
@@ -728,7 +732,7 @@ fn root_keeps_no_right_that_playing_does_not_need() {
     playing.quit();
 
     // As another user: his file plays, is swapped for another, and what is root's alone is not read.
-    let dir = tempfile::tempdir().unwrap();
+    let dir = public_folder();
     let path = |name: &str| dir.path().join(name);
     let open = |path: &Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
@@ -740,6 +744,7 @@ fn root_keeps_no_right_that_playing_does_not_need() {
             "[strip]\nchannels = 2\n[[stage]]\nkind = \"gain\"\ngain = -3.0\n",
         )
         .unwrap();
+        open(&path(name), 0o644);
     }
     open(&path("roots.toml"), 0o600);
     std::os::unix::fs::chown(path("first.toml"), Some(65_534), Some(65_534)).unwrap();

@@ -124,7 +124,7 @@ fn without_root_only_the_stress_is_kept_off_and_said_so() {
     }
     let Some(machine) = Machine::take() else { return };
     // A place that nobody may write to, in a directory that nobody may enter but by this path.
-    let dir = tempfile::Builder::new().prefix("quietcores-nobody").tempdir_in("/var/tmp").unwrap();
+    let dir = quiet_testing::public_folder();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(dir.path(), open).unwrap();
     let program = dir.path().join("quietcores");

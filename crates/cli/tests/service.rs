@@ -11,7 +11,7 @@ use quiet_testing::{
     faces::Server,
     program, skip,
 };
-use quiet_types::lot::Lot;
+use quiet_types::{CpuSet, lot::Lot};
 use std::{
     fs::{self, Permissions},
     io::{BufRead, BufReader},
@@ -262,7 +262,7 @@ fn a_user_plays_inside_the_shield_and_his_process_has_no_right() {
     assert!(matches!(applied.status.code(), Some(0 | 1)), "{}", text(&applied));
 
     let play =
-        ["play", "--host", "null", "--mode", "sleep", "--for", "4s", "--control", "none", "--json"];
+        ["play", "--host", "null", "--mode", "sleep", "--for", "8s", "--control", "none", "--json"];
     thread::scope(|scope| {
         let played = scope.spawn(|| world.run(&games, &play));
         // While it plays: one thread is FIFO on the shield's CPU, and no thread of it has a right.
@@ -466,7 +466,8 @@ fn a_watch_of_the_service_mends_and_ends_with_its_reader() {
     // Somebody opens the shielded CPU to new interrupts.
     let mask = "/proc/irq/default_smp_affinity";
     let kept = fs::read_to_string(mask).unwrap();
-    fs::write(mask, "3").unwrap();
+    let online: CpuSet = machine::read("/sys/devices/system/cpu/online").parse().unwrap();
+    fs::write(mask, online.to_mask()).unwrap();
     if fs::read_to_string(mask).unwrap() != kept {
         next("default_smp_affinity");
         wait_for("the mask to be mended", || fs::read_to_string(mask).unwrap() == kept);

@@ -6,13 +6,13 @@
 
 mod machine;
 
-use machine::{Capture, Machine, PROGRAM, read, soon, text, thread};
-use quiet_testing::{Why, copy_program, skip_part};
+use machine::{Capture, Machine, PROGRAM, is_mask, mask, read, soon, text, thread};
+use quiet_testing::{Why, copy_program, public_folder, skip_part};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
     fs::{self, File},
-    os::unix::{fs::PermissionsExt, process::CommandExt},
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
@@ -110,7 +110,7 @@ fn a_link_that_is_started_is_placed_at_once_and_what_others_write_is_put_right()
     let default = "/proc/irq/default_smp_affinity";
     let ours = read(default);
     let watched = Watched::start(&machine, &["--every", "1s", chain.to_str().unwrap()]);
-    fs::write(default, format!("{:x}", 1u64 << machine.cpu)).unwrap();
+    fs::write(default, mask(machine.cpu)).unwrap();
     soon("the mask", || read(default) == ours);
     let own = read(&format!("/proc/{}/status", watched.child.id()));
     let own = own.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:\t")).unwrap();
@@ -156,8 +156,7 @@ fn a_strangers_program_of_a_links_name_stays_an_ordinary_process() {
     let Some(machine) = Machine::take() else { return };
     let (program, chain) = player(machine.dir());
     // Anybody may run it from here.
-    let public = tempfile::tempdir().unwrap();
-    fs::set_permissions(public.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let public = public_folder();
     let theirs = public.path().join("qcplayer");
     copy_program(&program, &theirs);
     let before = Capture::take();
@@ -219,14 +218,14 @@ fn a_watch_that_only_reports_changes_nothing() {
 
     let default = "/proc/irq/default_smp_affinity";
     let ours = read(default);
-    let theirs = format!("{:x}", 1u64 << machine.cpu);
+    let theirs = mask(machine.cpu);
     let watched = Watched::start(&machine, &["--every", "1s", "--report-only"]);
     fs::write(default, &theirs).unwrap();
     soon("the drift", || {
         watched
             .any(|event| event["step"]["action"]["path"] == default && event["outcome"].is_null())
     });
-    assert_eq!(read(default).trim().trim_start_matches('0'), theirs);
+    assert!(is_mask(&read(default), machine.cpu), "{}", read(default));
     assert_eq!(fs::read(&journal).unwrap(), noted, "the journal was written");
     fs::write(default, ours.trim()).unwrap();
     machine.revert_to(&before, "after a watch that reports");
@@ -312,7 +311,9 @@ fn an_apply_that_is_killed_half_way_is_put_back_by_its_guard() {
         let fault = format!("kill:{act}");
         let mut apply = apply_to_confirm(&machine, "1");
         let applied = apply.env("QUIETCORES_FAULT", &fault).output().unwrap();
-        assert_eq!(applied.status.code(), None, "{fault}: {}", text(&applied));
+        // A machine with little to change has fewer acts.
+        let whole = matches!(applied.status.code(), Some(0 | 1)) && act > 12;
+        assert!(applied.status.code().is_none() || whole, "{fault}: {}", text(&applied));
         journal_closes(&machine);
         let now = before.differences(&Capture::take());
         assert_eq!(now, Vec::<String>::new(), "{fault}");

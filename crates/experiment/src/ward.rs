@@ -176,7 +176,7 @@ pub fn make_way(state: &Path, observer: &dyn Observer) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quiet_testing::{Why, is_root, skip};
+    use quiet_testing::{Why, is_root, machine_alone, own_cpus, skip};
     use quiet_types::plan::ShieldStanding;
 
     #[test]
@@ -184,11 +184,13 @@ mod tests {
         if !is_root() {
             return skip(Why::Root);
         }
-        let root = Root::system().unwrap();
-        let before = machine(&root).unwrap();
-        let Some(last) = before.online.iter().last().filter(|_| before.online.len() > 1) else {
+        let _turn = machine_alone();
+        let own = own_cpus();
+        let Some(last) = own.iter().last().filter(|_| own.len() > 1) else {
             return skip(Why::OneCpu);
         };
+        let root = Root::system().unwrap();
+        let before = machine(&root).unwrap();
         let wish = ShieldWish { cpus: Some([last].into_iter().collect()), ..ShieldWish::default() };
         let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
         let state = dir.path().join("state");

@@ -6,7 +6,7 @@ mod world;
 use quiet_service::acts::Acts;
 use quiet_service::client::{Refusal, ServiceClient};
 use quiet_testing::bus::{ANOTHER, GROUP, STRANGER, as_user, group, text};
-use quiet_types::plan::ShieldStanding;
+use quiet_types::{CpuSet, plan::ShieldStanding};
 use std::{
     os::unix::net::UnixStream,
     process::{Child, Command, Stdio},
@@ -113,10 +113,14 @@ fn an_unconfirmed_shield_goes_though_the_service_is_killed() {
         thread::sleep(Duration::from_millis(100));
     }
     assert_eq!(seen.last(), Some(&ShieldStanding::None), "{seen:?}");
-    // Confirmed, it stays.
-    root.apply("room", Some(3)).unwrap();
+    // Confirmed, it stays: nobody stands any more who would put it back.
+    root.apply("room", Some(600)).unwrap();
+    let guard = root.status().unwrap().confirm.unwrap().guard.unwrap();
     assert!(root.confirm().unwrap());
-    thread::sleep(Duration::from_secs(5));
+    quiet_testing::until("the guard's end", || {
+        let stat = std::fs::read_to_string(format!("/proc/{guard}/stat"));
+        stat.map_or(true, |stat| stat.contains(") Z ")).then_some(())
+    });
     assert_eq!(root.status().unwrap().state, ShieldStanding::Up);
     assert!(root.revert().unwrap().unwrap().is_complete());
 }
@@ -246,7 +250,7 @@ fn a_thread_of_ones_own_is_let_in_and_nobody_elses() {
     let games = group(GROUP);
     let root = ServiceClient::connect(world.address()).unwrap();
     let mut own = spinner(STRANGER);
-    let mut roots = Command::new("sleep").arg("60").spawn().unwrap();
+    let mut roots = Command::new("sleep").arg("600").spawn().unwrap();
     let admit = |tid: u32, cpus: &str, policy: &str, priority: u8| {
         let words = [
             format!("uint32:{tid}"),
@@ -377,7 +381,10 @@ fn the_canary_takes_a_runaway_its_priority_and_leaves_who_behaves() {
     world.approve("room");
     let root = ServiceClient::connect(world.address()).unwrap();
     root.apply("room", None).unwrap();
-    let runaways: Vec<Ends> = (0..world.cpu).map(|_| Ends(spinner(STRANGER))).collect();
+    let online: CpuSet =
+        std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap().parse().unwrap();
+    let others: Vec<u32> = online.iter().map(|cpu| cpu.0).filter(|cpu| *cpu != world.cpu).collect();
+    let runaways: Vec<Ends> = others.iter().map(|_| Ends(spinner(STRANGER))).collect();
     let behaves = Ends(as_user(STRANGER, "", "sleep").arg("600").spawn().unwrap());
     for one in runaways.iter().chain([&behaves]) {
         let words = [
@@ -402,7 +409,8 @@ fn the_canary_takes_a_runaway_its_priority_and_leaves_who_behaves() {
     }
     let unbridled = Unbridled::new(&pids);
     let began = Instant::now();
-    let placed: Vec<bool> = (0u32..)
+    let placed: Vec<bool> = others
+        .iter()
         .zip(&pids)
         .map(|(cpu, pid)| {
             let cpu = cpu.to_string();

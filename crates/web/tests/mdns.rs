@@ -140,11 +140,13 @@ fn by_both_families_a_name_is_asked_for_said_defended_and_taken_back() {
         }
     }
     let own = if quiet_testing::is_root() { "-n" } else { "-rn" };
-    let veth = ["sh", "-c", "ip link add v0 type veth peer name v1"];
+    // A kernel may have no veth, and a machine may do without IPv6.
+    let veth = "ip link add v0 type veth peer name v1 && ip link set v0 up && ip addr add fd00::7/64 dev v0";
+    let veth = ["sh", "-c", veth];
     let made = Command::new("unshare").arg(own).args(veth).output().unwrap();
     if !made.status.success() {
         let said = String::from_utf8_lossy(&made.stderr).into_owned();
-        return skip(Why::Machine(format!("no network namespace with a veth: {said}.")));
+        return skip(Why::Machine(format!("no network namespace with a veth and IPv6: {said}.")));
     }
     let mut within = Command::new("unshare");
     within.args([own, "sh", "-c", NETWORK]).arg(std::env::current_exe().unwrap());

@@ -349,7 +349,7 @@ fn beyond_loopback_nothing_is_answered_without_the_token() {
 
 #[test]
 fn who_is_slow_or_says_nothing_makes_room_for_who_asks() {
-    let limits = HttpLimits { connections: 16, head: Duration::from_millis(700) };
+    let limits = HttpLimits { connections: 16, head: Duration::from_secs(2) };
     let served = serve_with(limits, false);
     // Far more than are held, each with half a request.
     let mut half: Vec<TcpStream> = Vec::new();

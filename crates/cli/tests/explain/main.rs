@@ -14,7 +14,9 @@ use quiet_linux::{
     trace,
 };
 use quiet_probe::CpuWatch;
-use quiet_testing::{Why, in_lab, is_root, skip, until, until_within};
+use quiet_testing::{
+    Why, in_lab, is_root, own_cpus, skip, until, until_measured, until_stopped, until_within,
+};
 use quiet_types::{
     CpuId, CpuSet, Nanos, Run,
     explain::{Cause, Explained, Share, Source},
@@ -36,14 +38,14 @@ use std::{
 
 use witness::{Osnoise, Span as Stretch, Witness};
 
-/// One at a time: each needs the machine's last CPU to itself.
+/// One at a time: each needs a CPU to itself, the last that this process may use.
 static MACHINE: Mutex<()> = Mutex::new(());
 
-/// The last CPU to explain and the others, or why not.
-fn machine() -> Option<(CpuId, CpuSet, MutexGuard<'static, ()>)> {
-    quiet_testing::machine_still();
+/// The last CPU to explain and the others, or why not; as long as what comes third is held, no other program's tests have it.
+fn machine() -> Option<(CpuId, CpuSet, (MutexGuard<'static, ()>, fs::File))> {
     let guard = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let all = online();
+    let guard = (guard, quiet_testing::machine_alone());
+    let all = own_cpus();
     let last = all.iter().last().unwrap();
     let others = all.difference(&CpuSet::from_iter([last]));
     let may = trace::instances();
@@ -262,6 +264,19 @@ fn worker(of: &Child) -> u32 {
     })
 }
 
+/// What puts back what a program has changed, should that be killed.
+fn keepers(of: u32) -> Vec<Pid> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let is_keeper = |pid: &i32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        words.split(|byte| *byte == 0).nth(1) == Some(b"keeper")
+            && status.contains(&format!("PPid:\t{of}\n"))
+    };
+    numbers.filter(is_keeper).filter_map(Pid::from_raw).collect()
+}
+
 #[test]
 fn a_fifo_hog_is_found_by_name_and_length() {
     let Some((cpu, _, _guard)) = machine() else { return };
@@ -283,20 +298,12 @@ fn a_stopped_process_is_told_as_stopped() {
     // At least and at most, by the sender's clock.
     let (mut least, mut most) = (0, 0);
     let explained = explained(cpu, &["--policy", "fifo", "--for", "4s"], |child| {
-        let pid = Pid::from_raw(worker(child) as i32).unwrap();
-        // On a busy machine it begins to measure late.
-        thread::sleep(Duration::from_millis(1500));
+        // Well within its four seconds, however late they begin.
+        let worker = until_measured(child.id());
+        let pid = Pid::from_raw(worker as i32).unwrap();
         let before = monotonic();
         kill_process(pid, Signal::STOP).unwrap();
-        // One of its other threads takes the signal, which on a busy machine comes late.
-        until("a stopped process", || {
-            let mut tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
-            let stopped =
-                |stat: String| stat.rsplit_once(") ").is_some_and(|(_, s)| s.starts_with('T'));
-            tasks
-                .all(|task| fs::read_to_string(task.path().join("stat")).is_ok_and(stopped))
-                .then_some(())
-        });
+        until_stopped(worker);
         let sent = monotonic();
         thread::sleep(Duration::from_millis(40));
         let ends = monotonic();
@@ -744,6 +751,12 @@ fn what_a_killed_one_left_goes_when_the_next_one_starts() {
     };
     until("its instance", || of(child.id()).then_some(()));
     worker(&child);
+    // Who would tidy up after it goes first; stopped, it starts no other one.
+    kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+    until_stopped(child.id());
+    for keeper in keepers(child.id()) {
+        kill_process(keeper, Signal::KILL).unwrap();
+    }
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(of(child.id()), "a killed program cannot tidy up");
@@ -773,7 +786,7 @@ fn counters_tell_how_often_where_nothing_may_be_watched() {
 fn an_act_that_reaches_every_cpu_is_seen_to() {
     let Some((cpu, _, _guard)) = machine() else { return };
     let cpu = cpu.to_string();
-    let output = quietcores(&["reach", "--cpus", &cpu, "--each", "200ms", "--only", "vmstat"])
+    let output = quietcores(&["reach", "--cpus", &cpu, "--each", "1s", "--only", "vmstat"])
         .args(["--also", "profile", "--json"])
         .output()
         .unwrap();

@@ -8,7 +8,7 @@ pub mod planted;
 
 use quiet_testing::{Why, is_root, skip};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
@@ -35,7 +35,7 @@ pub struct Machine {
     _thread: MutexGuard<'static, ()>,
     _process: File,
     state: tempfile::TempDir,
-    /// The highest CPU.
+    /// The highest CPU that this process may use.
     pub cpu: u32,
 }
 
@@ -49,16 +49,15 @@ impl Machine {
         }
         // First its turn: before it, somebody else's test may have taken CPUs away.
         let file = quiet_testing::machine_alone();
-        let online = read("/sys/devices/system/cpu/online");
-        let online: quiet_types::CpuSet = online.parse().unwrap();
-        let Some(cpu) = online.iter().last().filter(|_| online.len() > 1) else {
+        let own = quiet_testing::own_cpus();
+        let Some(cpu) = own.iter().last().filter(|_| own.len() > 1) else {
             return skip(Why::OneCpu);
         };
-        let state = tempfile::tempdir().unwrap();
+        let state = quiet_testing::public_folder();
         Some(Machine { _thread: thread, _process: file, state, cpu: cpu.0 })
     }
 
-    /// A directory of this test's own.
+    /// A directory of this test's own, which other users may enter.
     pub fn dir(&self) -> &Path {
         self.state.path()
     }
@@ -109,6 +108,8 @@ pub struct Capture {
     pub files: BTreeMap<String, String>,
     /// By TID and start time: cpuset, CPUs, scheduling.
     threads: BTreeMap<(u32, String), (String, String)>,
+    /// Whether a daemon shares the interrupts out: it goes on with that, and is kept off a shield by its own settings.
+    balanced: bool,
 }
 
 impl Capture {
@@ -140,7 +141,9 @@ impl Capture {
         for name in ["ksm/run", "transparent_hugepage/enabled", "transparent_hugepage/defrag"] {
             keep(format!("/sys/kernel/mm/{name}"));
         }
-        for cpu in 0..8 {
+        let possible = read("/sys/devices/system/cpu/possible");
+        let possible: quiet_types::CpuSet = possible.parse().unwrap();
+        for cpu in possible.iter() {
             let dir = format!("/sys/devices/system/cpu/cpu{cpu}");
             for name in [
                 "online",
@@ -155,7 +158,7 @@ impl Capture {
         for name in ["/etc/default/irqbalance", "/etc/sysconfig/irqbalance"] {
             keep(name.into());
         }
-        for cpu in 0..8 {
+        for cpu in possible.iter() {
             for server in ["fair_server", "ext_server"] {
                 keep(format!("/sys/kernel/debug/sched/{server}/cpu{cpu}/runtime"));
             }
@@ -165,15 +168,25 @@ impl Capture {
             let at = mount.split(' ').nth(4).unwrap();
             cpusets(Path::new(at), &mut keep);
         }
-        Capture { files, threads: threads() }
+        Capture { files, threads: threads(), balanced: runs("irqbalance") }
     }
 
-    /// What is not as it was; threads that came or went meanwhile are passed over.
+    /// What is not as it was; threads, and others' groups, that came or went meanwhile are passed over.
     pub fn differences(&self, after: &Capture) -> Vec<String> {
         let mut found = Vec::new();
+        let folders = [self, after].map(|one| {
+            let all = one.files.keys().filter_map(|path| Path::new(path).parent());
+            all.collect::<BTreeSet<&Path>>()
+        });
         for path in self.files.keys().chain(after.files.keys()) {
             let (old, new) = (self.files.get(path), after.files.get(path));
-            if old != new {
+            let folder = Path::new(path).parent().unwrap_or(Path::new("/"));
+            let is_others = path.starts_with("/sys/fs/cgroup/") && !path.contains("quietcores");
+            let came_or_went = is_others && folders.iter().any(|all| !all.contains(folder));
+            let is_shared_out = (self.balanced || after.balanced)
+                && path.starts_with("/proc/irq/")
+                && path.ends_with("/smp_affinity_list");
+            if old != new && !came_or_went && !is_shared_out {
                 found.push(format!("{path}: {old:?} -> {new:?}"));
             }
         }
@@ -209,12 +222,27 @@ fn cpusets(dir: &Path, keep: &mut impl FnMut(String)) {
     }
 }
 
+/// Whether a program of this name runs.
+fn runs(name: &str) -> bool {
+    let mut pids = names("/proc").into_iter().filter(|name| name.parse::<u32>().is_ok());
+    pids.any(|pid| read(&format!("/proc/{pid}/comm")).trim() == name)
+}
+
+/// Who began so lately, in hundredths of a second, is still taking its place: a neighbour's probe, another suite's player.
+const SETTLES: u64 = 1_000;
+
 fn threads() -> BTreeMap<(u32, String), (String, String)> {
     let mut found = BTreeMap::new();
+    let uptime = read("/proc/uptime");
+    let uptime = uptime.split(' ').next().and_then(|seconds| seconds.parse::<f64>().ok());
+    let settled = (uptime.unwrap() * 100.0) as u64;
     for pid in names("/proc").iter().filter(|name| name.parse::<u32>().is_ok()) {
         let anybodys = !is_own(pid);
         for tid in names(&format!("/proc/{pid}/task")) {
             let Some((id, (name, mut value))) = thread(pid, &tid) else { continue };
+            if anybodys && id.1.parse::<u64>().unwrap() + SETTLES > settled {
+                continue;
+            }
             // Any neighbour may make itself nicer meanwhile: what is the kernel's or this test's own does not.
             if anybodys {
                 value.truncate(value.rfind(" nice").unwrap_or(value.len()));
@@ -262,6 +290,17 @@ fn is_own(pid: &str) -> bool {
         }
     }
     true
+}
+
+/// One CPU as `/proc/irq/default_smp_affinity` has it, on a machine of however many.
+pub fn mask(cpu: u32) -> String {
+    quiet_types::CpuSet::from_iter([quiet_types::CpuId(cpu)]).to_mask()
+}
+
+/// Whether that file is this one CPU's.
+pub fn is_mask(text: &str, cpu: u32) -> bool {
+    let wanted = quiet_types::CpuSet::from_iter([quiet_types::CpuId(cpu)]);
+    quiet_types::CpuSet::from_mask(text.trim()).is_ok_and(|found| found == wanted)
 }
 
 fn names(dir: &str) -> Vec<String> {

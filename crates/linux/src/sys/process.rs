@@ -184,8 +184,7 @@ mod tests {
         if !quiet_testing::is_root() {
             return skip(Why::Root);
         }
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let dir = quiet_testing::public_folder();
         let file = dir.path().join("bound");
         quiet_testing::copy_program(std::env::current_exe().unwrap(), &file);
         std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();

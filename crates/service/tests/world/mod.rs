@@ -7,7 +7,7 @@ pub mod load;
 pub mod polkit;
 pub mod raw;
 
-use quiet_testing::{Why, bus::Bus, cpus, is_root, skip};
+use quiet_testing::{Why, bus::Bus, is_root, own_cpus, public_folder, skip};
 use std::{
     fs::{self, File, Permissions},
     os::unix::fs::PermissionsExt,
@@ -30,7 +30,7 @@ pub struct World {
     dir: tempfile::TempDir,
     pub bus: Bus,
     service: Option<Child>,
-    /// The highest CPU.
+    /// The highest CPU that this process may use.
     pub cpu: u32,
 }
 
@@ -42,17 +42,17 @@ impl World {
         if !is_root() {
             return skip(Why::Root);
         }
-        if cpus() < 2 {
-            return skip(Why::OneCpu);
-        }
+        // First its turn: before it, somebody else's shield may have confined this process.
         let machine = quiet_testing::machine_alone();
-        let dir = tempfile::tempdir().unwrap();
+        let own = own_cpus();
+        let Some(cpu) = own.iter().last().filter(|_| own.len() > 1) else {
+            return skip(Why::OneCpu);
+        };
+        let dir = public_folder();
         let bus = Bus::start(dir.path())?;
         fs::create_dir(dir.path().join("chains")).unwrap();
-        let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
-        let online: quiet_types::CpuSet = online.trim().parse().unwrap();
-        let cpu = online.iter().last().unwrap().0;
-        let mut world = World { _thread: thread, _machine: machine, dir, bus, service: None, cpu };
+        let (_thread, _machine, cpu) = (thread, machine, cpu.0);
+        let mut world = World { _thread, _machine, dir, bus, service: None, cpu };
         world.start();
         Some(world)
     }
