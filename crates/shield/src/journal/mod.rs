@@ -460,6 +460,32 @@ mod tests {
     }
 
     #[test]
+    fn a_journal_that_took_the_place_of_another_is_read_from_its_beginning() {
+        // Many file systems give the next file the inode of the one that was removed last.
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::make(&dir.path().join("state")).unwrap();
+        let aside = state.path().join("aside");
+        let journal = |tag: usize, many: u64| {
+            let lines: String = (1..many).map(line).collect();
+            let text = begin(SCHEMA, &format!("9.9.{tag}"), "affinity") + &lines;
+            std::fs::write(&aside, text).unwrap();
+            std::fs::rename(&aside, path(&state)).unwrap();
+        };
+        let mut reader = Reader::default();
+        for turn in 1..40 {
+            journal(turn, 4);
+            let past = reader.look(&state).unwrap().unwrap();
+            assert_eq!(past.program.as_deref(), Some(&*format!("9.9.{turn}")));
+            // Made smaller twice before the next look.
+            journal(1000, 2);
+            journal(turn + 1, 9);
+            let past = reader.look(&state).unwrap().unwrap();
+            assert_eq!(past.program.as_deref(), Some(&*format!("9.9.{}", turn + 1)));
+            assert_eq!((past.changes.len(), past.unread.len()), (8, 0), "turn {turn}");
+        }
+    }
+
+    #[test]
     fn a_rehearsal_leaves_journal_and_reader_as_they_are() {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::make(&dir.path().join("state")).unwrap();

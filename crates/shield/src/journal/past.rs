@@ -314,8 +314,8 @@ fn refuse(head: &Head, why: &str) -> String {
 /// A journal that is read again and again: only what was added since is read, unless it is another one by now.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
-    /// Device and inode.
-    file: Option<(u64, u64)>,
+    /// What was read, kept open: for as long as it is, no other journal has its inode.
+    file: Option<File>,
     /// Bytes of the lines that were read.
     pub(super) read: u64,
     lines: u64,
@@ -360,9 +360,12 @@ impl Reader {
 
     pub(super) fn take(&mut self, mut file: File) -> std::result::Result<(), String> {
         let meta = file.metadata().map_err(|e| plain(&e))?;
-        let id = (meta.dev(), meta.ino());
-        if self.file != Some(id) || meta.len() < self.read {
-            *self = Reader { file: Some(id), ..Reader::default() };
+        let is_it = |known: &File| {
+            known.metadata().is_ok_and(|old| (old.dev(), old.ino()) == (meta.dev(), meta.ino()))
+        };
+        if !self.file.as_ref().is_some_and(is_it) || meta.len() < self.read {
+            let kept = file.try_clone().map_err(|e| plain(&e))?;
+            *self = Reader { file: Some(kept), ..Reader::default() };
         }
         if meta.len() == self.read {
             return Ok(());
