@@ -132,7 +132,8 @@ fn raise(
     by: &AppliedBy,
 ) -> Result<Applied> {
     let state = StateDir::make(setup.state)?;
-    let mut lock = state.lock_machine(kernel.lock_file().as_deref())?;
+    // A look of a watch, or a trial before another plan, is done soon.
+    let mut lock = state.lock_patiently(kernel.lock_file().as_deref())?;
     let boot = boot_id(kernel)?;
     refuse_beside(&state, &lock, &boot)?;
     if let Some(past) = journal::read(&state)? {
