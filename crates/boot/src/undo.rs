@@ -88,8 +88,11 @@ pub(super) fn take_back(
 
 /// On a full disk: what was removed by now, and texts of ours that nobody needs any more, have made room for what was refused.
 fn once_more(hand: &Hand<'_>, done: &mut [(&FileChange, Result<Restoration>)]) {
+    let as_before = |outcome: &Result<Restoration>| {
+        matches!(outcome, Ok(Restoration::Restored | Restoration::Untouched))
+    };
     let back = done.iter().filter_map(|(change, outcome)| match change {
-        FileChange::File { path, .. } | FileChange::Generate { path, .. } if outcome.is_ok() => {
+        FileChange::File { path, .. } | FileChange::Generate { path, .. } if as_before(outcome) => {
             Some(path.as_str())
         }
         _ => None,
