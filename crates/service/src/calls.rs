@@ -151,10 +151,14 @@ fn bury(mut child: Child, place: Place) -> Result<(), Error> {
         .map_err(|e| Error::Failed(format!("cannot start a thread: {e}")))
 }
 
-/// Has the canary's listener know who is real-time now.
+/// Has the canary's listener know who is real-time now; who was started for a shield and has ended is buried.
 pub(crate) async fn look(acts: &Acts, watched: &Watched) {
     let acts = acts.clone();
-    if let Ok(raised) = tokio::task::spawn_blocking(move || acts.raised()).await {
+    let looked = tokio::task::spawn_blocking(move || {
+        quiet_shield::bury();
+        acts.raised()
+    });
+    if let Ok(raised) = looked.await {
         *watched.lock().unwrap_or_else(PoisonError::into_inner) = raised;
     }
 }

@@ -20,7 +20,8 @@ use std::{
     io::{self, Read, Write},
     path::Path,
     process::{Child, Command, Stdio},
-    thread::{self, sleep},
+    sync::{Mutex, PoisonError},
+    thread::sleep,
     time::{Duration, Instant},
 };
 
@@ -66,8 +67,9 @@ pub(crate) fn spawn(
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
         if locked(state, file) == Some(child.id()) {
+            bury();
             let pid = child.id();
-            bury(child);
+            STARTED.lock().unwrap_or_else(PoisonError::into_inner).push(child);
             return Ok(pid);
         }
         if let Ok(Some(status)) = child.try_wait() {
@@ -80,12 +82,16 @@ pub(crate) fn spawn(
     Err(format!("it did not begin within {} s", PATIENCE.as_secs()))
 }
 
-/// Waits for the end of a child, which may be long in coming: a service that lives for months would keep each one as a zombie. Nobody else
-/// may wait for it, whose number may be another child's by then.
-fn bury(mut child: Child) {
-    // Where no thread can be started, it is buried with this process.
-    let _ =
-        thread::Builder::new().name("bury".into()).stack_size(64 << 10).spawn(move || child.wait());
+/// Holders and guards that this process has started, and whose end it has not seen.
+static STARTED: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+
+/// Buries the holders and guards that this process has started and that have ended: a service that lives for months has to call this now
+/// and then, or each one stays as a zombie. Children of others in this process are left to those.
+///
+/// No thread waits for them: it would keep the rights that its process gives up.
+pub fn bury() {
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    started.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
 }
 
 /// Takes the guard's lock: where it is held, the guard of an earlier shield has yet to end.
@@ -160,6 +166,8 @@ pub(crate) fn stop(state: &StateDir) -> Result<bool, String> {
     if rustix::event::poll(&mut ended, Some(&patience)) == Ok(0) {
         return Err(format!("the holder, process {pid:?}, does not end"));
     }
+    // It is our child where one process puts the shield up and takes it down.
+    bury();
     Ok(true)
 }
 

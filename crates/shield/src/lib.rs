@@ -43,7 +43,7 @@ pub use bond::{Bond, Tether, guard_owner};
 pub use confirm::{LONGEST as LONGEST_WAIT, confirm, confirm_own, guard, make_way, overdue};
 pub use error::{Error, ErrorKind, Result};
 pub use glimpse::{Glimpse, Lookout, News};
-pub use hold::hold;
+pub use hold::{bury, hold};
 pub use loan::{LONGEST as LONGEST_LOAN, LoanOptions, guard_loan, lend, take_back};
 pub use more::{WayBack, add, ways_back};
 pub use quiet_linux::files::DEFAULT_STATE;
