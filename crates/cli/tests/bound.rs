@@ -4,14 +4,18 @@
 
 mod machine;
 
-use machine::{Capture, Machine, PROGRAM, read, text};
+use machine::{Capture, Machine, PROGRAM, read, soon, text};
+use quiet_linux::System;
+use quiet_shield::{ApplyOptions, Tether};
 use quiet_testing::{Why, is_long, is_root, skip};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::{
     fs,
+    io::Write,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::atomic::AtomicBool,
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -239,6 +243,32 @@ fn a_guard_that_is_killed_is_replaced_and_the_next_one_does_its_work() {
     victim.until_shielded();
     victim.kill(false);
     victim.gone(&before, "after two guards were killed");
+}
+
+#[test]
+fn a_word_that_a_user_writes_into_its_line_does_not_send_a_guard_home() {
+    let Some(machine) = Machine::take() else { return };
+    let state = machine.state();
+    let plan = serde_json::from_value::<quiet_types::Plan>(serde_json::json!({
+        "schema": quiet_types::plan::PLAN_SCHEMA, "chain": null, "mode": "sleeping_chain", "reasons": [], "steps": [],
+        "findings": [], "shield": {
+            "cpus": machine.cpu.to_string(), "housekeeping": "0", "mechanism": "affinity", "entry": null,
+        },
+    }))
+    .unwrap();
+    let interrupt = AtomicBool::new(false);
+    let setup = ApplyOptions { state: &state, holder: None, interrupt: &interrupt, confirm: None };
+    for words in ["done", "done\n", "back\ndone", "\u{0}\u{ff}"] {
+        let tether = Tether::start(Path::new(PROGRAM), &state).unwrap();
+        quiet_shield::up_tethered(&System, &plan, &setup, &tether, 65534).unwrap();
+        let mut line = fs::File::from(tether.into_line());
+        line.write_all(words.as_bytes()).unwrap();
+        sleep(Duration::from_millis(300));
+        let journal = state.join("journal.jsonl");
+        assert!(journal.exists(), "{words:?}: the line is held still");
+        drop(line);
+        soon("the end of the shield", || !journal.exists());
+    }
 }
 
 #[test]

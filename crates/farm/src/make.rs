@@ -110,7 +110,9 @@ fn of_run(run: &Run, around: &Around, discretion: &Discretion) -> Option<FarmRec
 
 /// The chain that is up, where the run went through its door in this boot.
 fn chain_of(run: &Run, around: &Around) -> String {
-    let here = run.entry.is_some() && run.host.boot_id == around.boot_id;
+    // A boot that nobody could tell is not this one for certain.
+    let same_boot = !run.host.boot_id.is_empty() && run.host.boot_id == around.boot_id;
+    let here = run.entry.is_some() && same_boot;
     if here { short(&around.chain) } else { String::new() }
 }
 

@@ -154,10 +154,14 @@ fn order(measured: &[&(&str, Vec<&Run>)], gap: bool) -> Markup {
         let Some(value) = value else { continue };
         let said = format!("{}: {figure} {value}, {}", measured[*index].0, began(*started));
         tracks[*index].points.push((place, value, said));
-        if boot.is_some_and(|boot| boot != run.host.boot_id) {
+        // A run that could not tell its boot says nothing of another one.
+        let told = Some(run.host.boot_id.as_str()).filter(|id| !id.is_empty());
+        if let (Some(before), Some(now)) = (boot, told)
+            && before != now
+        {
             marks.push((place, run.host.release.clone()));
         }
-        boot = Some(&run.host.boot_id);
+        boot = told.or(boot);
     }
     let (Some(first), Some(last)) = (all.first(), all.last()) else { return html! {} };
     let ends = (began(first.0), began(last.0));
