@@ -46,7 +46,7 @@ pub fn until_stopped(pid: u32) {
 }
 
 /// Waits until the measuring process of the program `pid` measures, and gives its number: a thread of it beside the first one fell
-/// asleep 50 times, or ran for half a second without.
+/// asleep 50 times, or ran for a fifth of a second without.
 ///
 /// # Panics
 /// As [`until`].
@@ -68,7 +68,7 @@ pub fn until_measured(pid: u32) -> u32 {
             let ticks = fields(&stat).into_iter().skip(11).take(2);
             // A hundred a second, whatever the kernel's own are.
             let ran: u64 = ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
-            ran >= 50 || sleeps(&task.path()) >= 50
+            ran >= 20 || sleeps(&task.path()) >= 50
         };
         others.into_iter().any(measures).then_some(worker)
     })
