@@ -109,7 +109,8 @@ impl Hands for MachineHands {
             make_way(&self.state, &Silent).map_err(said)?;
             let machine = Root::system().map_err(said)?;
             let machine = quiet_experiment::machine(&machine).map_err(said)?;
-            let plan = quiet_experiment::plan_to_apply(&self.wish, machine, &self.state).map_err(said)?;
+            let plan =
+                quiet_experiment::plan_to_apply(&self.wish, machine, &self.state).map_err(said)?;
             let never = AtomicBool::new(false);
             verbs::apply::put_up(&plan, &self.state, confirm, &never).map_err(said)?
         };

@@ -40,7 +40,7 @@ fn is_within(name: &str) -> bool {
 /// Calls `run` where no file may be longer than `most` bytes.
 fn limited<T>(most: u64, run: impl FnOnce() -> T) -> T {
     let whole = getrlimit(Resource::Fsize);
-    setrlimit(Resource::Fsize, Rlimit { current: Some(most), ..whole.clone() }).unwrap();
+    setrlimit(Resource::Fsize, Rlimit { current: Some(most), ..whole }).unwrap();
     let done = run();
     setrlimit(Resource::Fsize, whole).unwrap();
     done

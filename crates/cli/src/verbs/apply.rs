@@ -64,7 +64,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let progress = Progress::new();
     make_way(&args.state, &progress)?;
-    let plan = quiet_experiment::plan_to_apply(&args.wish.wish(), machine(&Root::system()?)?, &args.state)?;
+    let plan = quiet_experiment::plan_to_apply(
+        &args.wish.wish(),
+        machine(&Root::system()?)?,
+        &args.state,
+    )?;
     if !face::is_root() {
         bail!(
             "cannot apply a shield without root: {} steps change kernel settings; `quietcores \

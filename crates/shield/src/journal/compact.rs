@@ -106,6 +106,37 @@ impl Told<'_> {
         let words = format!("{:?} {words}", key(one));
         self.guests.contains(&key(one)) || self.is_of_use(words, at, which)
     }
+
+    /// The change at `at` without the threads that are told of no more.
+    fn trimmed(&mut self, change: &Change, at: usize, stays: &dyn Fn(&Thread) -> bool) -> Change {
+        match change {
+            Change::Remember { threads } => Change::Remember {
+                threads: threads.iter().filter(|(thread, _)| stays(thread)).cloned().collect(),
+            },
+            Change::Move { mount, from, to, threads } => {
+                let words = format!("{from} {to}");
+                let needed = threads.iter().enumerate().filter(|(_, (thread, _))| stays(thread));
+                let news = needed.filter(|(which, (thread, _))| {
+                    self.is_of_use_about(thread, &words, at, *which)
+                });
+                Change::Move {
+                    mount: mount.clone(),
+                    from: from.clone(),
+                    to: to.clone(),
+                    threads: news.map(|(_, one)| one.clone()).collect(),
+                }
+            }
+            Change::Affinity { threads } => {
+                let needed = threads.iter().enumerate().filter(|(_, one)| stays(&one.thread));
+                let news = needed.filter(|(which, one)| {
+                    let words = format!("{} {}", one.old, one.new);
+                    self.is_of_use_about(&one.thread, &words, at, *which)
+                });
+                Change::Affinity { threads: news.map(|(_, one)| one.clone()).collect() }
+            }
+            other => other.clone(),
+        }
+    }
 }
 
 /// What is left to be told.
@@ -138,33 +169,7 @@ fn records(kernel: &dyn Kernel, past: &Past) -> Vec<Record> {
     };
     for (at, (seq, change)) in past.changes.iter().enumerate() {
         records.extend(admitted(at));
-        let change = match change {
-            Change::Remember { threads } => Change::Remember {
-                threads: threads.iter().filter(|(thread, _)| stays(thread)).cloned().collect(),
-            },
-            Change::Move { mount, from, to, threads } => {
-                let words = format!("{from} {to}");
-                let needed = threads.iter().enumerate().filter(|(_, (thread, _))| stays(thread));
-                let news = needed.filter(|(which, (thread, _))| {
-                    told.is_of_use_about(thread, &words, at, *which)
-                });
-                Change::Move {
-                    mount: mount.clone(),
-                    from: from.clone(),
-                    to: to.clone(),
-                    threads: news.map(|(_, one)| one.clone()).collect(),
-                }
-            }
-            Change::Affinity { threads } => {
-                let needed = threads.iter().enumerate().filter(|(_, one)| stays(&one.thread));
-                let news = needed.filter(|(which, one)| {
-                    let words = format!("{} {}", one.old, one.new);
-                    told.is_of_use_about(&one.thread, &words, at, *which)
-                });
-                Change::Affinity { threads: news.map(|(_, one)| one.clone()).collect() }
-            }
-            other => other.clone(),
-        };
+        let change = told.trimmed(change, at, &stays);
         let is_of_use = match &change {
             Change::Move { threads, .. } => !threads.is_empty(),
             Change::Affinity { threads } => !threads.is_empty(),

@@ -70,7 +70,11 @@ impl<'a> Hands<'a> {
                     ..ShieldWish::default()
                 };
                 make_way(&self.args.state, &Progress::new())?;
-                let plan = quiet_experiment::plan_to_apply(&wish, machine(&Root::system()?)?, &self.args.state)?;
+                let plan = quiet_experiment::plan_to_apply(
+                    &wish,
+                    machine(&Root::system()?)?,
+                    &self.args.state,
+                )?;
                 apply::put_up(&plan, &self.args.state, None, stop)
             }
             Who::Service(name) => apply::put_up_by_service(name, None),
