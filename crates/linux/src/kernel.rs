@@ -418,7 +418,7 @@ mod tests {
         // A umask is a whole process's: other tests in this one make files meanwhile.
         const NARROW: &str = "QUIETCORES_NARROW";
         if std::env::var_os(NARROW).is_none() {
-            let mut narrow = std::process::Command::new("sh");
+            let mut narrow = Command::new("sh");
             narrow.args(["-c", "umask 077; exec \"$0\" \"$@\""]);
             narrow.arg(std::env::current_exe().unwrap()).args([
                 "--exact",
