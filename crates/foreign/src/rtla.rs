@@ -108,18 +108,7 @@ pub(super) fn read(text: &str) -> Result<Run> {
         let mut words = line.split_whitespace();
         let Some(first) = words.next() else { continue };
         if first == "Index" {
-            columns = words.map(|word| column(at, word)).collect::<Result<_>>()?;
-            if columns.len() > 3 * draft::MOST_THREADS {
-                return Err(ForeignError::at(at, "more columns than any machine has CPUs"));
-            }
-            if columns.is_empty() {
-                return Err(ForeignError::at(at, "rtla names no CPU: it measured nothing"));
-            }
-            let noise = columns.iter().filter(|column| column.station == NOISE).count();
-            if noise > 0 && noise < columns.len() {
-                let why = "it has columns of timerlat and of osnoise";
-                return Err(ForeignError::at(at, why));
-            }
+            columns = heading(at, words)?;
             continue;
         }
         if columns.is_empty() {
@@ -133,14 +122,7 @@ pub(super) fn read(text: &str) -> Result<Run> {
             if !sums.is_empty() || part != Part::After {
                 return Err(ForeignError::at(at, "`ALL:` stands once, below the line `max:`"));
             }
-            sums = words.map(|word| all(at, word)).collect::<Result<_>>()?;
-            let mut known: Vec<usize> = columns.iter().map(|column| column.station).collect();
-            known.sort_unstable();
-            known.dedup();
-            if !sums.iter().map(|sum| sum.station).eq(known) {
-                let why = "`ALL:` sums up other columns than the heading has";
-                return Err(ForeignError::at(at, why));
-            }
+            sums = sums_heading(at, words, &columns)?;
             part = Part::Sums;
             continue;
         }
@@ -244,6 +226,38 @@ fn column(at: usize, word: &str) -> Result<Column> {
     Ok(Column { station, cpu: number(at, "the CPU", cpu)?, ..Column::default() })
 }
 
+/// `Index   IRQ-000   Thr-000 ...`, without its first word.
+fn heading<'a>(at: usize, words: impl Iterator<Item = &'a str>) -> Result<Vec<Column>> {
+    let columns = words.map(|word| column(at, word)).collect::<Result<Vec<Column>>>()?;
+    if columns.len() > 3 * draft::MOST_THREADS {
+        return Err(ForeignError::at(at, "more columns than any machine has CPUs"));
+    }
+    if columns.is_empty() {
+        return Err(ForeignError::at(at, "rtla names no CPU: it measured nothing"));
+    }
+    let noise = columns.iter().filter(|column| column.station == NOISE).count();
+    if noise > 0 && noise < columns.len() {
+        return Err(ForeignError::at(at, "it has columns of timerlat and of osnoise"));
+    }
+    Ok(columns)
+}
+
+/// `ALL:        IRQ       Thr ...`, without its first word: of the columns that the table has.
+fn sums_heading<'a>(
+    at: usize,
+    words: impl Iterator<Item = &'a str>,
+    columns: &[Column],
+) -> Result<Vec<Column>> {
+    let sums = words.map(|word| all(at, word)).collect::<Result<Vec<Column>>>()?;
+    let mut known: Vec<usize> = columns.iter().map(|column| column.station).collect();
+    known.sort_unstable();
+    known.dedup();
+    if !sums.iter().map(|sum| sum.station).eq(known) {
+        return Err(ForeignError::at(at, "`ALL:` sums up other columns than the heading has"));
+    }
+    Ok(sums)
+}
+
 /// A column of the sums.
 fn all(at: usize, word: &str) -> Result<Column> {
     let station = STATIONS.iter().position(|(known, _)| *known == word);
@@ -341,7 +355,7 @@ pub(super) fn write(run: &Run) -> String {
     let step: u64 = said("step").and_then(|s| s.parse().ok()).unwrap_or(1).max(1);
     let width = Nanos(unit.saturating_mul(step));
     // Columns as rtla prints them: CPU by CPU, station by station.
-    let mut columns: Vec<(String, String, &Histogram)> = Vec::new();
+    let mut columns: Vec<Written<'_>> = Vec::new();
     for thread in &run.threads {
         let usual = if run.is_gap() { "noise" } else { "user" };
         let last = said(&format!("station.{}", thread.cpu)).unwrap_or(usual);
@@ -375,13 +389,7 @@ pub(super) fn write(run: &Run) -> String {
         }
         text.push('\n');
     }
-    let units = |ns: Option<Nanos>| ns.map(|ns| (ns.0 / unit).to_string());
-    // Of noise rtla prints two digits.
-    let mean = |sum: u64, count: u64| match run.is_gap() {
-        _ if count == 0 => None,
-        true => Some(format!("{:.2}", sum as f64 / count as f64 / unit as f64)),
-        false => Some((sum / count / unit).to_string()),
-    };
+    let units = |ns: Option<Nanos>| units(ns, unit);
     let every = 0..columns.len();
     let of = |at: usize| columns[at].2;
     line(&mut text, "over: ", every.clone().map(|at| Some(linear[at].over.to_string())));
@@ -392,10 +400,39 @@ pub(super) fn write(run: &Run) -> String {
         "avg:  ",
         every.clone().map(|at| {
             let kept = said(&format!("avg.{}", columns[at].1)).map(str::to_owned);
-            kept.or_else(|| mean(of(at).sum.0, of(at).count))
+            kept.or_else(|| mean(run, of(at).sum.0, of(at).count, unit))
         }),
     );
     line(&mut text, "max:  ", every.map(|at| units(of(at).max)));
+    write_sums(&mut text, run, unit, &columns);
+    for (_, line) in own.iter().flat_map(|origin| &origin.said).filter(|(name, _)| name == "after")
+    {
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}
+
+/// A column's heading, its name in what was kept, and its readings.
+type Written<'a> = (String, String, &'a Histogram);
+
+/// Whole units, as rtla prints them.
+fn units(ns: Option<Nanos>, unit: u64) -> Option<String> {
+    ns.map(|ns| (ns.0 / unit).to_string())
+}
+
+/// Of noise rtla prints two digits.
+fn mean(run: &Run, sum: u64, count: u64, unit: u64) -> Option<String> {
+    match run.is_gap() {
+        _ if count == 0 => None,
+        true => Some(format!("{:.2}", sum as f64 / count as f64 / unit as f64)),
+        false => Some((sum / count / unit).to_string()),
+    }
+}
+
+/// The sums of all CPUs, where the file had some.
+fn write_sums(text: &mut String, run: &Run, unit: u64, columns: &[Written<'_>]) {
+    let said = |name: &str| draft::said(run, Format::Rtla, name);
+    let units = |ns: Option<Nanos>| units(ns, unit);
     // Runs that were imported before their averages were kept say `all` alone.
     let older = said("all").is_some();
     let names = STATIONS.iter().filter(|(_, name)| {
@@ -404,47 +441,35 @@ pub(super) fn write(run: &Run) -> String {
             && columns.iter().any(|column| column.1.starts_with(&begins))
     });
     let sums: Vec<(&str, &str)> = names.copied().collect();
-    if !sums.is_empty() {
-        let these = |name: &str| {
-            let begins = format!("{name}.");
-            let these = columns.iter().filter(move |column| column.1.starts_with(&begins));
-            these.map(|(.., readings)| *readings)
-        };
-        let count = |name: &str| these(name).fold(0u64, |all, one| all.saturating_add(one.count));
-        let names = || sums.iter().map(|(_, name)| *name);
-        text.push_str("ALL:  ");
-        for (head, _) in &sums {
-            // As rtla has it, `IRQ` stands a blank further left than its column.
-            let _ = write!(text, "{head:>width$}", width = if *head == "IRQ" { 9 } else { 10 });
-        }
-        text.push('\n');
-        line(&mut text, "count:", names().map(|name| Some(count(name).to_string())));
-        line(
-            &mut text,
-            "min:  ",
-            names().map(|name| units(these(name).filter_map(|one| one.min).min())),
-        );
-        line(
-            &mut text,
-            "avg:  ",
-            names().map(|name| {
-                let kept = said(&format!("all.{name}")).filter(|text| *text != "-");
-                let sum = these(name).map(|one| u128::from(one.sum.0)).sum::<u128>();
-                let sum = u64::try_from(sum).unwrap_or(u64::MAX);
-                kept.map(str::to_owned).or_else(|| mean(sum, count(name)))
-            }),
-        );
-        line(
-            &mut text,
-            "max:  ",
-            names().map(|name| units(these(name).filter_map(|one| one.max).max())),
-        );
+    if sums.is_empty() {
+        return;
     }
-    for (_, line) in own.iter().flat_map(|origin| &origin.said).filter(|(name, _)| name == "after")
-    {
-        let _ = writeln!(text, "{line}");
+    let these = |name: &str| {
+        let begins = format!("{name}.");
+        let these = columns.iter().filter(move |column| column.1.starts_with(&begins));
+        these.map(|(.., readings)| *readings)
+    };
+    let count = |name: &str| these(name).fold(0u64, |all, one| all.saturating_add(one.count));
+    let names = || sums.iter().map(|(_, name)| *name);
+    text.push_str("ALL:  ");
+    for (head, _) in &sums {
+        // As rtla has it, `IRQ` stands a blank further left than its column.
+        let _ = write!(text, "{head:>width$}", width = if *head == "IRQ" { 9 } else { 10 });
     }
-    text
+    text.push('\n');
+    line(text, "count:", names().map(|name| Some(count(name).to_string())));
+    line(text, "min:  ", names().map(|name| units(these(name).filter_map(|one| one.min).min())));
+    line(
+        text,
+        "avg:  ",
+        names().map(|name| {
+            let kept = said(&format!("all.{name}")).filter(|text| *text != "-");
+            let sum = these(name).map(|one| u128::from(one.sum.0)).sum::<u128>();
+            let sum = u64::try_from(sum).unwrap_or(u64::MAX);
+            kept.map(str::to_owned).or_else(|| mean(run, sum, count(name), unit))
+        }),
+    );
+    line(text, "max:  ", names().map(|name| units(these(name).filter_map(|one| one.max).max())));
 }
 
 /// A line of cells of nine digits, as every line of rtla's tables is.
