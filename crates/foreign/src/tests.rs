@@ -116,7 +116,8 @@ fn what_rtla_leaves_out_by_an_option_is_named_where_it_is_needed() {
         (format!("{head}   IRQ-001   Thr-001\n      100       200 \n"), "--no-index"),
         (format!("{head}Index\nover: \ncount:\nmin:  \navg:  \nmax:  \n"), "measured nothing"),
         (
-            "# RTLA osnoise histogram\nIndex\nover: 0\ncount: 0\nmin: 0\navg: 0\nmax: 0\n".to_owned(),
+            "# RTLA osnoise histogram\nIndex\nover: 0\ncount: 0\nmin: 0\navg: 0\nmax: 0\n"
+                .to_owned(),
             "measured nothing",
         ),
     ] {
