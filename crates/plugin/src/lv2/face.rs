@@ -9,6 +9,10 @@ use super::{
 };
 use quiet_engine::{ProcessSpec, Result};
 use quiet_types::{Frames, SampleRate};
+use rustix::{
+    io::Errno,
+    mm::{MsyncFlags, msync},
+};
 use std::{
     cell::UnsafeCell,
     ffi::{CStr, CString, c_char, c_int, c_void},
@@ -134,18 +138,46 @@ unsafe fn feature<T>(features: Features, uri: &CStr) -> *const T {
         let one = unsafe { *at };
         // SAFETY: what is not null is a feature.
         let Some(one) = (unsafe { one.as_ref() }) else { break };
-        // Hosts there are (lv2file 0.95) that end the array with a feature that was never filled in: its name is null on Debian 12 and 1
-        // on Debian 13. Nothing lies in the first page of memory (mmap_min_addr).
-        if one.uri.addr() < 4096 {
-            break;
-        }
-        // SAFETY: it has a name, which ends with zero.
-        if unsafe { CStr::from_ptr(one.uri) } == uri {
-            return one.data.cast_const().cast();
+        // Hosts there are (lv2file 0.95) that end the array with a feature that was never filled in: its name is null, 1, or anything else
+        // that lay on the stack.
+        match is_named(one.uri, uri) {
+            Some(true) => return one.data.cast_const().cast(),
+            Some(false) => {}
+            None => break,
         }
         at = at.wrapping_add(1);
     }
     null()
+}
+
+/// Whether the text at an address is `name`; `None` where no memory lies there.
+fn is_named(text: *const c_char, name: &CStr) -> Option<bool> {
+    for (at, byte) in name.to_bytes_with_nul().iter().enumerate() {
+        let there = text.cast::<u8>().wrapping_add(at);
+        if (at == 0 || there.addr().is_multiple_of(PAGE)) && !is_mapped(there) {
+            return None;
+        }
+        // SAFETY: memory lies there, and its page was not left.
+        if unsafe { there.read_volatile() } != *byte {
+            return Some(false);
+        }
+    }
+    Some(true)
+}
+
+/// The smallest page there is: what holds for it holds for each in it.
+const PAGE: usize = 4096;
+
+/// Whether memory lies at an address: this call asks the kernel for nothing else.
+///
+/// # Source
+/// msync(2): `MS_ASYNC` does nothing since Linux 2.6.19, but says `ENOMEM` where no memory is mapped.
+fn is_mapped(at: *const u8) -> bool {
+    let page = at.map_addr(|address| address & !(PAGE - 1));
+    // SAFETY: nothing is changed, wherever that is.
+    let said = unsafe { msync(page.cast_mut().cast(), PAGE, MsyncFlags::ASYNC) };
+    // Whatever else is wrong, such as a kernel with larger pages, says nothing of the address.
+    said != Err(Errno::NOMEM)
 }
 
 /// # Safety
