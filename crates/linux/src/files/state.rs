@@ -27,15 +27,20 @@ pub struct StateDir {
 /// The sole right to change the machine, by this state directory or any other; ends with the process.
 #[derive(Debug)]
 pub struct Lock {
-    #[expect(dead_code, reason = "held, not read")]
-    state: OwnedFd,
+    // Let go of first: who has got the machine expects the directory to be free.
+    state: Locked,
     machine: Option<MachineLock>,
 }
+
+/// A file that this process has locked. Who is forked and not yet another program has it too (flock(2)): so it is
+/// unlocked in so many words, not by the last close.
+#[derive(Debug)]
+struct Locked(File);
 
 /// The lock of the whole machine, and what stands in its file.
 #[derive(Debug)]
 struct MachineLock {
-    file: File,
+    file: Locked,
     says: Says,
 }
 
@@ -121,15 +126,15 @@ impl StateDir {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.dir, "lock", flags, Mode::RUSR | Mode::WUSR)
             .map_err(|e| unusable(&self.path, &plain(&e.into()), "run this as root"))?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Lock { state: file, machine: None }),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::because(
+        match Locked::take(file.into()) {
+            Ok(file) => Ok(Lock { state: file, machine: None }),
+            Err((_, rustix::io::Errno::WOULDBLOCK)) => Err(Error::because(
                 ErrorKind::Busy,
                 "use",
                 self.path.display().to_string(),
                 "another quietcores is changing something with it just now; wait for it to end",
             )),
-            Err(error) => Err(unusable(&self.path, &plain(&error.into()), "try again")),
+            Err((_, error)) => Err(unusable(&self.path, &plain(&error.into()), "try again")),
         }
     }
 
@@ -139,7 +144,7 @@ impl StateDir {
             Some(file) => MachineLock::take(file, &self.known_as())?,
             None => None,
         };
-        Ok(Lock { machine, ..self.lock()? })
+        Ok(Lock { state: self.lock()?.state, machine })
     }
 
     /// As [`StateDir::lock_machine`], but waits some seconds for whoever is at work: a watch looks often, and
@@ -205,14 +210,14 @@ impl MachineLock {
         let Ok(file) = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) else {
             return Ok(None);
         };
-        let mut file = File::from(file);
-        let taken = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        let taken = Locked::take(File::from(file));
+        let (Ok(Locked(file)) | Err((file, _))) = &taken;
         let mut text = String::new();
-        let _ = (&mut file).take(1 << 16).read_to_string(&mut text);
+        let _ = file.take(1 << 16).read_to_string(&mut text);
         let mut says: Says = serde_json::from_str(&text).unwrap_or_default();
-        match taken {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
+        let file = match taken {
+            Ok(file) => file,
+            Err((_, rustix::io::Errno::WOULDBLOCK)) => {
                 return Err(Error::because(
                     ErrorKind::Busy,
                     "change",
@@ -225,8 +230,8 @@ impl MachineLock {
                     ),
                 ));
             }
-            Err(error) => return Err(unusable(path, &plain(&error.into()), "try again")),
-        }
+            Err((_, error)) => return Err(unusable(path, &plain(&error.into()), "try again")),
+        };
         (says.pid, says.state) = (std::process::id(), state.to_owned());
         let mut lock = MachineLock { file, says };
         // Who holds it is for people: a full /run keeps nobody from reverting.
@@ -236,9 +241,26 @@ impl MachineLock {
 
     fn say(&mut self) -> io::Result<()> {
         let text = serde_json::to_vec(&self.says).map_err(io::Error::other)?;
-        self.file.rewind()?;
-        self.file.write_all(&text)?;
-        self.file.set_len(text.len() as u64)
+        let Locked(file) = &mut self.file;
+        file.rewind()?;
+        file.write_all(&text)?;
+        file.set_len(text.len() as u64)
+    }
+}
+
+impl Locked {
+    /// Locks it, and waits for nobody; gives it back where it is not to be had.
+    fn take(file: File) -> std::result::Result<Locked, (File, rustix::io::Errno)> {
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Locked(file)),
+            Err(error) => Err((file, error)),
+        }
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
 
@@ -282,6 +304,21 @@ mod tests {
         );
         drop(lock);
         state.lock_machine(None).unwrap();
+    }
+
+    #[test]
+    fn who_has_the_file_too_keeps_nobody_from_it_afterwards() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, machine) = (dir.path().join("state"), dir.path().join("machine.lock"));
+        let state = StateDir::make(&path).unwrap();
+        let lock = state.lock_machine(Some(&machine)).unwrap();
+        // As a process that is forked just now.
+        let Locked(of_state) = &lock.state;
+        let Locked(of_machine) = &lock.machine.as_ref().unwrap().file;
+        let too = [of_state.try_clone().unwrap(), of_machine.try_clone().unwrap()];
+        drop(lock);
+        state.lock_machine(Some(&machine)).unwrap();
+        drop(too);
     }
 
     #[test]
