@@ -1,7 +1,7 @@
 //! `measure buffers` as a whole, on the card that does not exist: every period is accounted for.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_testing::{sleeps, until, until_stopped};
+use quiet_testing::{sleeps, until, until_halted};
 use serde_json::Value;
 use std::{
     process::{Child, Command, Output, Stdio},
@@ -126,7 +126,7 @@ fn a_stall_is_counted_with_every_period_that_it_cost() {
     let pid = rustix::process::Pid::from_child(&child);
     plays(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
-    until_stopped(child.id());
+    until_halted(child.id());
     let stalled = std::time::Instant::now();
     std::thread::sleep(Duration::from_millis(400));
     let least = stalled.elapsed();

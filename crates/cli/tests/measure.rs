@@ -6,7 +6,7 @@
 
 use quiet_linux::sys::clock::monotonic;
 use quiet_testing::{
-    Why, cpus, is_root, own_cpus, program, skip, sleeps, until, until_measured, until_stopped,
+    Why, cpus, is_root, own_cpus, program, skip, sleeps, until, until_halted, until_measured,
 };
 use quiet_types::{Nanos, Run, machine::Policy, run};
 use rustix::process::{Pid, Signal, kill_process};
@@ -172,7 +172,7 @@ fn a_stop_of_known_length_is_found_with_its_length_and_its_missed_periods() {
 
     let before_stop = monotonic();
     signal(worker, Signal::STOP);
-    until_stopped(worker);
+    until_halted(worker);
     let stands = monotonic();
     let woken = wakes(worker);
     thread::sleep(Duration::from_millis(300));

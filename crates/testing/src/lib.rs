@@ -32,7 +32,7 @@ pub use namespaces::within;
 pub use place::{own_cpus, public_folder};
 pub use sockets::own_sockets;
 pub use turn::{machine_alone, machine_still};
-pub use wait::{PATIENCE, sleeps, until, until_measured, until_stopped, until_within};
+pub use wait::{PATIENCE, sleeps, until, until_halted, until_measured, until_within};
 
 use std::{
     env,

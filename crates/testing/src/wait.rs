@@ -37,7 +37,7 @@ fn fields(stat: &str) -> Vec<&str> {
 /// # Panics
 /// As [`until`].
 #[track_caller]
-pub fn until_stopped(pid: u32) {
+pub fn until_halted(pid: u32) {
     until("a stopped process", || {
         let stats = of_threads(pid, "stat");
         let stands = |stat: &String| fields(stat).first() == Some(&"T");

@@ -15,7 +15,7 @@ use quiet_linux::{
 };
 use quiet_probe::CpuWatch;
 use quiet_testing::{
-    Why, in_lab, is_root, own_cpus, skip, until, until_measured, until_stopped, until_within,
+    Why, in_lab, is_root, own_cpus, skip, until, until_halted, until_measured, until_within,
 };
 use quiet_types::{
     CpuId, CpuSet, Nanos, Run,
@@ -324,7 +324,7 @@ fn a_stopped_process_is_told_as_stopped() {
         let pid = Pid::from_raw(worker as i32).unwrap();
         let before = monotonic();
         kill_process(pid, Signal::STOP).unwrap();
-        until_stopped(worker);
+        until_halted(worker);
         let sent = monotonic();
         thread::sleep(Duration::from_millis(40));
         let ends = monotonic();
@@ -788,7 +788,7 @@ fn what_a_killed_one_left_goes_when_the_next_one_starts() {
     worker(&child);
     // Who would tidy up after it goes first; stopped, it starts no other one.
     kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
-    until_stopped(child.id());
+    until_halted(child.id());
     for keeper in keepers(child.id()) {
         kill_process(keeper, Signal::KILL).unwrap();
     }

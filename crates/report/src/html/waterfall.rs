@@ -4,6 +4,9 @@ use super::charts::FORMS;
 use crate::svg::{Anchor, Svg};
 use quiet_types::trip::{BudgetPart, BudgetSource};
 
+/// Between a bar and what stands behind it, in px.
+const GAP: f64 = 6.0;
+
 /// A bar: its name, where it begins and how long it is, in ms, and its class.
 struct Bar<'a> {
     part: &'a BudgetPart,
@@ -18,11 +21,15 @@ pub(crate) fn waterfall(budget: &[BudgetPart]) -> Option<String> {
     let whole_ms = whole.milliseconds.filter(|ms| *ms > 0.0)?;
     let bars = bars(budget);
     let end = bars.iter().map(|bar| bar.from + bar.long).fold(whole_ms, f64::max);
+    let long = |bar: &Bar<'_>| format!("{:.3} ms", bar.long);
+    // What stands behind the longest bar has to fit in.
+    let letters = bars.iter().map(|bar| long(bar).len()).max().unwrap_or_default();
+    let room = GAP + 8.0 * letters as f64;
     Some(
         FORMS
             .map(|(class, width)| {
                 let (left, right, tall) =
-                    (if class == "wide" { 150.0 } else { 122.0 }, width - 76.0, 24.0);
+                    (if class == "wide" { 150.0 } else { 122.0 }, width - room, 24.0);
                 let x = |ms: f64| left + (right - left) * (ms / end).clamp(0.0, 1.0);
                 let mut svg = Svg::new(width, tall * bars.len() as f64 + 6.0);
                 for (at, bar) in bars.iter().enumerate() {
@@ -35,12 +42,7 @@ pub(crate) fn waterfall(budget: &[BudgetPart]) -> Option<String> {
                         (from, y),
                         ((to - from).max(1.0), tall - 8.0),
                     );
-                    svg.text(
-                        "tick",
-                        (to + 6.0, y + 13.0),
-                        Anchor::Start,
-                        &format!("{:.3} ms", bar.long),
-                    );
+                    svg.text("tick", (to + GAP, y + 13.0), Anchor::Start, &long(bar));
                     let said = format!("{}: {:.4} ms, {}", bar.part.name, bar.long, bar.part.note);
                     svg.hit(&said, (0.0, y - 2.0), (width, tall));
                 }
@@ -102,5 +104,29 @@ mod tests {
         let drawn = waterfall(&trip.budget).unwrap();
         assert_eq!(drawn.matches("fall whole").count(), 2, "{drawn}");
         assert!(waterfall(&[]).is_none());
+    }
+
+    /// The first attribute of this name.
+    fn number(drawn: &str, name: &str) -> f64 {
+        let (_, from) = drawn.split_once(&format!(" {name}=\"")).unwrap();
+        from.split_once('"').unwrap().0.parse().unwrap()
+    }
+
+    #[test]
+    fn what_stands_behind_the_longest_bar_is_not_cut_off() {
+        let mut trip = round_trip(vec![opening(115.2), opening(115.3)]);
+        for times in [1.0, 10.0, 1000.0] {
+            for part in &mut trip.budget {
+                part.milliseconds = part.milliseconds.map(|ms| ms * times);
+            }
+            for drawn in waterfall(&trip.budget).unwrap().split_inclusive("</svg>") {
+                let width = number(drawn, "width");
+                for text in drawn.split("<text").filter(|text| text.contains("=\"start\"")) {
+                    let x = number(text, "x");
+                    let said = text.split(['>', '<']).nth(1).unwrap();
+                    assert!(x + 8.0 * said.len() as f64 <= width + 0.1, "{said} at {x} of {width}");
+                }
+            }
+        }
     }
 }
