@@ -1,6 +1,7 @@
 //! Puts a machine back: the last change first, each only where its value still is ours.
 
 mod homes;
+mod queues;
 mod threads;
 
 use crate::{
@@ -93,6 +94,7 @@ pub(crate) fn put_back(kernel: &dyn Kernel, state: &StateDir, past: &Past) -> Re
     // Those forked meanwhile.
     done.items.extend(heirs.and(hand.heirs()).items());
     done.items.extend(hand.waited());
+    done.items.extend(hand.queues());
     hand.verify(&mut done);
     done.items.extend(strangers(state, past));
     if done.is_complete() {

@@ -644,6 +644,44 @@ fn others_are_narrowed_only_where_the_kernel_refuses_the_claim() {
     }
 }
 
+/// From Linux 6.8 the kernel takes its unbound work from a partition's CPUs by itself, and where it is killed while it gives them back,
+/// it has not.
+#[test]
+fn work_that_the_kernel_keeps_off_a_partition_that_has_ended_comes_back() {
+    let (before, shield) = (world(Hierarchy::V2, 4, &[], &[15, 3]), "2-3".parse().unwrap());
+    let queues = |bench: &Bench| {
+        let file = |name: &str| {
+            bench.kernel.world.borrow().files[&format!("/sys/devices/virtual/workqueue/{name}")]
+                .clone()
+        };
+        (file("cpumask"), file("cpumask_requested"))
+    };
+    let killed = |before: &World| {
+        let mut bench = Bench::new(before, &shield);
+        let is_mask = |step: &Step| matches!(&step.action, Action::Write { path, .. } if path.ends_with("workqueue/cpumask"));
+        bench.plan.steps.retain(|step| !is_mask(step));
+        apply(&bench.kernel, &bench.plan, &bench.state()).unwrap();
+        let narrow = before.all.difference(&shield).to_mask();
+        let file = "/sys/devices/virtual/workqueue/cpumask".to_owned();
+        bench.kernel.world.borrow_mut().files.insert(file, narrow.clone());
+        (bench, narrow)
+    };
+    let (bench, narrow) = killed(&before);
+    let all = before.all.to_mask();
+    assert_eq!(queues(&bench), (narrow.clone(), all.clone()));
+    bench.returns("killed in the kernel");
+    assert_eq!(queues(&bench), (all.clone(), all.clone()));
+
+    // Where somebody else isolates CPUs, what is written would bring work there.
+    let mut others = before.clone();
+    let cpus = "1".parse().unwrap();
+    let one = Group { cpus, partition: "isolated".into(), ..others.groups["/boxes"].clone() };
+    others.groups.insert("/theirs".into(), one);
+    let (bench, narrow) = killed(&others);
+    revert(&bench.kernel, &bench.state()).unwrap().unwrap();
+    assert_eq!(queues(&bench), (narrow, all));
+}
+
 #[test]
 fn what_outlives_a_reboot_is_put_back_after_it_and_apply_goes_on() {
     let path = "/etc/default/irqbalance";

@@ -652,6 +652,10 @@ impl World {
             "cpuset.cpus.partition" if !v1 && cpuset && !path.is_empty() => {
                 format!("{}\n", group.partition)
             }
+            "cpuset.cpus.isolated" if !v1 && path.is_empty() => {
+                let isolated = self.groups.values().filter(|group| group.partition == "isolated");
+                format!("{}\n", isolated.fold(CpuSet::new(), |all, group| all.union(&group.cpus)))
+            }
             _ => return errno(ENOENT),
         })
     }
