@@ -286,7 +286,10 @@ fn what_was_measured_outlives_a_measuring_process_that_is_killed() {
     // No checkpoint would be due for an hour: what is in shared memory is saved when the process dies.
     let arguments = ["wakeup", "--for", "1h", "--policy", "other", "--checkpoint", "1h"];
     let child = measure(dir.path(), &arguments).spawn().unwrap();
-    signal(worker(&child), Signal::KILL);
+    let worker = worker(&child);
+    // A slow processor is seen to run long before it has a reading: each is a sleep.
+    until("readings", || (wakes(worker) >= 100).then_some(()));
+    signal(worker, Signal::KILL);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
@@ -342,7 +345,8 @@ fn nothing_outlives_a_killed_program() {
             .count()
     };
     let mut stress = quietcores();
-    stress.args(["stress", "fork=1", "--for", "500ms", "--json"]).env("TMPDIR", dir.path());
+    // stress-ng takes more than a second to begin on a slow processor.
+    stress.args(["stress", "fork=1", "--for", "3s", "--json"]).env("TMPDIR", dir.path());
     let output = stress.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(left(), 0);

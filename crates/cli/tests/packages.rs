@@ -307,13 +307,18 @@ fn each_example_strip_plays_as_it_is() {
             continue;
         }
         seen += 1;
-        let played = Command::new(PROGRAM)
-            .args(["play", "--host", "null", "--period", "1024", "--for", "1s", "--json"])
-            .args(["--control", "none"])
-            .arg(&strip)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
+        let play = |more: &[&str]| {
+            let mut play = Command::new(PROGRAM);
+            play.args(["play", "--host", "null", "--period", "1024", "--for", "1s", "--json"]);
+            play.args(["--control", "none"]).args(more).arg(&strip);
+            play.stdin(Stdio::null()).output().unwrap()
+        };
+        let mut played = play(&[]);
+        // An emulated processor is too slow for it, which is refused by name and is no fault of the strip's.
+        if played.status.code() == Some(2) && text(&played).contains("it cannot sound without gaps")
+        {
+            played = play(&["--force"]);
+        }
         // 1: a period was late, on a busy machine.
         assert!(matches!(played.status.code(), Some(0 | 1)), "{}", text(&played));
         let value: serde_json::Value = serde_json::from_slice(&played.stdout).unwrap();

@@ -318,8 +318,9 @@ fn a_stopped_process_is_told_as_stopped() {
     let Some((cpu, _, _guard)) = machine() else { return };
     // At least and at most, by the sender's clock.
     let (mut least, mut most) = (0, 0);
-    let explained = explained(cpu, &["--policy", "fifo", "--for", "4s"], |child| {
-        // Well within its four seconds, however late they begin.
+    // It is stopped well within its time, however late that begins: an emulator is seconds late itself.
+    let length = if emulated() { "20s" } else { "4s" };
+    let explained = explained(cpu, &["--policy", "fifo", "--for", length], |child| {
         let worker = until_measured(child.id());
         let pid = Pid::from_raw(worker as i32).unwrap();
         let before = monotonic();
@@ -464,7 +465,13 @@ fn interrupts(cpu: CpuId, others: &CpuSet) -> Result<(), String> {
         };
         table.irqs.iter().map(|irq| (irq.number, of(irq))).collect()
     };
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = match tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")) {
+        Ok(dir) => dir,
+        Err(why) => {
+            skip::<()>(Why::Machine(format!("no file can be written to a disk: {why}")));
+            return Ok(());
+        }
+    };
     let here = sched::affinity(0).unwrap();
     sched::set_affinity(0, others).unwrap();
     let events = ["irq/irq_handler_entry", "irq/irq_handler_exit"];
@@ -637,9 +644,11 @@ fn a_storm_of_memory_barriers_is_told_with_its_sender_and_place() {
     let victim = Victim { cpu, task, beyond, late };
     let explained = quiet_judge::explain(&run, Some(&seen), &[victim]);
     adds_up(&explained);
+    // Who called the kernel's `smp_call_function_many_cond`: a compiler that makes no tail call of what lies between has that one.
+    let places = ["membarrier", "smp_call_function_many"];
     let share = found(&explained, |cause| {
         matches!(cause, Cause::Call { function, sender, site }
-            if function == "ipi_mb" && sender == "qc-sender" && site.contains("membarrier"))
+            if function == "ipi_mb" && sender == "qc-sender" && places.iter().any(|place| site.contains(place)))
     });
     let share = share.unwrap_or_else(|| panic!("{:?}", titles(&explained)));
     assert!(share.readings >= 10, "{share:?}");

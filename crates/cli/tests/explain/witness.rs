@@ -1,6 +1,7 @@
 //! A second witness of what ran on a CPU: the kernel's own text of a few events, in a trace instance of
-//! the test's own, on the processor's counter instead of the clock of the readings. It shares with what
-//! is tested neither the clock nor the reader.
+//! the test's own, on another clock than the readings: the processor's counter, or where the kernel has no
+//! such trace clock the monotonic one that nobody slews, to a microsecond. It shares with what is tested
+//! neither the clock nor the reader.
 
 use quiet_linux::sys::clock::monotonic;
 use quiet_testing::{Why, skip};
@@ -29,7 +30,8 @@ impl Witness {
     /// Writes down these events (`workqueue/workqueue_execute_start`) from now on; `None`, with the reason
     /// on standard error, where it may not.
     pub fn start(events: &[&str]) -> Option<Witness> {
-        let it = Witness::on("x86-tsc", events)?;
+        let clock = if cfg!(target_arch = "x86_64") { "x86-tsc" } else { "mono_raw" };
+        let it = Witness::on(clock, events)?;
         it.mark();
         Some(it)
     }
@@ -79,10 +81,8 @@ impl Witness {
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             // `kworker/1:1-77  [001] d..2. 98765432: workqueue_execute_start: work struct ...`
             let Some((front, rest)) = line.split_once(": ") else { continue };
-            let Some(at) = front.split_whitespace().last().and_then(|at| at.parse::<u64>().ok())
-            else {
-                continue;
-            };
+            let time = |at: &str| at.parse::<u64>().ok().or_else(|| nanos_of_micros(at));
+            let Some(at) = front.split_whitespace().last().and_then(time) else { continue };
             let (name, told) = rest.split_once(": ").unwrap_or((rest, ""));
             if let Some(mono) = told.strip_prefix("witness ") {
                 marks.push((at, mono.trim().parse::<u64>().unwrap()));
