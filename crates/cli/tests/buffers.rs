@@ -126,7 +126,7 @@ fn a_stall_is_counted_with_every_period_that_it_cost() {
     let pid = rustix::process::Pid::from_child(&child);
     plays(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
-    until_halted(child.id());
+    assert!(until_halted(child.id()));
     let stalled = std::time::Instant::now();
     std::thread::sleep(Duration::from_millis(400));
     let least = stalled.elapsed();

@@ -172,7 +172,7 @@ fn a_stop_of_known_length_is_found_with_its_length_and_its_missed_periods() {
 
     let before_stop = monotonic();
     signal(worker, Signal::STOP);
-    until_halted(worker);
+    assert!(until_halted(worker));
     let stands = monotonic();
     let woken = wakes(worker);
     thread::sleep(Duration::from_millis(300));

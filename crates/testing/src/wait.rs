@@ -32,17 +32,18 @@ fn fields(stat: &str) -> Vec<&str> {
 }
 
 /// Waits until each thread of a process stands still that was sent SIGSTOP: on a busy machine the one that takes the signal comes late, and
-/// the others run on until then.
+/// the others run on until then. False where it has ended meanwhile.
 ///
 /// # Panics
 /// As [`until`].
+#[must_use]
 #[track_caller]
-pub fn until_halted(pid: u32) {
+pub fn until_halted(pid: u32) -> bool {
     until("a stopped process", || {
         let stats = of_threads(pid, "stat");
-        let stands = |stat: &String| fields(stat).first() == Some(&"T");
-        (!stats.is_empty() && stats.iter().all(stands)).then_some(())
-    });
+        let all = |state: &str| stats.iter().all(|stat| fields(stat).first() == Some(&state));
+        if all("Z") { Some(false) } else { all("T").then_some(true) }
+    })
 }
 
 /// Waits until the measuring process of the program `pid` measures, and gives its number: a thread of it beside the first one fell

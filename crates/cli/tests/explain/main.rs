@@ -316,24 +316,33 @@ fn a_stopped_process_is_told_as_stopped() {
         return;
     }
     let Some((cpu, _, _guard)) = machine() else { return };
-    // At least and at most, by the sender's clock.
-    let (mut least, mut most) = (0, 0);
-    // It is stopped well within its time, however late that begins: an emulator is seconds late itself.
-    let length = if emulated() { "20s" } else { "4s" };
-    let explained = explained(cpu, &["--policy", "fifo", "--for", length], |child| {
+    // At least and at most of each, by the sender's clock.
+    let mut stops: Vec<(u64, u64)> = Vec::new();
+    // A slow processor is seen to run long before it has a reading, so it is stopped again later on.
+    let (length, apart) = if emulated() { ("20s", 3_000) } else { ("4s", 500) };
+    // Where the clock's own reading takes longer than the usual threshold, there is room for the first moments alone.
+    let arguments = ["--policy", "fifo", "--threshold", "1ms", "--for", length];
+    let explained = explained(cpu, &arguments, |child| {
         let worker = until_measured(child.id());
         let pid = Pid::from_raw(worker as i32).unwrap();
-        let before = monotonic();
-        kill_process(pid, Signal::STOP).unwrap();
-        until_halted(worker);
-        let sent = monotonic();
-        thread::sleep(Duration::from_millis(40));
-        let ends = monotonic();
-        kill_process(pid, Signal::CONT).unwrap();
-        (least, most) = (ends - sent, monotonic() - before);
+        for _ in 0..5 {
+            let before = monotonic();
+            // It may be over by now.
+            if kill_process(pid, Signal::STOP).is_err() || !until_halted(worker) {
+                break;
+            }
+            let sent = monotonic();
+            thread::sleep(Duration::from_millis(40));
+            let ends = monotonic();
+            kill_process(pid, Signal::CONT).unwrap();
+            stops.push((ends - sent, monotonic() - before));
+            thread::sleep(Duration::from_millis(apart));
+        }
     });
     let share = found(&explained, |cause| *cause == Cause::Stopped);
     let share = share.unwrap_or_else(|| panic!("{:?}", titles(&explained)));
+    let least = stops.iter().map(|stop| stop.0).min().unwrap();
+    let most = stops.iter().map(|stop| stop.1).max().unwrap();
     let within = least - least / 20 - EDGE..=most + most / 20 + EDGE;
     eprintln!("{} of {least} to {most} ns", share.longest.0);
     assert!(within.contains(&share.longest.0), "{share:?} of {within:?}");
@@ -797,7 +806,7 @@ fn what_a_killed_one_left_goes_when_the_next_one_starts() {
     worker(&child);
     // Who would tidy up after it goes first; stopped, it starts no other one.
     kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
-    until_halted(child.id());
+    assert!(until_halted(child.id()));
     for keeper in keepers(child.id()) {
         kill_process(keeper, Signal::KILL).unwrap();
     }
