@@ -66,6 +66,13 @@ fn worker(child: &Child) -> u32 {
     until_measured(child.id())
 }
 
+/// The same, with readings: a slow processor is seen to run long before it has one, and each of `wakeup` is a sleep.
+fn woken(child: &Child) -> u32 {
+    let worker = worker(child);
+    until("readings", || (wakes(worker) >= 100).then_some(()));
+    worker
+}
+
 /// Voluntary switches of the threads beside the main one: one each time a thread falls asleep.
 fn wakes(pid: u32) -> u64 {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -168,7 +175,7 @@ fn a_stop_of_known_length_is_found_with_its_length_and_its_missed_periods() {
     let interval = 1_000_000;
     let arguments = ["wakeup", "--interval", "1ms", "--for", "5s", "--policy", "other", "--json"];
     let child = measure(dir.path(), &arguments).spawn().unwrap();
-    let worker = worker(&child);
+    let worker = woken(&child);
 
     let before_stop = monotonic();
     signal(worker, Signal::STOP);
@@ -205,7 +212,7 @@ fn a_stop_of_known_length_is_found_with_its_length_and_its_missed_periods() {
 fn ctrl_c_ends_a_run_with_what_there_is() {
     let dir = tempfile::tempdir().unwrap();
     let child = measure(dir.path(), &["wakeup", "--for", "1h", "--json"]).spawn().unwrap();
-    let worker = worker(&child);
+    let worker = woken(&child);
     // To both, as a terminal does to a whole foreground group, or a service manager.
     signal(worker, Signal::TERM);
     signal(child.id(), Signal::INT);
@@ -286,10 +293,7 @@ fn what_was_measured_outlives_a_measuring_process_that_is_killed() {
     // No checkpoint would be due for an hour: what is in shared memory is saved when the process dies.
     let arguments = ["wakeup", "--for", "1h", "--policy", "other", "--checkpoint", "1h"];
     let child = measure(dir.path(), &arguments).spawn().unwrap();
-    let worker = worker(&child);
-    // A slow processor is seen to run long before it has a reading: each is a sleep.
-    until("readings", || (wakes(worker) >= 100).then_some(()));
-    signal(worker, Signal::KILL);
+    signal(woken(&child), Signal::KILL);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
