@@ -270,8 +270,9 @@ fn the_best_of_a_choice_is_told_and_the_machine_is_as_it_was() {
         let tuned: Tuned = serde_json::from_slice(&output.stdout).unwrap();
         let choice = &tuned.choices[0];
         assert_eq!(choice.what, what);
-        // How many go into its time is the machine's speed.
-        assert!(choice.tried.iter().any(|one| one.blocks > 0), "{choice:?}");
+        // An emulated processor has time for fewer.
+        let least = if quiet_testing::in_lab() { 1 } else { 6 };
+        assert!(choice.tried.iter().any(|one| one.blocks >= least), "{choice:?}");
         assert!(tuned.steps.is_empty() && tuned.restored.unwrap().exact);
     }
     assert_eq!(before.differences(&Capture::take()), Vec::<String>::new());
