@@ -190,8 +190,9 @@ fn a_job_whose_server_is_killed_puts_the_machine_back() {
     let cpu = machine.cpu.to_string();
     let state = machine.state();
     let mut server = Server::start(PROGRAM, (&state, machine.dir()), &HERE);
+    // As long as a look at it may take on a slow machine.
     let asked =
-        format!(r#"{{"cpus":"{cpu}","pairs":40,"for":"300ms","gap":"100ms","stress":"kernel"}}"#);
+        format!(r#"{{"cpus":"{cpu}","pairs":40,"for":"2s","gap":"100ms","stress":"kernel"}}"#);
     let (status, begun) = server.ask("POST", "/api/v1/prove", &asked);
     assert_eq!(status, 200, "{begun}");
     soon("a shield of the job's", || text(&machine.run("status")).contains("is up since"));
