@@ -24,6 +24,8 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(120);
 /// In what the page of the program promises, on a machine that is not overloaded.
 const PROMISED: Duration = Duration::from_secs(2);
+/// As long as a look at a shield may take on a slow machine.
+const A_LOOK: &str = "2s";
 
 /// A program that is to be killed, in a process group of its own, with a directory for temporary files of its own.
 struct Victim<'a> {
@@ -168,9 +170,10 @@ fn helpers(verb: &str, state: &Path, parent: u32) -> Vec<Pid> {
     all.iter().filter_map(number).filter_map(Pid::from_raw).collect()
 }
 
-fn prove(machine: &Machine) -> Victim<'_> {
+/// Of which each shield stands for `each` at least.
+fn prove<'a>(machine: &'a Machine, each: &str) -> Victim<'a> {
     let cpu = machine.cpu.to_string();
-    let mut words = vec!["prove", "--pairs", "40", "--for", "300ms", "--gap", "100ms"];
+    let mut words = vec!["prove", "--pairs", "40", "--for", each, "--gap", "100ms"];
     words.extend(["--stress", "kernel", "--explain", "--cpus", &cpu]);
     Victim::start(machine, &words)
 }
@@ -188,7 +191,7 @@ fn killed_at(count: u32) -> Vec<Duration> {
     for turn in 0..count {
         // Through an arm of each setting, whose stress alone takes a second to begin.
         let delay = Duration::from_millis(random.u64(..8000));
-        let mut victim = prove(&machine);
+        let mut victim = prove(&machine, "300ms");
         sleep(delay);
         victim.kill(turn % 2 == 0);
         let when = format!("turn {turn}, killed after {delay:?}");
@@ -221,7 +224,7 @@ fn a_proof_that_is_killed_at_thirty_instants_leaves_nothing_after_two_seconds() 
 fn a_guard_that_is_killed_is_replaced_and_the_next_one_does_its_work() {
     let Some(machine) = Machine::take() else { return };
     let before = Capture::take();
-    let mut victim = prove(&machine);
+    let mut victim = prove(&machine, A_LOOK);
     victim.until_shielded();
     let guard = |not: &[Pid]| {
         let not = not.to_vec();
@@ -281,7 +284,7 @@ fn a_word_that_a_user_writes_into_its_line_does_not_send_a_guard_home() {
 fn where_the_guard_is_killed_with_its_owner_the_next_command_puts_the_machine_back() {
     let Some(machine) = Machine::take() else { return };
     let before = Capture::take();
-    let mut victim = prove(&machine);
+    let mut victim = prove(&machine, A_LOOK);
     // Stopped it starts no other guard.
     loop {
         victim.until_shielded();
