@@ -4,7 +4,7 @@
 
 mod machine;
 
-use machine::{Capture, Machine, PROGRAM, read, soon, text};
+use machine::{Capture, Machine, PATIENCE, PROGRAM, read, soon, text};
 use quiet_linux::System;
 use quiet_shield::{ApplyOptions, ErrorKind, Tether};
 use quiet_testing::{Why, is_long, is_root, skip};
@@ -20,8 +20,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Longer than any host takes for what is waited for.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// In what the page of the program promises, on a machine that is not overloaded.
 const PROMISED: Duration = Duration::from_secs(2);
 /// As long as a look at a shield may take on a slow machine.

@@ -18,8 +18,8 @@ use std::{
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_quietcores");
 
-/// Longer than anything here takes on a machine that does much else.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than anything here takes on a machine that does much else, be it emulated.
+pub const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Waits until `test` holds.
 pub fn soon(what: &str, test: impl Fn() -> bool) {
