@@ -4,7 +4,7 @@
 
 mod machine;
 
-use machine::{Capture, Machine, PATIENCE, PROGRAM, read, soon, text};
+use machine::{Capture, Machine, PATIENCE, PROGRAM, a_look, read, soon, text};
 use quiet_linux::System;
 use quiet_shield::{ApplyOptions, ErrorKind, Tether};
 use quiet_testing::{Why, is_long, is_root, skip};
@@ -22,8 +22,6 @@ use std::{
 
 /// In what the page of the program promises, on a machine that is not overloaded.
 const PROMISED: Duration = Duration::from_secs(2);
-/// As long as a look at a shield may take on a slow machine.
-const A_LOOK: &str = "2s";
 
 /// A program that is to be killed, in a process group of its own, with a directory for temporary files of its own.
 struct Victim<'a> {
@@ -222,7 +220,7 @@ fn a_proof_that_is_killed_at_thirty_instants_leaves_nothing_after_two_seconds() 
 fn a_guard_that_is_killed_is_replaced_and_the_next_one_does_its_work() {
     let Some(machine) = Machine::take() else { return };
     let before = Capture::take();
-    let mut victim = prove(&machine, A_LOOK);
+    let mut victim = prove(&machine, a_look());
     victim.until_shielded();
     let guard = |not: &[Pid]| {
         let not = not.to_vec();
@@ -282,7 +280,7 @@ fn a_word_that_a_user_writes_into_its_line_does_not_send_a_guard_home() {
 fn where_the_guard_is_killed_with_its_owner_the_next_command_puts_the_machine_back() {
     let Some(machine) = Machine::take() else { return };
     let before = Capture::take();
-    let mut victim = prove(&machine, A_LOOK);
+    let mut victim = prove(&machine, a_look());
     // Stopped it starts no other guard.
     loop {
         victim.until_shielded();

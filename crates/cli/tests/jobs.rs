@@ -3,7 +3,7 @@
 
 mod machine;
 
-use machine::{Capture, Machine, PROGRAM, read, soon, text};
+use machine::{Capture, Machine, PROGRAM, a_look, read, soon, text};
 use quiet_testing::{Why, faces::Server, is_long, own_cpus, skip_part, tree::fixture};
 use quiet_types::live::{Deed, LiveJob, Moment, QuietState};
 use rustix::process::{Pid, Signal, kill_process};
@@ -190,9 +190,9 @@ fn a_job_whose_server_is_killed_puts_the_machine_back() {
     let cpu = machine.cpu.to_string();
     let state = machine.state();
     let mut server = Server::start(PROGRAM, (&state, machine.dir()), &HERE);
-    // As long as a look at it may take on a slow machine.
+    let each = a_look();
     let asked =
-        format!(r#"{{"cpus":"{cpu}","pairs":40,"for":"2s","gap":"100ms","stress":"kernel"}}"#);
+        format!(r#"{{"cpus":"{cpu}","pairs":40,"for":"{each}","gap":"100ms","stress":"kernel"}}"#);
     let (status, begun) = server.ask("POST", "/api/v1/prove", &asked);
     assert_eq!(status, 200, "{begun}");
     soon("a shield of the job's", || text(&machine.run("status")).contains("is up since"));

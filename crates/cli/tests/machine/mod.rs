@@ -21,6 +21,11 @@ pub const PROGRAM: &str = env!("CARGO_BIN_EXE_quietcores");
 /// Longer than anything here takes on a machine that does much else, be it emulated.
 pub const PATIENCE: Duration = Duration::from_secs(240);
 
+/// As long as a look at a shield may take, which in an emulator is a few seconds: who is to be seen with one has it for so long.
+pub fn a_look() -> &'static str {
+    if quiet_testing::in_lab() { "10s" } else { "2s" }
+}
+
 /// Waits until `test` holds.
 pub fn soon(what: &str, test: impl Fn() -> bool) {
     let until = Instant::now() + PATIENCE;
