@@ -166,7 +166,7 @@ fn helpers(verb: &str, state: &Path, parent: u32) -> Vec<Pid> {
     all.iter().filter_map(number).filter_map(Pid::from_raw).collect()
 }
 
-/// Of which each shield stands for `each` at least.
+/// A proof of which each shield stands for `each` at least.
 fn prove<'a>(machine: &'a Machine, each: &str) -> Victim<'a> {
     let cpu = machine.cpu.to_string();
     let mut words = vec!["prove", "--pairs", "40", "--for", each, "--gap", "100ms"];

@@ -264,16 +264,19 @@ pub fn thread(pid: &str, tid: &str) -> Option<((u32, String), (String, String))>
     let (open, close) = (stat.find('(')?, stat.rfind(')')?);
     let name = stat[open + 1..close].to_owned();
     let fields: Vec<&str> = stat[close + 1..].split_ascii_whitespace().collect();
-    // Workers of the unbound workqueues come, go and are given CPUs by the kernel; threads of interrupts follow theirs when it next
-    // fires. A rescue worker that leaves its pool while `workqueue_apply_unbound_cpumask` (kernel/workqueue.c) is at work has the
-    // old CPUs until it next works, which it does where the pool is.
-    let is_placed = ["kworker/u", "kworker/R-", "irq/"].iter().any(|kind| name.starts_with(kind));
-    if is_placed || fields[0] == "Z" {
+    // Workers of the unbound workqueues come, go and are given CPUs by the kernel; threads of
+    // interrupts follow theirs when it next fires.
+    if name.starts_with("kworker/u") || name.starts_with("irq/") || fields[0] == "Z" {
         return None;
     }
     let (start, nice, priority, policy) = (fields[19], fields[16], fields[37], fields[38]);
     let status = file("status")?;
-    let cpus = status.lines().find(|line| line.starts_with("Cpus_allowed_list"))?;
+    // A rescue worker that leaves its pool while `workqueue_apply_unbound_cpumask` (kernel/workqueue.c) is at work has the old CPUs
+    // until it next works, which it does where the pool is.
+    let cpus = match name.starts_with("kworker/R-") {
+        true => "CPUs of its pool",
+        false => status.lines().find(|line| line.starts_with("Cpus_allowed_list"))?,
+    };
     let groups = file("cgroup")?;
     let set = groups
         .lines()
