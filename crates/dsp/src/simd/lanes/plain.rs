@@ -1,10 +1,10 @@
 //! Eight numbers in plain Rust: the oracle, and what runs where nothing better is.
+#![cfg_attr(target_arch = "aarch64", allow(dead_code, reason = "NEON does its work"))]
 
 use super::{Job, Lanes, Tile, Token};
 
 /// Nothing is asked of the processor.
 #[derive(Clone, Copy)]
-#[cfg_attr(target_arch = "aarch64", allow(dead_code, reason = "NEON does its work"))]
 pub(crate) struct Plain;
 
 /// Its value, which everyone may have.
