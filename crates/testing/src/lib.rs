@@ -59,6 +59,9 @@ pub const LONG: &str = "QUIETCORES_LONG";
 /// Is set where a look of a few minutes is wanted: by `./test --quick`.
 pub const QUICK: &str = "QUIETCORES_QUICK";
 
+/// Is set where an emulator stands in for the kernel: by `lab/cross tests`.
+pub const EMULATED: &str = "QUIETCORES_EMULATED";
+
 /// Why a test cannot be made here. There is no other reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
@@ -76,6 +79,8 @@ pub enum Why {
     Long(&'static str),
     /// It takes longer than a quick look has: how long.
     Quick(&'static str),
+    /// It asks the kernel for what an emulator of programs has not: what that is.
+    Emulated(&'static str),
     /// The kernel or the machine lacks something: what was tried, and what was said.
     Machine(String),
 }
@@ -91,6 +96,7 @@ impl Why {
             Why::Lab(_) => "lab",
             Why::Long(_) => "long",
             Why::Quick(_) => "quick",
+            Why::Emulated(_) => "emulated",
             Why::Machine(_) => "machine",
         }
     }
@@ -105,6 +111,7 @@ impl Why {
             Why::Lab(_) => !in_lab(),
             Why::Long(_) => !is_long(),
             Why::Quick(_) => env::var_os(QUICK).is_some(),
+            Why::Emulated(_) => is_emulated(),
             Why::Machine(said) => !said.trim().is_empty(),
         }
     }
@@ -122,6 +129,7 @@ impl Display for Why {
             Why::Lab(what) => write!(f, "only a machine of the lab: {what}"),
             Why::Long(time) => write!(f, "it takes {time} ({LONG}=1, ./test --all)"),
             Why::Quick(time) => write!(f, "it takes {time}, and a quick look was asked for"),
+            Why::Emulated(what) => write!(f, "in QEMU's user emulation {what}"),
             Why::Machine(said) => f.write_str(said),
         }
     }
@@ -204,6 +212,11 @@ pub fn in_lab() -> bool {
 /// Whether tests that take minutes are wanted.
 pub fn is_long() -> bool {
     env::var_os(LONG).is_some()
+}
+
+/// Whether an emulator stands in for the kernel.
+pub fn is_emulated() -> bool {
+    env::var_os(EMULATED).is_some()
 }
 
 /// How many CPUs this process may use.
@@ -299,6 +312,7 @@ mod tests {
             Ok("one-cpu") => Why::OneCpu,
             Ok("program") => Why::Program("sh", "dash"),
             Ok("release") => Why::Release,
+            Ok("emulated") => Why::Emulated("nothing is frozen"),
             Ok("empty") => Why::Machine(" ".to_owned()),
             Ok("machine") => Why::Machine("no card\there\nat all".to_owned()),
             Ok("missing") => Why::Program("no-such-program", "none"),
@@ -323,6 +337,7 @@ mod tests {
         let mut wrong = vec!["program", "empty"];
         wrong.extend(is_root().then_some("root"));
         wrong.extend((cpus() > 1).then_some("one-cpu"));
+        wrong.extend((!is_emulated()).then_some("emulated"));
         wrong.extend(cfg!(debug_assertions).then_some("release"));
         for reason in wrong {
             let done = skipper_with(reason, None);

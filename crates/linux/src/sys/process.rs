@@ -184,6 +184,9 @@ mod tests {
         if !quiet_testing::is_root() {
             return skip(Why::Root);
         }
+        if quiet_testing::is_emulated() {
+            return skip(Why::Emulated("a copy of this program is none that the kernel can start"));
+        }
         let dir = quiet_testing::public_folder();
         let file = dir.path().join("bound");
         quiet_testing::copy_program(std::env::current_exe().unwrap(), &file);
