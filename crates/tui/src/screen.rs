@@ -385,13 +385,14 @@ impl Screen {
             self.said = Some((false, format!("not yet: {} is not at its end", doing.doing())));
             return None;
         }
-        let is_up = self
+        // The moment may be one in which an apply that has ended since was at work: it looks half done then, and the machine says better.
+        let is_there = self
             .moment
             .as_ref()
             .and_then(|moment| moment.shield.as_ref())
-            .is_some_and(|shield| shield.state == ShieldStanding::Up);
+            .is_some_and(|s| matches!(s.state, ShieldStanding::Up | ShieldStanding::Leftover));
         let needs_one = matches!(order, TopOrder::Confirm | TopOrder::Lend | TopOrder::TakeBack);
-        if needs_one && !is_up {
+        if needs_one && !is_there {
             self.said = Some((false, "no shield is up".into()));
             return None;
         }

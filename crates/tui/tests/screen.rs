@@ -287,6 +287,17 @@ fn without_a_shield_there_is_nothing_to_confirm_and_without_an_engine_nothing_to
     assert!(screen.quits);
 }
 
+#[test]
+fn what_the_screen_asks_for_is_taken_though_it_shows_an_apply_at_work() {
+    let mut screen = screen();
+    let mut half = moment();
+    let shield = half.shield.as_mut().unwrap();
+    (shield.state, shield.confirm) = (ShieldStanding::Leftover, Some(30));
+    screen.take(Arc::new(half), vec![]);
+    assert!(drawn(&screen, PLAIN, (80, 24)).0.contains("unless confirmed: press c"));
+    assert_eq!(screen.key(KeyPress::Char('c')), Some(TopOrder::Confirm));
+}
+
 fn knobs() -> Knobs {
     let knob = |name: &str, unit: &str, low, high, value| Knob {
         name: name.into(),
