@@ -107,11 +107,15 @@ impl<'a> Victim<'a> {
     /// Waits until nothing is left and the machine is as `before`: how long that took.
     fn gone(&self, before: &Capture, when: &str) -> Duration {
         let begun = Instant::now();
+        let mut is_late = false;
         loop {
             let mut left = self.left();
             left.extend(before.differences(&Capture::take()));
             if left.is_empty() {
                 return begun.elapsed();
+            }
+            if begun.elapsed() > PROMISED && !std::mem::replace(&mut is_late, true) {
+                eprintln!("{when}: left after {:?}: {left:#?}", begun.elapsed());
             }
             assert!(begun.elapsed() < PATIENCE, "{when}: {left:#?}");
             sleep(Duration::from_millis(10));
