@@ -202,12 +202,33 @@ fn killed_at(count: u32) -> Vec<Duration> {
     took
 }
 
+/// Kills proofs while what is to clean up after them begins; the time each took to be gone.
+fn killed_beginning(count: u32) -> Vec<Duration> {
+    let Some(machine) = Machine::take() else { return Vec::new() };
+    let before = Capture::take();
+    let mut took = Vec::new();
+    for turn in 0..count {
+        let mut victim = prove(&machine, "300ms");
+        let begun = Instant::now();
+        while helpers("keeper", &machine.state(), victim.child.id()).is_empty() {
+            assert!(begun.elapsed() < PATIENCE, "no keeper within {} s", PATIENCE.as_secs());
+        }
+        victim.kill(turn % 2 == 0);
+        let when = format!("turn {turn}, killed beside a keeper that begins");
+        let gone = victim.gone(&before, &when);
+        eprintln!("{when}: all of it was gone after {gone:?}");
+        took.push(gone);
+    }
+    took
+}
+
 #[test]
 fn a_proof_that_is_killed_leaves_nothing() {
     if quiet_testing::left_out("8 s") {
         return;
     }
     killed_at(4);
+    killed_beginning(2);
 }
 
 #[test]
@@ -215,7 +236,8 @@ fn a_proof_that_is_killed_at_thirty_instants_leaves_nothing_after_two_seconds() 
     if !is_long() {
         return skip(Why::Long("minutes, and wants a machine that does nothing else"));
     }
-    let took = killed_at(30);
+    let mut took = killed_at(30);
+    took.extend(killed_beginning(10));
     let late: Vec<_> = took.iter().filter(|took| **took > PROMISED).collect();
     assert!(late.is_empty(), "{late:?}");
 }

@@ -33,6 +33,15 @@ pub(crate) enum Old {
     Dir(PathBuf),
 }
 
+/// What a keeper is told.
+#[derive(Debug, Serialize, Deserialize)]
+struct Order {
+    /// The process that it waits for: its parent, as that knows itself. Asked for here it may be another one already, where that was
+    /// killed while this one began.
+    owner: u32,
+    old: Old,
+}
+
 /// The file that switches a CPU.
 pub(crate) fn switch(cpu: CpuId) -> String {
     format!("/sys/devices/system/cpu/cpu{cpu}/online")
@@ -63,7 +72,8 @@ impl Keeper {
         let mut child = command.process_group(0).spawn()?;
         let input = child.stdin.take();
         let mut keeper = Keeper { child, input };
-        let mut order = serde_json::to_vec(old)?;
+        let order = Order { owner: std::process::id(), old: old.clone() };
+        let mut order = serde_json::to_vec(&order)?;
         order.push(b'\n');
         if let Some(input) = &mut keeper.input {
             input.write_all(&order)?;
@@ -101,11 +111,10 @@ pub fn run(ready: &mut dyn FnMut()) -> Result<()> {
     let mut input = io::stdin().lock();
     let mut order = String::new();
     io::Read::take(&mut input, 1 << 16).read_line(&mut order).map_err(cannot)?;
-    let old: Old = serde_json::from_str(&order).map_err(|e| {
+    let Order { owner, old } = serde_json::from_str(&order).map_err(|e| {
         Error::of(ErrorKind::Asked, format!("`keeper` is started by others, with an order: {e}"))
             .because(e)
     })?;
-    let parent = rustix::process::getppid();
     ready();
     let mut rest = String::new();
     let _ = io::Read::take(&mut input, 64).read_line(&mut rest);
@@ -114,7 +123,7 @@ pub fn run(ready: &mut dyn FnMut()) -> Result<()> {
     }
     // Its end of the pipe is closed before it is gone, and what lives is not cleaned up after.
     let begun = Instant::now();
-    while rustix::process::getppid() == parent && begun.elapsed() < DEATH {
+    while is_parent(owner) && begun.elapsed() < DEATH {
         thread::sleep(Duration::from_millis(1));
     }
     match old {
@@ -128,5 +137,25 @@ pub fn run(ready: &mut dyn FnMut()) -> Result<()> {
             leftover::end(&path);
             Ok(())
         }
+    }
+}
+
+/// Whether the parent of this process is `owner`: who has ended is nobody's parent any more.
+fn is_parent(owner: u32) -> bool {
+    rustix::process::getppid()
+        .is_some_and(|parent| parent.as_raw_nonzero().get().cast_unsigned() == owner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_that_ended_before_its_keeper_looked_is_not_waited_for() {
+        let mut ended = Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        assert!(!is_parent(ended.id()));
+        let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
+        assert!(is_parent(u32::try_from(parent).unwrap()));
     }
 }
