@@ -2,7 +2,7 @@
 """How the cost of each verb grows: `growth.py PROGRAM [PART...]`; see growth.sh, which runs it.
 
 Each part is measured at four sizes, three times each; the least CPU time counts, for what comes on top is the neighbours'. Where that
-still grows too fast, all four are measured up to twice more: what is really steep stays so. The part of the runs is measured once.
+still grows too fast, all four are measured up to twice more: what is really steep stays so. Events, forks and runs are not measured again.
 With GROWTH_WALL=1 it is the time of the clock, which means something on a machine that does nothing else.
 The exponent is the slope of a line through the logarithms of size and time, after what the verb costs at no size at all
 (the smallest machine) is taken away. Parts that change the machine run as root only, in a state directory of their own, and are

@@ -191,13 +191,8 @@ fn killed_at(count: u32) -> Vec<Duration> {
     for turn in 0..count {
         // Through an arm of each setting, whose stress alone takes a second to begin.
         let delay = Duration::from_millis(random.u64(..8000));
-        let mut victim = prove(&machine, "300ms");
-        sleep(delay);
-        victim.kill(turn % 2 == 0);
         let when = format!("turn {turn}, killed after {delay:?}");
-        let gone = victim.gone(&before, &when);
-        eprintln!("{when}: all of it was gone after {gone:?}");
-        took.push(gone);
+        took.push(killed(&machine, &before, (turn % 2 == 0, &when), |_| sleep(delay)));
     }
     took
 }
@@ -206,25 +201,37 @@ fn killed_at(count: u32) -> Vec<Duration> {
 fn killed_beginning(count: u32) -> Vec<Duration> {
     let Some(machine) = Machine::take() else { return Vec::new() };
     let before = Capture::take();
-    let mut took = Vec::new();
-    for turn in 0..count {
-        let mut victim = prove(&machine, "300ms");
+    let keeper_begins = |victim: &Victim<'_>| {
         let begun = Instant::now();
         while helpers("keeper", &machine.state(), victim.child.id()).is_empty() {
             assert!(begun.elapsed() < PATIENCE, "no keeper within {} s", PATIENCE.as_secs());
         }
-        victim.kill(turn % 2 == 0);
+    };
+    let turn = |turn| {
         let when = format!("turn {turn}, killed beside a keeper that begins");
-        let gone = victim.gone(&before, &when);
-        eprintln!("{when}: all of it was gone after {gone:?}");
-        took.push(gone);
-    }
-    took
+        killed(&machine, &before, (turn % 2 == 0, &when), keeper_begins)
+    };
+    (0..count).map(turn).collect()
+}
+
+/// Kills a proof, with its group or alone, when `wait` returns; the time that it took to be gone.
+fn killed(
+    machine: &Machine,
+    before: &Capture,
+    (with_group, when): (bool, &str),
+    wait: impl FnOnce(&Victim<'_>),
+) -> Duration {
+    let mut victim = prove(machine, "300ms");
+    wait(&victim);
+    victim.kill(with_group);
+    let gone = victim.gone(before, when);
+    eprintln!("{when}: all of it was gone after {gone:?}");
+    gone
 }
 
 #[test]
 fn a_proof_that_is_killed_leaves_nothing() {
-    if quiet_testing::left_out("8 s") {
+    if quiet_testing::left_out("10 s") {
         return;
     }
     killed_at(4);
