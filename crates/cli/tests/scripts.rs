@@ -201,7 +201,8 @@ fn whoever_else_installs_is_named_and_waited_for() {
 fn a_test_that_fails_once_in_twenty_turns_on_a_busy_host_is_reported() {
     let tree = Planted::new(&["lab/hosts"]).with_tools();
     fs::create_dir(tree.at("package")).unwrap();
-    tree.script("good-0a", "echo fine");
+    // What chose the programs is not theirs: one that tries the harness itself would try them all again, without end.
+    tree.script("good-0a", "[ -z \"$HOSTS_LIST$HOSTS_ONLY$HOSTS_AT_ONCE\" ]");
     tree.script(
         "seldom-0b",
         "echo >>turns; [ $(wc -l <turns) != 13 ] || { echo the thirteenth is red; exit 101; }",

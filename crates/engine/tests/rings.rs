@@ -19,6 +19,9 @@ use std::{
 
 /// Orders in all; more than any ring holds where time allows.
 const ORDERS: u64 = if cfg!(miri) { 12 } else { 30_000 };
+/// Blocks after the last order: more than the 256 that wait at most need, with a fade of two blocks for each third one. Not many more: a turn
+/// on a machine whose CPUs are taken is 20 ms.
+const ENDING: u64 = if cfg!(miri) { 2 * ORDERS } else { 1024 };
 
 /// Puts its number out; knows where it may end.
 struct Numbered {
@@ -98,7 +101,7 @@ fn orders_arrive_once_and_in_turn_and_strips_end_at_home() {
                 }
             }
             // Every order that had come is carried out; the fades end.
-            for _ in 0..2 * ORDERS {
+            for _ in 0..ENDING {
                 player.process(&mut [0.0; 2], 2, &mut told);
                 thread::yield_now();
             }
