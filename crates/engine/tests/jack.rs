@@ -11,7 +11,7 @@ use quiet_engine::{
     setup::{Connect, Ports},
     two_cpus,
 };
-use quiet_testing::{JackServer, Why, program, skip, until_within};
+use quiet_testing::{JackServer, Why, output_with_me, program, skip, until_within};
 use quiet_types::{Frames, SampleRate};
 use std::{process::Command, sync::mpsc, time::Duration};
 
@@ -38,12 +38,9 @@ fn a_neighbour_hears_what_the_strip_makes() {
     let log = folder.path().join("jackd.log");
     let _jackd = JackServer::start(server, PERIOD as u32, &log).unwrap();
     // The library reads the server's name from the environment, so the clients are in a process of their own.
-    let done = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", NAME, "--nocapture"])
-        .env(INNER, "1")
-        .env("JACK_DEFAULT_SERVER", server)
-        .output()
-        .unwrap();
+    let mut inner = Command::new(std::env::current_exe().unwrap());
+    inner.args(["--exact", NAME, "--nocapture"]).env(INNER, "1").env("JACK_DEFAULT_SERVER", server);
+    let done = output_with_me(&mut inner).unwrap();
     let said = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
     let jackd = std::fs::read_to_string(log).unwrap_or_default();
     assert!(done.status.success(), "{said}\n{jackd}");

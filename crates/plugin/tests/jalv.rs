@@ -6,7 +6,7 @@ mod hosted;
 
 use hosted::{bundle, here, rendered_one, said_by, wav_one, window};
 use jack::{AudioIn, AudioOut, ClientOptions, Control, contrib::ClosureProcessHandler};
-use quiet_testing::{JackServer, Why, is_long, program, skip};
+use quiet_testing::{JackServer, Why, is_long, output_with_me, program, skip, spawn_with_me};
 use std::{
     fs,
     io::Write as _,
@@ -43,13 +43,13 @@ fn beside_a_server(name: &str) {
     let log = folder.path().join("jackd.log");
     let _jackd = JackServer::start(server, if is_long() { 1024 } else { 64 }, &log).unwrap();
     // The library of JACK's clients reads the server's name from the environment.
-    let done = Command::new(std::env::current_exe().unwrap())
+    let mut inner = Command::new(std::env::current_exe().unwrap());
+    inner
         .args(["--exact", name, "--nocapture"])
         .env(INNER, folder.path())
         .env("JACK_DEFAULT_SERVER", server)
-        .env("LV2_PATH", format!("{}/lv2:/usr/lib/lv2", folder.path().display()))
-        .output()
-        .unwrap();
+        .env("LV2_PATH", format!("{}/lv2:/usr/lib/lv2", folder.path().display()));
+    let done = output_with_me(&mut inner).unwrap();
     let text = said_by(&done);
     let jackd = fs::read_to_string(log).unwrap_or_default();
     let said: String = jackd.lines().filter(|l| !l.contains("XRun")).collect();
@@ -163,15 +163,14 @@ impl Rig {
         let sink = sink.activate_async((), listen).unwrap();
         let log = folder.join("jalv.log");
         let to = fs::File::create(&log).unwrap();
-        let mut jalv = Command::new("jalv")
-            .args(["-x", "-n", "strip"])
+        let mut jalv = Command::new("jalv");
+        jalv.args(["-x", "-n", "strip"])
             .args(words)
             .arg("urn:quietcores:strip")
             .stdin(Stdio::piped())
             .stdout(to.try_clone().unwrap())
-            .stderr(to)
-            .spawn()
-            .unwrap();
+            .stderr(to);
+        let mut jalv = spawn_with_me(&mut jalv).unwrap();
         until("jalv", || source.as_client().port_by_name("strip:out").map(drop));
         for (from, to) in [("source:out", "strip:in"), ("strip:out", "sink:in")] {
             until("a connection", || source.as_client().connect_ports_by_name(from, to).ok());

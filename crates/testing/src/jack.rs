@@ -1,6 +1,7 @@
 //! A JACK server without a card, for what plays as its client.
 
 use crate::turn::turn_of;
+use quiet_linux::sys::process::spawn_bound;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs::File,
@@ -29,12 +30,14 @@ impl JackServer {
     pub fn start(name: &str, period: u32, log: &Path) -> io::Result<JackServer> {
         let turn = turn_of(name);
         let log = File::create(log)?;
-        let server = Command::new("jackd")
+        let mut command = Command::new("jackd");
+        command
             .args(["-n", name, "-r", "-S", "-t", "60000", "-d", "dummy", "-r", "48000", "-p"])
             .arg(period.to_string())
             .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()?;
+            .stderr(log);
+        // Asked to end where the test is killed, as below.
+        let server = spawn_bound(&mut command, Signal::TERM)?;
         Ok(JackServer { server, _turn: turn })
     }
 }

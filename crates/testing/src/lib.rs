@@ -39,11 +39,11 @@ use std::{
     ffi::OsStr,
     fmt::{self, Display},
     fs::{self, Permissions},
-    io::Write,
+    io::{self, Write},
     os::unix::fs::PermissionsExt,
     panic::Location,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Child, Command, Output, Stdio},
     thread,
 };
 
@@ -227,6 +227,23 @@ pub fn cpus() -> usize {
     own_cpus().len()
 }
 
+/// Starts a program that is killed when the calling thread ends, however it ends: a test that is stopped leaves none behind.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn spawn_with_me(command: &mut Command) -> io::Result<Child> {
+    quiet_linux::sys::process::spawn_bound(command, rustix::process::Signal::KILL)
+}
+
+/// As `Command::output`, of a program that ends as that of [`spawn_with_me`] does.
+///
+/// # Errors
+/// As there.
+pub fn output_with_me(command: &mut Command) -> io::Result<Output> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    spawn_with_me(command)?.wait_with_output()
+}
+
 /// Where in `PATH` a program lies.
 pub fn program(name: impl AsRef<OsStr>) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
@@ -302,7 +319,17 @@ pub fn machine_with_cpusets() -> quiet_types::Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Output;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn what_a_thread_started_is_killed_when_it_ends() {
+        let started = thread::spawn(|| spawn_with_me(Command::new("sleep").arg("600")));
+        let ended = started.join().expect("a thread").expect("sleep starts").wait();
+        assert_eq!(ended.expect("a child").signal(), Some(9));
+        let said = output_with_me(Command::new("sh").args(["-c", "echo out; echo err >&2"]));
+        let said = said.expect("sh starts");
+        assert_eq!((&*said.stdout, &*said.stderr), (&b"out\n"[..], &b"err\n"[..]));
+    }
 
     /// Is started by the test below: skips for the reason that the environment names.
     #[test]
