@@ -2,7 +2,7 @@
 """How the cost of each verb grows: `growth.py PROGRAM [PART...]`; see growth.sh, which runs it.
 
 Each part is measured at four sizes, three times each; the least CPU time counts, for what comes on top is the neighbours'. Where that
-still grows too fast, all four are measured up to twice more: what is really steep stays so. Events, forks and runs are not measured again.
+still grows too fast, all four and no size at all are measured up to twice more: what is really steep stays so. Events, forks and runs are not measured again.
 With GROWTH_WALL=1 it is the time of the clock, which means something on a machine that does nothing else.
 The exponent is the slope of a line through the logarithms of size and time, after what the verb costs at no size at all
 (the smallest machine) is taken away. Parts that change the machine run as root only, in a state directory of their own, and are
@@ -57,20 +57,21 @@ def exponent(sizes, times, base):
 
 
 def grow(of, sizes, at, base):
-    """Rows of the verbs that `at(size)` measures, from the least time of up to three turns; `base` is what each costs at no size."""
+    """Rows of the verbs that `at(size)` measures, from the least time of up to three turns; `base()` is what each costs at no size."""
     least_of = {}
     for turn in range(3):
-        for size in sizes:
-            for verb, took in at(size).items():
+        # What is taken away is measured again too: where it was too long by chance, the rest looks steep.
+        for size, measured in [(0, base), *((size, lambda size=size: at(size)) for size in sizes)]:
+            for verb, took in measured().items():
                 least_of.setdefault(verb, {})[size] = min(took, least_of.get(verb, {}).get(size, took))
         times = {verb: [took[size] for size in sizes] for verb, took in least_of.items()}
-        steep = [verb for verb, took in times.items() if (exponent(sizes, took, base[verb]) or 0) > LIMIT]
+        steep = [verb for verb, took in times.items() if (exponent(sizes, took, least_of[verb][0]) or 0) > LIMIT]
         if not steep:
             break
         if turn < 2:
             print(f"  {', '.join(steep)} by {of}: above {LIMIT}, measured again", flush=True)
     for verb, took in times.items():
-        row(verb, of, sizes, took, base[verb])
+        row(verb, of, sizes, took, least_of[verb][0])
 
 
 def row(what, of, sizes, times, base):
@@ -190,13 +191,12 @@ def made(of, sizes, tree, chain):
                 "plan": least("plan", "--json", "--root", there.dir, path),
             }
 
-    base = at(None)
     with tree(sizes[-1]) as there:
         seen = json.loads(run("inspect", "--json", "--root", there.dir)[1])
         # What a made tree holds and the program does not see would grow nothing.
         if not all(len(seen[what]) == count for what, count in there.holds.items()):
             raise SystemExit(f"{of}: {there.holds} are not what inspect sees: {seen['unread'][:3]}")
-    grow(of, sizes, at, base)
+    grow(of, sizes, at, lambda: at(None))
 
 
 def part_machine():
@@ -311,7 +311,7 @@ def live(of, sizes, processes, chain):
             with Load(size, processes(size)):
                 return {"inspect": least("inspect", "--json"), **at()}
 
-        grow(of, sizes, beside, {"inspect": least("inspect", "--json"), **at()})
+        grow(of, sizes, beside, lambda: {"inspect": least("inspect", "--json"), **at()})
 
 
 def part_threads():
@@ -365,14 +365,14 @@ def part_watch():
             with Load(size, 1):
                 return {"watch, a look": watch(idle)[0]}
 
-        base, _ = watch(idle)
-        grow("threads of one process", [1250, 2500, 5000, 10_000], look, {"watch, a look": base})
+        idly = lambda: {"watch, a look": watch(idle)[0]}
+        grow("threads of one process", [1250, 2500, 5000, 10_000], look, idly)
         rates, times, had = [125, 250, 500, 1000], [], []
         for rate in rates:
             share, forked = watch(forks(rate))
             times.append(share)
             had.append(forked)
-        row("watch, a second", "forks a second", rates, times, base)
+        row("watch, a second", "forks a second", rates, times, watch(idle)[0])
         print("    really forked a second:", " ".join(f"{rate:.0f}" for rate in had))
 
 
