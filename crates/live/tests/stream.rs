@@ -33,7 +33,15 @@ fn moments_come_one_after_the_other_and_name_who_is_busy() {
     assert!(first.cpus.iter().any(|cpu| cpu.online));
     // A thread that is never idle is met by some look.
     let busy = std::sync::atomic::AtomicBool::new(true);
+    /// Ends the thread that spins, also where the test fails: its scope would wait for it for ever.
+    struct Ended<'a>(&'a std::sync::atomic::AtomicBool);
+    impl Drop for Ended<'_> {
+        fn drop(&mut self) {
+            self.0.store(false, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
     let met = std::thread::scope(|scope| {
+        let _ended = Ended(&busy);
         let spin = || {
             while busy.load(std::sync::atomic::Ordering::Relaxed) {
                 std::hint::spin_loop()
@@ -58,7 +66,6 @@ fn moments_come_one_after_the_other_and_name_who_is_busy() {
                 break;
             }
         }
-        busy.store(false, std::sync::atomic::Ordering::Relaxed);
         met
     });
     assert!(met, "nobody named it");
