@@ -278,6 +278,23 @@ fn a_guard_that_is_killed_is_replaced_and_the_next_one_does_its_work() {
 }
 
 #[test]
+fn one_guard_stands_however_many_shields_come_and_go() {
+    let Some(machine) = Machine::take() else { return };
+    let before = Capture::take();
+    let mut victim = prove(&machine, "50ms");
+    victim.until("third shield that is over", |victim| {
+        let files = fs::read_dir(victim.machine.state()).into_iter().flatten().flatten();
+        let is_over =
+            |file: &fs::DirEntry| file.file_name().to_string_lossy().starts_with("journal-");
+        (files.filter(is_over).count() >= 3).then_some(())
+    });
+    let guards = helpers("guard", &machine.state(), victim.child.id());
+    assert_eq!(guards.len(), 1, "{guards:?}");
+    victim.kill(true);
+    victim.gone(&before, "after three shields");
+}
+
+#[test]
 fn a_word_that_a_user_writes_into_its_line_does_not_send_a_guard_home() {
     let Some(machine) = Machine::take() else { return };
     let state = machine.state();

@@ -125,7 +125,10 @@ impl<'a> Ward<'a> {
             self.up = false;
             return Ok(lender.lower()?);
         }
-        if let (true, Some(bond)) = (self.poor, self.bond.take()) {
+        // The guard stays for the shields to come, where it is not its turn.
+        if self.poor
+            && let Some(bond) = self.bond.take()
+        {
             self.up = false;
             bond.put_back()?;
             return Ok(true);
