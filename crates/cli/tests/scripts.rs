@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use quiet_testing::{Why, program, skip, until};
+use rustix::process::{Pid, Signal, kill_process};
 use std::{
     env, fs,
     os::unix::fs::PermissionsExt,
@@ -236,6 +237,28 @@ fn a_test_that_fails_once_in_twenty_turns_on_a_busy_host_is_reported() {
     let (status, said) = busy("good");
     assert_eq!((status, said.lines().count()), (Some(0), 2), "{said}");
     assert_eq!(busy("no such program").0, Some(1));
+
+    // Ended in its third turn, it says how many have passed, and the rest can be had another day.
+    tree.script("long-0c", "echo >>turns; [ $(wc -l <turns) -lt 3 ] || exec sleep 600");
+    let line = format!(
+        "quiet-planted {0} {1}\n",
+        tree.at("package").display(),
+        tree.at("long-0c").display()
+    );
+    fs::write(tree.at("list"), line).unwrap();
+    let _ = fs::remove_file(tree.at("package/turns"));
+    let to = fs::File::create(tree.at("said")).unwrap();
+    let mut command = tree.command(&["lab/hosts", "busy"]);
+    let mut running =
+        Running(command.env("HOSTS_LIST", tree.at("list")).stdout(to).spawn().unwrap());
+    let third = || (fs::read(tree.at("package/turns")).ok()?.len() == 3).then_some(());
+    until("its third turn", third);
+    kill_process(Pid::from_child(&running.0), Signal::TERM).unwrap();
+    assert_eq!(running.0.wait().unwrap().code(), Some(143));
+    until("how many turns have passed", || {
+        let said = fs::read_to_string(tree.at("said")).unwrap();
+        said.contains("... broken off: 2 turns had passed, 0 had failed\n").then_some(())
+    });
 
     // What cannot be built has not passed.
     tree.script("bin/cargo", "echo error: it does not compile >&2; exit 101");
