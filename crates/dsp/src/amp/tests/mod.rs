@@ -196,11 +196,17 @@ fn bits(samples: &[f32]) -> Vec<u32> {
     samples.iter().map(|s| s.to_bits()).collect()
 }
 
+/// So many, a third of them where an emulated processor takes a hundred times as long.
+fn cases(cases: u32) -> ProptestConfig {
+    let cases = if std::env::var_os("QUIETCORES_EMULATED").is_some() { cases / 3 } else { cases };
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 /// Longer than any of the oracle's nets reaches.
 const REACH: usize = 2600;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 30, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(30))]
 
     #[test]
     fn wavenets_of_every_kind_are_played_as_described(seed: u64) {
@@ -264,7 +270,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(10))]
 
     #[test]
     fn long_linears_are_played_as_described(seed: u64, taps in 300usize..5000) {
@@ -287,7 +293,7 @@ proptest! {
 
 proptest! {
     // Half a second of silence in f64 takes its time.
-    #![proptest_config(ProptestConfig { cases: 10, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(10))]
 
     #[test]
     fn recurrent_nets_are_played_as_described(seed: u64, knob in 0f32..1.0) {
