@@ -113,6 +113,60 @@ fn a_second_test_in_one_tree_is_refused_while_one_runs_and_while_what_a_killed_o
     until("what it began ends", || (tree.done(&["test", "format"]).0 == Some(0)).then_some(()));
 }
 
+/// The lab runs beside the tests, which here wait for its begin, as it waits for their end.
+#[test]
+fn what_runs_beside_the_tests_is_shown_whole_and_counted() {
+    let tree = Planted::new(&["test", "needs.sh", "Cargo.toml"]).with_tools();
+    let names = fs::read_to_string(root().join("test")).unwrap();
+    let needed = names.split("need_package ").skip(1).filter_map(|rest| rest.split(' ').next());
+    for name in needed.filter(|name| program(name).is_none()) {
+        tree.script(&format!("bin/{name}"), "exit 0");
+    }
+    for tool in ["nats-server", "promtool"] {
+        tree.script(&format!("cache/quietcores-tools/bin/{tool}"), "exit 0");
+    }
+    let wait = |path: &str| {
+        format!(
+            "n=0; until [ -e {path} ]; do [ $n -lt 1200 ] || exit 1; n=$((n + 1)); sleep 0.05; done"
+        )
+    };
+    tree.script(
+        "package/program",
+        &format!("{}; echo 'test result: ok. 3 passed; 0 failed; 0'", wait("\"$GATE\"")),
+    );
+    let package = tree.at("package");
+    fs::write(package.join("Cargo.toml"), "[package]\nname = \"quiet-planted\"\n").unwrap();
+    let artifact = format!(
+        r#"{{"manifest_path":"{0}/Cargo.toml","target":{{"kind":["test"],"name":"one","src_path":"one.rs"}},"profile":{{"test":true}},"executable":"{0}/program"}}"#,
+        package.display()
+    );
+    tree.script(
+        "bin/cargo",
+        &format!(
+            "case \"$*\" in --version) echo cargo 1.999.0 ;; *--no-run*) echo '{artifact}' ;; esac"
+        ),
+    );
+    tree.script("tree/fuzz/run", "[ \"$1\" = build ] || echo 'fuzz: one ... ok'");
+    let lab = format!(
+        "[ \"$1\" != --ready ] || exit 0; : >\"$GATE\"; echo 'lab: early ... ok'; {}; sleep 1; echo 'lab: late ... FAILED'; exit 1",
+        wait("target/test/tests.ended")
+    );
+    tree.script("tree/lab/test", &lab);
+    let mut command = tree.command(&["test", "tests", "fuzz", "lab"]);
+    let output = command.env("XDG_CACHE_HOME", tree.at("cache")).output().unwrap();
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for line in ["fuzz: one ... ok", "lab: early ... ok", "lab: late ... FAILED"] {
+        assert_eq!(said.lines().filter(|one| *one == line).count(), 1, "{line}: {said}");
+    }
+    let row = |name: &str| said.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    let figures = |name: &str| row(name).split_whitespace().rev().take(3).collect::<Vec<_>>();
+    assert_eq!(figures("tests of quiet-planted "), ["0", "0", "3"], "{said}");
+    assert_eq!(figures("fuzz  "), ["0", "0", "1"], "{said}");
+    assert_eq!(figures("lab  "), ["0", "1", "1"], "{said}");
+    assert!(said.contains("\n5 passed, 1 failed, 0 skipped\n"), "{said}");
+}
+
 /// A tree whose ./run needs nothing but what is there; `log` has what apt and dpkg were called with.
 fn to_run() -> Planted {
     let tree = Planted::new(&["run", "needs.sh", "Cargo.toml"]).with_tools();
