@@ -146,7 +146,12 @@ fn what_runs_beside_the_tests_is_shown_whole_and_counted() {
             "case \"$*\" in --version) echo cargo 1.999.0 ;; *--no-run*) echo '{artifact}' ;; esac"
         ),
     );
-    tree.script("tree/fuzz/run", "[ \"$1\" = build ] || echo 'fuzz: one ... ok'");
+    // A compiler that crashed under a shield is asked again, and counted once.
+    let crash = "[ -e crashed ] || { : >crashed; echo 'fuzz: build ... FAILED'; exit 1; }";
+    tree.script(
+        "tree/fuzz/run",
+        &format!("[ \"$1\" = build ] || exec echo 'fuzz: one ... ok'; {crash}"),
+    );
     let lab = format!(
         "[ \"$1\" != --ready ] || exit 0; : >\"$GATE\"; echo 'lab: early ... ok'; {}; sleep 1; echo 'lab: late ... FAILED'; exit 1",
         wait("target/test/tests.ended")
