@@ -299,8 +299,11 @@ fn a_test_that_fails_once_in_twenty_turns_on_a_busy_host_is_reported() {
     assert_eq!((status, said.lines().count()), (Some(0), 2), "{said}");
     assert_eq!(busy("no such program").0, Some(1));
 
-    // Ended in its third turn, it says how many have passed, and the rest can be had another day.
-    tree.script("long-0c", "echo >>turns; [ $(wc -l <turns) -lt 3 ] || exec sleep 600");
+    // Ended in its third turn, it says how many have passed and why others have not; the rest can be had another day.
+    tree.script(
+        "long-0c",
+        "echo >>turns; case $(wc -l <turns) in 1) echo the first is red; exit 9 ;; 3) exec sleep 600 ;; esac",
+    );
     let line = format!(
         "quiet-planted {0} {1}\n",
         tree.at("package").display(),
@@ -318,7 +321,8 @@ fn a_test_that_fails_once_in_twenty_turns_on_a_busy_host_is_reported() {
     assert_eq!(running.0.wait().unwrap().code(), Some(143));
     until("how many turns have passed", || {
         let said = fs::read_to_string(tree.at("said")).unwrap();
-        said.contains("... broken off: 2 turns had passed, 0 had failed\n").then_some(())
+        let whole = said.contains("... broken off: 1 turns had passed, 1 had failed\n");
+        (whole && said.contains("turn 1 of 20: status 9\n      the first is red\n")).then_some(())
     });
 
     // What cannot be built has not passed.
