@@ -51,12 +51,9 @@ impl Observer for Progress {
                 self.line(quiet_report::plan::reverted_text(done).trim_end());
             }
             Notice::PutBack(done) => self.line(&format!(
-                "An earlier shield was not confirmed, or whoever asked for it was killed, and its guard with it. {}",
+                "An earlier shield was not confirmed, or whoever asked for it was killed. {}",
                 quiet_report::plan::reverted_text(done).trim_end()
             )),
-            Notice::CampaignPutBack => {
-                self.line("an earlier campaign was killed under its shield: the machine is put back");
-            }
             Notice::NotPutBack(error) => self.line(&format!("quietcores: {error:#}")),
             Notice::Pair { number, of, arms, threshold } => {
                 self.line(&format!("pair {number} of {of}  {}", pair(arms, threshold)));

@@ -298,7 +298,7 @@ fn where_the_guard_was_killed_the_next_command_does_its_work() {
     assert!(text(&status).contains("was not confirmed"), "{}", text(&status));
     let next = machine.run("confirm");
     assert_eq!(next.status.code(), Some(2), "{}", text(&next));
-    assert!(text(&next).contains("and its guard with it"), "{}", text(&next));
+    assert!(text(&next).contains("An earlier shield was not confirmed"), "{}", text(&next));
     assert_eq!(before.differences(&Capture::take()), Vec::<String>::new(), "{}", text(&next));
 }
 

@@ -18,7 +18,6 @@ use std::{
     cell::Cell,
     collections::HashMap,
     fs::File,
-    io::{Read, Seek, Write},
     path::{Path, PathBuf},
     sync::atomic::AtomicBool,
     time::Instant,
@@ -47,8 +46,10 @@ pub fn campaign(
     stop: &AtomicBool,
     observer: &dyn Observer,
 ) -> Result<(Campaigned, Vec<Run>)> {
-    let lock = Lock::take(place.store, place.state, observer)?;
-    stand(campaign, place, Some((lock, stop)), observer)
+    let _lock = lock(place.store)?;
+    // What is left of a campaign that was killed under its shield above all.
+    make_way(place.state, observer)?;
+    stand(campaign, place, Some(stop), observer)
 }
 
 /// How a campaign stands, with its runs; measures nothing.
@@ -65,7 +66,7 @@ pub fn campaign_status(
 fn stand(
     campaign: &Campaign,
     place: Workplace<'_>,
-    work: Option<(Lock, &AtomicBool)>,
+    stop: Option<&AtomicBool>,
     observer: &dyn Observer,
 ) -> Result<(Campaigned, Vec<Run>)> {
     let store = place.store;
@@ -73,9 +74,9 @@ fn stand(
     let tasks = campaign.tasks(seed(store, &campaign.name)?);
     let mut cells = cells(&tasks, store, &campaign.name, kernel.trim())?;
     let mut pace = Pace::default();
-    if let Some((lock, stop)) = work {
+    if let Some(stop) = stop {
         let online = online()?;
-        let mut work = Work { place, stop, online, lock, observer, done: Cell::new(0) };
+        let work = Work { place, stop, online, observer, done: Cell::new(0) };
         work.check(campaign, &cells)?;
         work.all(&tasks, &mut cells, &mut pace)?;
     }
@@ -173,86 +174,34 @@ impl Pace {
     }
 }
 
-/// Only one campaign measures at a time. While a shield of a campaign is up, the lock's file holds the
-/// boot, the state directory, and what the journal is known by: who comes after a kill takes that
-/// shield down, and no other.
-struct Lock {
-    file: File,
-    path: PathBuf,
-}
-
-impl Lock {
-    fn take(store: &Store, state: &Path, observer: &dyn Observer) -> Result<Lock> {
-        let path = store.dir().join("campaign.lock");
-        let shown = path.display().to_string();
-        let open = || {
-            let mut options = std::fs::OpenOptions::new();
-            options.read(true).write(true).create(true).truncate(false).open(&path)
-        };
-        let opened = match store.owner() {
-            Some(owner) => StoreOwner::act(owner, open)?,
-            None => open(),
-        };
-        let file = opened.because(ErrorKind::Keeping, || format!("cannot open {shown}"))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(Error::new(
-                    ErrorKind::Busy,
-                    format!(
-                        "another campaign is measuring (it holds {shown}); two would disturb each other. `--status` \
+/// Only one campaign measures at a time in a store: for as long as this file is open.
+fn lock(store: &Store) -> Result<File> {
+    let path = store.dir().join("campaign.lock");
+    let shown = path.display().to_string();
+    let open = || {
+        let mut options = std::fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).open(&path)
+    };
+    let opened = match store.owner() {
+        Some(owner) => StoreOwner::act(owner, open)?,
+        None => open(),
+    };
+    let file = opened.because(ErrorKind::Keeping, || format!("cannot open {shown}"))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                format!(
+                    "another campaign is measuring (it holds {shown}); two would disturb each other. `--status` \
                          shows how far it is"
-                    ),
-                ));
-            }
-            locked => locked
-                .map_err(std::io::Error::from)
-                .because(ErrorKind::Keeping, || format!("cannot lock {shown}"))?,
+                ),
+            ));
         }
-        let mut lock = Lock { file, path };
-        lock.clear_up(state, observer)?;
-        Ok(lock)
+        locked => locked
+            .map_err(std::io::Error::from)
+            .because(ErrorKind::Keeping, || format!("cannot lock {shown}"))?,
     }
-
-    /// Takes down the shield of a campaign that was killed under it, in this boot.
-    fn clear_up(&mut self, state: &Path, observer: &dyn Observer) -> Result<()> {
-        let mut mark = String::new();
-        (&self.file).take(1 << 16).read_to_string(&mut mark).unwrap_or_default();
-        if !mark.is_empty() && is_root() {
-            let ours = if mark == Lock::going_up(state)? {
-                // Killed before it stood: half a shield can be nobody else's.
-                quiet_shield::status(&System, state)?.state == ShieldStanding::Leftover
-            } else {
-                mark == Lock::is_up(state)?
-            };
-            if ours {
-                quiet_shield::revert(&System, state).because(ErrorKind::Machine, || {
-                    "cannot take down the shield that an earlier campaign was killed under".into()
-                })?;
-                observer.event(Notice::CampaignPutBack);
-            }
-        }
-        self.note("")
-    }
-
-    fn going_up(state: &Path) -> Result<String> {
-        let boot = Root::system()?.read("/proc/sys/kernel/random/boot_id")?;
-        Ok(format!("{} {}", boot.trim(), state.display()))
-    }
-
-    fn is_up(state: &Path) -> Result<String> {
-        let journal = quiet_shield::identity(state).unwrap_or_default();
-        Ok(format!("{} journal {journal}", Lock::going_up(state)?))
-    }
-
-    fn note(&mut self, text: &str) -> Result<()> {
-        let mut write = || -> std::io::Result<()> {
-            self.file.set_len(0)?;
-            self.file.rewind()?;
-            self.file.write_all(text.as_bytes())?;
-            self.file.sync_data()
-        };
-        write().because(ErrorKind::Keeping, || format!("cannot write {}", self.path.display()))
-    }
+    Ok(file)
 }
 
 /// What the measuring of cells needs.
@@ -260,7 +209,6 @@ struct Work<'a> {
     place: Workplace<'a>,
     stop: &'a AtomicBool,
     online: CpuSet,
-    lock: Lock,
     observer: &'a dyn Observer,
     /// Nanoseconds of the whole that are done.
     done: Cell<u64>,
@@ -289,7 +237,6 @@ impl Work<'_> {
         if !is_root() || settings.peek().is_none() {
             return Ok(());
         }
-        make_way(self.place.state, self.observer)?;
         let standing = quiet_shield::status(&System, self.place.state)?.state;
         if matches!(standing, ShieldStanding::Up | ShieldStanding::Leftover) {
             return Err(Error::new(
@@ -326,12 +273,7 @@ impl Work<'_> {
         }
     }
 
-    fn all(
-        &mut self,
-        tasks: &[DueCell<'_>],
-        cells: &mut [CellState],
-        pace: &mut Pace,
-    ) -> Result<()> {
+    fn all(&self, tasks: &[DueCell<'_>], cells: &mut [CellState], pace: &mut Pace) -> Result<()> {
         let whole: u64 = left(tasks, cells).map(|task| pace.of(task)).sum();
         self.observer.begin(Nanos(whole));
         let count = tasks.len();
@@ -380,7 +322,7 @@ impl Work<'_> {
     }
 
     /// The run of one cell; `None` where it was interrupted before anything was measured.
-    fn cell(&mut self, task: &DueCell<'_>, start: u64) -> Result<Option<Run>> {
+    fn cell(&self, task: &DueCell<'_>, start: u64) -> Result<Option<Run>> {
         let mut request = RunRequest::new(task.spec());
         request.stress.clone_from(&task.stress.run);
         request.explain = task.probe.explain;
@@ -391,16 +333,9 @@ impl Work<'_> {
         if task.setting.shield == Shielding::None {
             request.entry = door(&request.spec.cpus, self.place.state)?;
         } else {
-            self.lock.note(&Lock::going_up(self.place.state)?)?;
-            let applied = match ward.raise() {
-                Ok(applied) => applied,
-                Err(error) => {
-                    self.lock.note("")?;
-                    return Err(error)
-                        .because(ErrorKind::Machine, || "cannot put the shield up".into());
-                }
-            };
-            self.lock.note(&Lock::is_up(self.place.state)?)?;
+            let raised = ward.raise();
+            let applied =
+                raised.because(ErrorKind::Machine, || "cannot put the shield up".into())?;
             request.entry.clone_from(&applied.shield.entry);
             stress_cpus = applied.shield.housekeeping;
         }
@@ -415,7 +350,6 @@ impl Work<'_> {
         ward.lower().because(ErrorKind::Machine, || {
             "cannot take the shield down; run `quietcores revert`".into()
         })?;
-        self.lock.note("")?;
         let (mut run, seen) = measured?;
         judged(&mut run);
         if request.explain {

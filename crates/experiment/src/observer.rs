@@ -11,10 +11,8 @@ use quiet_types::{
 /// Something that happened, for a line in a log.
 #[derive(Clone, Copy, Debug)]
 pub enum Notice<'a> {
-    /// A shield whose guard was killed was put back first.
+    /// A shield that nobody confirmed, or whose owner was killed, was put back first.
     PutBack(&'a Reverted),
-    /// The shield of a campaign that was killed was put back first.
-    CampaignPutBack,
     /// The machine could not be put back where an experiment broke off: why, and what to do.
     NotPutBack(&'a crate::Error),
     /// A pair of arms is measured.

@@ -29,6 +29,8 @@ use std::{
 const FILE: &str = "guard";
 /// How often the guard looks.
 const LOOK: Duration = Duration::from_millis(200);
+/// So long a guard that puts the machine back is waited for: less than the 25 s after which a caller of D-Bus gives up.
+const AT_WORK: Duration = Duration::from_secs(20);
 /// No longer than a day: what nobody confirms by then is forgotten.
 pub const LONGEST: u64 = 86_400;
 
@@ -154,7 +156,7 @@ pub(crate) fn awaited(state: &StateDir, past: &Past) -> Option<Awaited> {
 }
 
 /// Puts the machine back where a shield waited for a confirmation, or was to end with whoever asked for it, and its guard was
-/// killed: nobody else would. Likewise CPUs that are lent are taken back.
+/// killed: nobody else would. Likewise CPUs that are lent are taken back. A guard that is at it is waited for, for some seconds.
 ///
 /// # Errors
 /// As [`crate::revert`].
@@ -169,8 +171,15 @@ pub fn overdue(kernel: &dyn Kernel, state: &Path) -> Result<Option<Reverted>> {
     if !is_left(&opened, &past, &boot_id(kernel)?)? {
         return Ok(None);
     }
-    // An apply that is at work may not have started its guard yet.
-    let Ok(lock) = opened.lock_machine(kernel.lock_file().as_deref()) else { return Ok(None) };
+    let lock_file = kernel.lock_file();
+    let lock = if bond::is_orphan(kernel, &past) {
+        // Its guard may be at work: until that is done, the machine is not as it was.
+        opened.lock_within(AT_WORK, lock_file.as_deref())?
+    } else {
+        // An apply that is at work may not have started its guard yet.
+        let Ok(lock) = opened.lock_machine(lock_file.as_deref()) else { return Ok(None) };
+        lock
+    };
     crate::take_down_by(kernel, &opened, &lock, &is_left)
 }
 
@@ -199,11 +208,11 @@ mod tests {
     use super::*;
     use crate::{
         change::Change,
-        nobody::{Nobody, shielded},
+        nobody::{Nobody, START, shielded},
     };
     use quiet_linux::Kernel;
     use quiet_testing::fake::{EBUSY, Fake, Hierarchy, world};
-    use quiet_types::plan::{AppliedBy, Form};
+    use quiet_types::plan::{AppliedBy, Form, Thread};
 
     const AT_ONCE: Record = Record::Await { seconds: 0 };
 
@@ -234,6 +243,31 @@ mod tests {
         let state = shielded(&path, &AppliedBy::default(), &[AT_ONCE]);
         stand(&Nobody::default(), &state);
         assert!(journal::read(&state).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_guard_that_puts_the_machine_back_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
+        let gone = Thread { tid: 2, start: START, comm: "owner".into() };
+        let by = AppliedBy { uid: Some(0), process: Some(gone) };
+        let state = shielded(&path, &by, &[]);
+        let (guard, file) =
+            (StateDir::open(&path).unwrap().unwrap(), state.path().join(journal::NAME));
+        let (taken, guard_has_it) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let works = move || {
+                let lock = guard.lock().unwrap();
+                taken.send(()).unwrap();
+                sleep(3 * LOOK);
+                std::fs::remove_file(file).unwrap();
+                drop(lock);
+            };
+            scope.spawn(works);
+            guard_has_it.recv().unwrap();
+            assert_eq!(make_way(&Nobody::default(), &path).unwrap(), None);
+            assert!(journal::read(&state).unwrap().is_none(), "the guard is at it still");
+        });
     }
 
     #[test]

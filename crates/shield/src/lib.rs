@@ -237,13 +237,6 @@ pub(crate) fn take_down_by(
     }))
 }
 
-/// What stays the same for as long as a shield's journal stands, and is another one's in the next; `None` where there is none.
-pub fn identity(state: &Path) -> Option<String> {
-    let state = StateDir::open(state).ok()??;
-    let line = journal::identity(&state).ok()?;
-    Some(String::from_utf8_lossy(&line).trim_end().to_owned())
-}
-
 fn roll_back(kernel: &dyn Kernel, state: &StateDir, error: Error) -> Error {
     match journal::read(state) {
         Ok(Some(past)) => error.after(revert::put_back(kernel, state, &past)),

@@ -150,7 +150,12 @@ impl StateDir {
     /// As [`StateDir::lock_machine`], but waits some seconds for whoever is at work: a watch looks often, and
     /// is done soon.
     pub fn lock_patiently(&self, lock_file: Option<&Path>) -> Result<Lock> {
-        let until = Instant::now() + PATIENCE;
+        self.lock_within(PATIENCE, lock_file)
+    }
+
+    /// As [`StateDir::lock_machine`], but waits so long for whoever is at work.
+    pub fn lock_within(&self, patience: Duration, lock_file: Option<&Path>) -> Result<Lock> {
+        let until = Instant::now() + patience;
         loop {
             match self.lock_machine(lock_file) {
                 Err(error) if error.kind() == ErrorKind::Busy && Instant::now() < until => {
