@@ -51,7 +51,12 @@ pub async fn serve(
     tokio::spawn(announce(bus.clone(), herald.clone(), queue.clone(), notices));
     let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
         .map_err(|e| Error::Failed(format!("cannot listen to SIGTERM: {e}")))?;
-    let mut alive = notify::watchdog().map(tokio::time::interval);
+    let mut alive = notify::watchdog().map(|every| {
+        let mut alive = tokio::time::interval(every);
+        // What an act held up is said once.
+        alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        alive
+    });
     let mut looks = tokio::time::interval(LOOK);
     let mut beat = async || match &mut alive {
         Some(alive) => drop(alive.tick().await),
