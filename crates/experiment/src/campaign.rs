@@ -193,7 +193,7 @@ fn lock(store: &Store) -> Result<File> {
                 ErrorKind::Busy,
                 format!(
                     "another campaign is measuring (it holds {shown}); two would disturb each other. `--status` \
-                         shows how far it is"
+                     shows how far it is"
                 ),
             ));
         }
