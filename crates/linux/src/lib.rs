@@ -37,4 +37,4 @@ pub use insist::{Hindrance, Insist};
 pub use kernel::{Kernel, System, unit_file};
 pub use pipewire::pipewire_settings;
 pub use root::Root;
-pub use snapshot::{CommandLines, Options, glance, identity, snapshot};
+pub use snapshot::{CommandLines, Options, cgroup_mounts, glance, identity, snapshot};

@@ -1,13 +1,13 @@
 //! What is done with the machine for whoever may: the same acts for root at a terminal and for the service.
 
 use crate::{Error, approved::Approved};
-use quiet_linux::{CommandLines, Kernel, Options, Root, System, glance, snapshot};
+use quiet_linux::{CommandLines, Kernel, Options, Root, System, cgroup_mounts, glance};
 use quiet_shield::{ApplyOptions, Entrant, ErrorKind, LoanOptions, Lookout, Tether};
 use quiet_types::{
     Chain, CpuSet, Finding, Machine, Plan,
     chain::{Choice, Link},
     loan::{Lent, LoanEnd, LoanTerms, Reclaimed},
-    machine::Scheduling,
+    machine::{Cgroups, Scheduling},
     plan::{
         Action, Admitted, Applied, Outcome, PutBack, REVERTED_SCHEMA, Released, Return, Reverted,
         ShieldStanding, Status, Taken, Thread,
@@ -233,7 +233,7 @@ impl Acts {
     /// # Errors
     /// When there is none of that name, or the machine cannot be read.
     pub fn chain(&self, name: &str) -> Result<Chain, Error> {
-        self.approved.chain(name, &cpus(&machine()?))
+        self.approved.chain(name, &known_cpus()?)
     }
 
     /// Confirms the shield that is up; whether it was waited for.
@@ -296,8 +296,8 @@ impl Acts {
     ) -> Result<Admitted, Error> {
         let shield = quiet_shield::current(&System, &self.state).map_err(of_shield)?;
         let mount = match shield.map(|shield| shield.mechanism) {
-            Some(Mechanism::PartitionV2) => machine()?.cgroups.v2,
-            Some(Mechanism::SetsV1) => machine()?.cgroups.v1_cpuset,
+            Some(Mechanism::PartitionV2) => mounts()?.v2,
+            Some(Mechanism::SetsV1) => mounts()?.v1_cpuset,
             Some(Mechanism::Affinity) | None => None,
         };
         let entrant = Entrant {
@@ -393,8 +393,6 @@ pub fn settle(plan: &Plan, applied: &mut Applied, setup: &ApplyOptions<'_>) -> R
     if !applied.steps.iter().any(is_anew) {
         return Ok(());
     }
-    let failed = |what: &str, why: String| Error::Failed(format!("cannot {what}: {why}"));
-    let root = Root::system().map_err(|e| failed("read the machine", e.to_string()))?;
     let chain = Chain {
         name: plan.chain.clone(),
         cpus: Choice::These(plan.shield.cpus.clone()),
@@ -405,11 +403,9 @@ pub fn settle(plan: &Plan, applied: &mut Applied, setup: &ApplyOptions<'_>) -> R
     let known: Vec<&str> = plan.findings.iter().map(|finding| finding.title.as_str()).collect();
     let until = Instant::now() + STARTED;
     loop {
-        let options = Options { command_lines: CommandLines::None };
-        let machine =
-            glance(&root, options).map_err(|e| failed("read the machine", e.to_string()))?;
-        let fresh = quiet_plan::plan(&machine, &chain);
-        let fresh = fresh.map_err(|e| failed("place what was started anew", e.to_string()))?;
+        let machine = machine()?;
+        let fresh = quiet_plan::plan(&machine, &chain)
+            .map_err(|e| Error::Failed(format!("cannot place what was started anew: {e}")))?;
         let is_missing = |finding: &Finding| {
             matches!(finding.id.as_str(), "plan.link-absent" | "plan.thread-absent")
                 && !known.contains(&finding.title.as_str())
@@ -429,17 +425,22 @@ pub fn settle(plan: &Plan, applied: &mut Applied, setup: &ApplyOptions<'_>) -> R
 /// # Errors
 /// When the machine cannot be read.
 pub fn astray(links: &[Link], shield: &Shield) -> Result<Vec<Finding>, Error> {
-    let options = Options { command_lines: CommandLines::None };
-    let machine = Root::system().and_then(|root| glance(&root, options));
-    let machine =
-        machine.map_err(|e| Error::Failed(format!("cannot read where the chain is: {e}")))?;
-    Ok(quiet_plan::astray(&machine, links, shield))
+    Ok(quiet_plan::astray(&machine()?, links, shield))
 }
 
+/// The machine, by a look that disturbs no CPU.
 fn machine() -> Result<Machine, Error> {
     let options = Options { command_lines: CommandLines::None };
-    let machine = Root::system().and_then(|root| snapshot(&root, options));
-    machine.map_err(|e| Error::Failed(format!("cannot read the machine: {e}")))
+    Root::system().and_then(|root| glance(&root, options)).map_err(unreadable)
+}
+
+/// Where the cpuset cgroups are mounted, without a look at the rest of the machine.
+fn mounts() -> Result<Cgroups, Error> {
+    Root::system().and_then(|root| cgroup_mounts(&root)).map_err(unreadable)
+}
+
+fn unreadable(error: quiet_linux::Error) -> Error {
+    Error::Failed(format!("cannot read the machine: {error}"))
 }
 
 /// The CPUs that a chain may name, without a look at the rest of the machine.

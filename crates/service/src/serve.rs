@@ -11,14 +11,19 @@ use crate::{
     notify,
     queue::Queue,
 };
-use std::{io::Write, time::Duration};
-use tokio::{sync::mpsc::UnboundedReceiver, time::MissedTickBehavior};
+use std::{io::Write, pin::pin, time::Duration};
+use tokio::{
+    sync::mpsc::UnboundedReceiver,
+    time::{Instant, MissedTickBehavior, timeout},
+};
 use zbus::{Connection, connection::Builder, object_server::SignalEmitter};
 
 /// How often it looks who was made real-time by others: by root's own `apply`, or a watch.
 const LOOK: Duration = Duration::from_secs(5);
 /// How often it looks for what others did with the shield.
 const NEWS: Duration = Duration::from_millis(500);
+/// An act that takes longer is taken for one that never ends.
+const LONGEST: Duration = Duration::from_secs(600);
 
 /// Serves on the bus at `address` (none: the system's) until this process is told to end. Nobody is given a priority above
 /// `most_priority`.
@@ -51,30 +56,28 @@ pub async fn serve(
     tokio::spawn(announce(bus.clone(), herald.clone(), queue.clone(), notices));
     let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
         .map_err(|e| Error::Failed(format!("cannot listen to SIGTERM: {e}")))?;
-    let mut alive = notify::watchdog().map(|every| {
-        let mut alive = tokio::time::interval(every);
-        // What an act held up is said once.
-        alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        alive
-    });
-    let mut looks = tokio::time::interval(LOOK);
-    let mut beat = async || match &mut alive {
-        Some(alive) => drop(alive.tick().await),
-        None => std::future::pending().await,
-    };
-    loop {
-        tokio::select! {
-            _ = term.recv() => break,
-            _ = tokio::signal::ctrl_c() => break,
-            _ = looks.tick() => look(&acts, &watched).await,
-            Some(silence) = demoted.recv() => report(&herald, &acts, &queue, silence).await,
-            () = bus.closed() => return Err(Error::Failed("the bus has gone".into())),
-            () = beat() => {
-                // Whoever holds the turn for ever is found out by systemd.
-                let _turn = queue.own_turn().await;
-                notify::say("WATCHDOG=1");
-            }
+    if let Some(every) = notify::watchdog() {
+        tokio::spawn(beat(queue.clone(), every, || notify::say("WATCHDOG=1")));
+    }
+    let raised = acts.clone();
+    tokio::spawn(async move {
+        let mut looks = tokio::time::interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            look(&raised, &watched).await;
         }
+    });
+    let heard = queue.clone();
+    tokio::spawn(async move {
+        while let Some(silence) = demoted.recv().await {
+            report(&herald, &acts, &heard, silence).await;
+        }
+    });
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+        () = bus.closed() => return Err(Error::Failed("the bus has gone".into())),
     }
     notify::say("STOPPING=1");
     // An act that is under way ends first.
@@ -91,6 +94,24 @@ fn builder(address: Option<&str>) -> Builder<'_> {
 
 async fn connected(address: Option<&str>) -> Result<Connection, Error> {
     Ok(builder(address).build().await?)
+}
+
+/// Says each `every` that the service lives: that its calls are answered, and that the acts get on. An act may take long on a machine
+/// that is far too busy; what holds the turn for longer than [`LONGEST`] is found out by systemd.
+async fn beat(queue: Queue, every: Duration, say: impl Fn()) {
+    let mut beats = tokio::time::interval(every);
+    // What was held up is said once.
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        beats.tick().await;
+        let (asked, mut turn) = (Instant::now(), pin!(queue.own_turn()));
+        while timeout(every, turn.as_mut()).await.is_err() {
+            if asked.elapsed() < LONGEST {
+                say();
+            }
+        }
+        say();
+    }
 }
 
 /// Sends the signals, and looks in between for what others have done.
@@ -143,5 +164,45 @@ async fn report(herald: &Herald, acts: &Acts, queue: &Queue, silence: Silence) {
     }
     for line in said {
         let _ = writeln!(std::io::stderr(), "quietcored: {line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{cell::Cell, rc::Rc};
+
+    /// On a clock that stands still where anything is to be done.
+    #[tokio::test(start_paused = true)]
+    async fn a_long_act_is_no_death_and_one_without_an_end_is() {
+        let (queue, every, said) = (Queue::new(), Duration::from_secs(6), Rc::new(Cell::new(None)));
+        let last = said.clone();
+        let beats = beat(queue.clone(), every, move || last.set(Some(Instant::now())));
+        let quiet = async {
+            // How long nothing was said, at the most, in so many seconds.
+            let longest = async |seconds: u64| {
+                let mut longest = Duration::ZERO;
+                for _ in 0..seconds {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    longest = longest.max(said.get().map_or(Duration::MAX, |at| at.elapsed()));
+                }
+                longest
+            };
+            let two = every * 2 + Duration::from_secs(1);
+            assert!(longest(60).await <= two);
+            let turn = queue.own_turn().await;
+            assert!(longest(LONGEST.as_secs() - 30).await <= two);
+            drop(turn);
+            assert!(longest(60).await <= two);
+            let turn = queue.own_turn().await;
+            assert!(longest(LONGEST.as_secs() + 75).await >= Duration::from_secs(60));
+            drop(turn);
+            tokio::time::sleep(two).await;
+            assert!(longest(60).await <= two);
+        };
+        tokio::select! {
+            () = beats => {}
+            () = quiet => {}
+        }
     }
 }

@@ -2,7 +2,11 @@
 #![allow(clippy::unwrap_used)] // a test may
 
 use quiet_shield::{ApplyOptions, Entrant, Planned, Watch, admit, revert, status, up, watch};
-use quiet_testing::fake::{Fake, Hierarchy, MOUNT, SETTINGS, Temper, World, at, world};
+use quiet_testing::{
+    Why,
+    fake::{Fake, Hierarchy, MOUNT, SETTINGS, Temper, World, at, world},
+    is_root, skip_part,
+};
 use quiet_types::{
     CpuSet, Plan,
     machine::{Policy, Scheduling},
@@ -57,7 +61,8 @@ fn keep(
     let mut plans = |_: &Shield| {
         count += 1;
         interrupt.store(count >= looks, Ordering::Relaxed);
-        Ok(Planned { plan: plan(&kernel.world.borrow()), names: Vec::new() })
+        let now = kernel.world.borrow().clone();
+        Ok(Planned { plan: plan(&now), names: Vec::new() })
     };
     let mut tell = |event: &Event| {
         told.borrow_mut().push(event.what.clone());
@@ -262,6 +267,61 @@ fn an_interrupt_on_its_way_out_is_left_and_its_number_goes_back_as_the_next_ones
     assert_eq!(kernel.world.borrow().irqs[&40].asked.to_string(), "2");
     revert(&kernel, &state).unwrap();
     assert_eq!(kernel.world.borrow().irqs[&40].asked.to_string(), "0,2-3");
+}
+
+/// A CPU that goes off line while a look writes a mask: the kernel refuses it, or gives the interrupt to the others. Once the CPU is back, it
+/// is asked again: by a watch that begins, and by one that is told of the CPU. One that only reports does not call it drift.
+#[test]
+fn what_was_refused_while_a_cpu_was_away_is_asked_again_once_it_is_back() {
+    const LOOPBACK: &str = "/sys/class/net/lo/uevent";
+    let before = world(Hierarchy::None, 4, &[Temper::Moves], &[]);
+    let to = |cpus: &str| {
+        let action = Action::Irq { number: 40, name: "card".into(), cpus: cpus.parse().unwrap() };
+        plan(&before, Mechanism::Affinity, vec![action])
+    };
+    for away in [Temper::Refuses(22), Temper::Ignores] {
+        let kernel = Fake::new(before.clone());
+        let answers = |temper| kernel.world.borrow_mut().irqs.get_mut(&40).unwrap().temper = temper;
+        let asked = || kernel.world.borrow().irqs[&40].asked.to_string();
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
+        raise(&kernel, &to("1"), &state);
+        assert_eq!(asked(), "1");
+
+        // What the kernel does as the CPU goes, and what it answers until it is back.
+        kernel.world.borrow_mut().irqs.get_mut(&40).unwrap().asked = "0,2-3".parse().unwrap();
+        answers(away);
+        let told = drift(&keep(&kernel, &state, 1, false, &|_| to("1")));
+        let refused = |outcome: &Option<Outcome>| outcome.as_ref().is_some_and(|o| !o.holds());
+        assert!(matches!(told.as_slice(), [(_, outcome)] if refused(outcome)), "{told:?}");
+        assert_eq!(drift(&keep(&kernel, &state, 3, false, &|_| to("1"))), []);
+        assert_eq!(status(&kernel, &state).unwrap().refused.len(), 1);
+        answers(Temper::Moves);
+        assert_eq!(drift(&keep(&kernel, &state, 2, true, &|_| to("1"))), []);
+        let told = drift(&keep(&kernel, &state, 1, false, &|_| to("1")));
+        assert!(matches!(told.as_slice(), [(_, Some(Outcome::Done { .. }))]), "{told:?}");
+        assert_eq!(asked(), "1");
+        assert_eq!(status(&kernel, &state).unwrap().refused, Vec::<String>::new());
+
+        if !is_root() || std::fs::write(LOOPBACK, "change").is_err() {
+            skip_part(Why::Machine("no event of a device may be sent here".into()));
+            continue;
+        }
+        kernel.world.borrow_mut().irqs.get_mut(&40).unwrap().asked = "0,2-3".parse().unwrap();
+        answers(away);
+        let looks = Cell::new(0);
+        let told = keep(&kernel, &state, 4, false, &|_| {
+            looks.set(looks.get() + 1);
+            if looks.get() == 3 {
+                answers(Temper::Moves);
+                std::fs::write(LOOPBACK, "change").unwrap();
+            }
+            to("1")
+        });
+        let told = drift(&told);
+        assert!(matches!(told.as_slice(), [.., (_, Some(Outcome::Done { .. }))]), "{told:?}");
+        assert_eq!(asked(), "1");
+    }
 }
 
 /// A partition on `cpus`, and a link's thread in it that is pinned to CPU 1; with `repair`, the partition itself is taken care of.

@@ -14,6 +14,17 @@ const MOST_GROUPS: usize = 4096;
 /// Reads them, and answers which cgroup stands at the mount point of the hierarchy that holds
 /// cpuset (`/` but in containers).
 pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine) -> GroupPath {
+    let (mut cgroups, holder) = mounted(reader);
+    if let Some(mount) = &holder {
+        walk(reader, mount, &mut cgroups);
+    }
+    machine.cgroups = cgroups;
+    machine.workqueues = workqueues(reader);
+    holder.map_or_else(GroupPath::root, |mount| mount.root)
+}
+
+/// Where they are mounted, without the groups; and the mount of the hierarchy that holds cpuset.
+pub(super) fn mounted(reader: &Reader<'_>) -> (Cgroups, Option<CgroupMount>) {
     let keep =
         |bytes: Vec<u8>| parse::only_cgroup_mounts(&String::from_utf8_lossy(&bytes)).into_bytes();
     let bytes = reader.bytes_through("/proc/self/mountinfo", keep).unwrap_or_default();
@@ -27,7 +38,7 @@ pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine) -> GroupPath {
         let controllers = reader.text(&mount.at.join("cgroup.controllers"));
         controllers.is_some_and(|names| names.split_whitespace().any(|name| name == "cpuset"))
     };
-    let mut cgroups = Cgroups {
+    let cgroups = Cgroups {
         v2: v2.map(|mount| mount.at.clone()),
         v2_cpuset: v2.is_some_and(offers),
         v2_isolated: v2.and_then(|mount| reader.cpus(&mount.at.join("cpuset.cpus.isolated"))),
@@ -35,13 +46,8 @@ pub(super) fn read(reader: &Reader<'_>, machine: &mut Machine) -> GroupPath {
         v1_prefix: v1.is_some_and(|mount| reader.exists(&mount.at.join("cpuset.cpus"))),
         groups: Vec::new(),
     };
-    let holder = v1.or(v2.filter(|_| cgroups.v2_cpuset));
-    if let Some(mount) = holder {
-        walk(reader, mount, &mut cgroups);
-    }
-    machine.cgroups = cgroups;
-    machine.workqueues = workqueues(reader);
-    holder.map_or_else(GroupPath::root, |mount| mount.root.clone())
+    let holder = v1.or(v2.filter(|_| cgroups.v2_cpuset)).cloned();
+    (cgroups, holder)
 }
 
 fn walk(reader: &Reader<'_>, mount: &CgroupMount, cgroups: &mut Cgroups) {

@@ -12,7 +12,10 @@ mod surroundings;
 mod tasks;
 
 use crate::{Error, Result, Root};
-use quiet_types::{Machine, machine::SCHEMA};
+use quiet_types::{
+    Machine,
+    machine::{Cgroups, SCHEMA},
+};
 pub(crate) use reader::{Reader, Record, Seen};
 
 /// Whose command lines a snapshot holds. Arguments may carry secrets.
@@ -68,6 +71,16 @@ pub fn identity(root: &Root) -> Result<Machine> {
     let mut machine = Machine { schema: SCHEMA.to_owned(), ..Machine::default() };
     kernel::read(&reader, &mut machine);
     Ok(machine)
+}
+
+/// Where the cpuset cgroups are mounted, and nothing else: [`Cgroups::groups`] is empty. It costs a few files, however many tasks
+/// the machine has.
+///
+/// # Errors
+/// When the root cannot be read at all.
+pub fn cgroup_mounts(root: &Root) -> Result<Cgroups> {
+    let reader = Reader::new(root)?;
+    Ok(cgroups::mounted(&reader).0)
 }
 
 /// As [`snapshot`], and all that was seen for it.

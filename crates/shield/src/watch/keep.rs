@@ -25,6 +25,8 @@ pub(super) struct Look<'a> {
     pub own: Option<&'a [u8]>,
     /// Changes nothing.
     pub report_only: bool,
+    /// Asks again what the kernel refused before.
+    pub anew: bool,
     /// Steps that are left alone for now.
     pub paused: &'a dyn Fn(&Step) -> bool,
     /// What has read the journal at the looks before.
@@ -87,7 +89,7 @@ impl Look<'_> {
             let last = journal.past().and_then(|past| past.end(&step.action)).cloned();
             let last = last.as_ref();
             let is_lent = lent.as_ref().is_some_and(|fence| fence.is_closed_by(&step.action));
-            if is_lent || (self.paused)(step) || is_settled(step, last) {
+            if is_lent || (self.paused)(step) || is_settled(step, last, self.anew) {
                 continue;
             }
             let waits = last.is_some_and(|(old, was)| {
@@ -141,13 +143,15 @@ impl Look<'_> {
     }
 }
 
-/// What the kernel refused stays refused: asking again would say the same every time. Not so a group, and where a thread may be: that was
-/// refused while the group was not valid, and costs one call.
-fn is_settled(step: &Step, last: Option<&(Step, Outcome)>) -> bool {
+/// What the kernel refused stays refused, for as long as the machine has the same CPUs and devices: asking again would say the same every
+/// time. Not so a group, and where a thread may be: that was refused while the group was not valid, and costs one call. A daemon that does
+/// not answer is waited for at each asking, so it is asked once.
+fn is_settled(step: &Step, last: Option<&(Step, Outcome)>, anew: bool) -> bool {
     let Some((old, outcome)) = last else { return false };
     let for_good = matches!(outcome, Outcome::Refused { .. } | Outcome::Ignored { .. });
     let may_change =
-        matches!(step.action, Action::Group { .. } | Action::Enter { .. } | Action::Pin { .. });
+        matches!(step.action, Action::Group { .. } | Action::Enter { .. } | Action::Pin { .. })
+            || anew && !matches!(step.action, Action::Ban { .. });
     for_good && old.action == step.action && !may_change
 }
 
@@ -155,4 +159,36 @@ fn is_settled(step: &Step, last: Option<&(Step, Outcome)>) -> bool {
 /// is not told what is not meant.
 fn can_be_rehearsed(action: &Action) -> bool {
     !matches!(action, Action::MoveTasks { .. } | Action::HoldLatency | Action::Ban { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quiet_types::plan::{Need, Thread};
+
+    #[test]
+    fn what_was_refused_is_asked_again_once_the_machine_is_another_one() {
+        let step = |action| Step { action, old: None, why: String::new(), need: Need::BestEffort };
+        let cpus = |list: &str| list.parse().unwrap();
+        let irq =
+            |list: &str| step(Action::Irq { number: 40, name: "card".into(), cpus: cpus(list) });
+        let thread = Thread { tid: 90, start: 900, comm: "irqbalance".into() };
+        let ban = step(Action::Ban { daemon: thread.clone(), cpus: cpus("1") });
+        let pin = step(Action::Pin { thread, cpus: cpus("1") });
+        let refused = || Outcome::Refused { reason: "Invalid argument".into() };
+        let ignored = || Outcome::Ignored { seen: "CPU 0-2".into() };
+        let done = || Outcome::Done { seen: "CPU 3".into() };
+        let settled = |step: &Step, last: Option<(&Step, Outcome)>| {
+            let last = last.map(|(step, outcome)| (step.clone(), outcome));
+            [false, true].map(|anew| is_settled(step, last.as_ref(), anew))
+        };
+        let card = irq("3");
+        assert_eq!(settled(&card, None), [false, false]);
+        assert_eq!(settled(&card, Some((&card, done()))), [false, false]);
+        assert_eq!(settled(&card, Some((&card, refused()))), [true, false]);
+        assert_eq!(settled(&card, Some((&card, ignored()))), [true, false]);
+        assert_eq!(settled(&card, Some((&irq("2"), refused()))), [false, false]);
+        assert_eq!(settled(&ban, Some((&ban, refused()))), [true, true]);
+        assert_eq!(settled(&pin, Some((&pin, refused()))), [false, false]);
+    }
 }

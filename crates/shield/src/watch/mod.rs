@@ -112,6 +112,7 @@ pub fn look_again(
         holder: setup.holder,
         own: None,
         report_only: false,
+        anew: false,
         paused: &|_| false,
         reader: &mut Reader::default(),
     };
@@ -156,6 +157,7 @@ pub fn watch(watch: Watch<'_>) -> Result<()> {
         contests: HashMap::new(),
         unplanned: None,
         slept: asleep(),
+        anew: true,
         reader: Reader::default(),
     };
     let started = Happened::Started {
@@ -249,6 +251,9 @@ struct Sentry<'a> {
     unplanned: Option<String>,
     /// How long the machine has slept, when that was last looked at.
     slept: Duration,
+    /// Whether the next look asks again what the kernel refused before: CPUs or devices came or went since, and what is
+    /// written while a CPU goes off line is refused.
+    anew: bool,
     reader: Reader,
 }
 
@@ -354,6 +359,7 @@ impl Sentry<'_> {
         let slept = asleep();
         if jumped && slept.abs_diff(self.slept) > Duration::from_secs(1) {
             cause = Some(Trigger::Resume);
+            self.anew = true;
         }
         self.slept = slept;
         if let (true, Some(partition)) = (changed, &mut ears.partition) {
@@ -362,7 +368,9 @@ impl Sentry<'_> {
         }
         for socket in [&ears.devices, &ears.processes].into_iter().flatten() {
             while let Some(message) = socket.next() {
-                cause = cause.or(self.weigh(&message));
+                let one = self.weigh(&message);
+                self.anew |= matches!(one, Some(Trigger::Device | Trigger::Regular));
+                cause = cause.or(one);
             }
         }
         cause
@@ -443,6 +451,8 @@ impl Sentry<'_> {
             holder: self.watch.holder,
             own: Some(&self.own),
             report_only: self.watch.report_only,
+            // A rehearsal would find done what was refused.
+            anew: self.anew && !self.watch.report_only,
             paused: &paused,
             reader: &mut self.reader,
         };
@@ -451,6 +461,7 @@ impl Sentry<'_> {
             Seen::Another => return Ok(Some(ANOTHER.into())),
             Seen::Up(found) => found,
         };
+        self.anew = false;
         self.remember(&planned);
         self.findings(planned.plan.findings)?;
         if self.watch.report_only {
