@@ -59,25 +59,15 @@ pub async fn serve(
     if let Some(every) = notify::watchdog() {
         tokio::spawn(beat(queue.clone(), every, || notify::say("WATCHDOG=1")));
     }
-    let raised = acts.clone();
-    tokio::spawn(async move {
-        let mut looks = tokio::time::interval(LOOK);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            looks.tick().await;
-            look(&raised, &watched).await;
+    let mut looks = tokio::time::interval(LOOK);
+    loop {
+        tokio::select! {
+            _ = term.recv() => break,
+            _ = tokio::signal::ctrl_c() => break,
+            _ = looks.tick() => look(&acts, &watched).await,
+            Some(silence) = demoted.recv() => report(&herald, &acts, &queue, silence).await,
+            () = bus.closed() => return Err(Error::Failed("the bus has gone".into())),
         }
-    });
-    let heard = queue.clone();
-    tokio::spawn(async move {
-        while let Some(silence) = demoted.recv().await {
-            report(&herald, &acts, &heard, silence).await;
-        }
-    });
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
-        () = bus.closed() => return Err(Error::Failed("the bus has gone".into())),
     }
     notify::say("STOPPING=1");
     // An act that is under way ends first.
@@ -96,8 +86,8 @@ async fn connected(address: Option<&str>) -> Result<Connection, Error> {
     Ok(builder(address).build().await?)
 }
 
-/// Says each `every` that the service lives: that its calls are answered, and that the acts get on. An act may take long on a machine
-/// that is far too busy; what holds the turn for longer than [`LONGEST`] is found out by systemd.
+/// Says each `every` that the service lives, whatever the loop of [`serve`] waits for: that this thread runs, and that the acts get on.
+/// An act may take long on a machine that is far too busy; what holds the turn for longer than [`LONGEST`] is found out by systemd.
 async fn beat(queue: Queue, every: Duration, say: impl Fn()) {
     let mut beats = tokio::time::interval(every);
     // What was held up is said once.

@@ -273,7 +273,8 @@ fn an_interrupt_on_its_way_out_is_left_and_its_number_goes_back_as_the_next_ones
 /// is asked again: by a watch that begins, and by one that is told of the CPU. One that only reports does not call it drift.
 #[test]
 fn what_was_refused_while_a_cpu_was_away_is_asked_again_once_it_is_back() {
-    const LOOPBACK: &str = "/sys/class/net/lo/uevent";
+    // Of no network namespace: each watch of this machine is told.
+    const EVENT: &str = "/sys/devices/system/cpu/cpu0/uevent";
     let before = world(Hierarchy::None, 4, &[Temper::Moves], &[]);
     let to = |cpus: &str| {
         let action = Action::Irq { number: 40, name: "card".into(), cpus: cpus.parse().unwrap() };
@@ -294,7 +295,13 @@ fn what_was_refused_while_a_cpu_was_away_is_asked_again_once_it_is_back() {
         let told = drift(&keep(&kernel, &state, 1, false, &|_| to("1")));
         let refused = |outcome: &Option<Outcome>| outcome.as_ref().is_some_and(|o| !o.holds());
         assert!(matches!(told.as_slice(), [(_, outcome)] if refused(outcome)), "{told:?}");
-        assert_eq!(drift(&keep(&kernel, &state, 3, false, &|_| to("1"))), []);
+        // However often it is asked, nothing more is noted.
+        let noted = || std::fs::metadata(state.join("journal.jsonl")).unwrap().len();
+        let before_all = noted();
+        for _ in 0..20 {
+            assert_eq!(drift(&keep(&kernel, &state, 3, false, &|_| to("1"))), []);
+        }
+        assert_eq!(noted(), before_all);
         assert_eq!(status(&kernel, &state).unwrap().refused.len(), 1);
         answers(Temper::Moves);
         assert_eq!(drift(&keep(&kernel, &state, 2, true, &|_| to("1"))), []);
@@ -303,7 +310,7 @@ fn what_was_refused_while_a_cpu_was_away_is_asked_again_once_it_is_back() {
         assert_eq!(asked(), "1");
         assert_eq!(status(&kernel, &state).unwrap().refused, Vec::<String>::new());
 
-        if !is_root() || std::fs::write(LOOPBACK, "change").is_err() {
+        if !is_root() || std::fs::write(EVENT, "change").is_err() {
             skip_part(Why::Machine("no event of a device may be sent here".into()));
             continue;
         }
@@ -314,10 +321,15 @@ fn what_was_refused_while_a_cpu_was_away_is_asked_again_once_it_is_back() {
             looks.set(looks.get() + 1);
             if looks.get() == 3 {
                 answers(Temper::Moves);
-                std::fs::write(LOOPBACK, "change").unwrap();
+                std::fs::write(EVENT, "change").unwrap();
             }
             to("1")
         });
+        let is_deaf = |what: &Happened| matches!(what, Happened::Started { missing, .. } if missing.iter().any(|one| one.starts_with("devices")));
+        if told.iter().any(is_deaf) {
+            skip_part(Why::Machine("no event of a device is to be heard here".into()));
+            continue;
+        }
         let told = drift(&told);
         assert!(matches!(told.as_slice(), [.., (_, Some(Outcome::Done { .. }))]), "{told:?}");
         assert_eq!(asked(), "1");
