@@ -22,7 +22,7 @@ use zbus::{Connection, connection::Builder, object_server::SignalEmitter};
 const LOOK: Duration = Duration::from_secs(5);
 /// How often it looks for what others did with the shield.
 const NEWS: Duration = Duration::from_millis(500);
-/// An act that takes longer is taken for one that never ends.
+/// An act, or a look, that takes longer is taken for one that never ends.
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// Serves on the bus at `address` (none: the system's) until this process is told to end. Nobody is given a priority above
@@ -56,11 +56,19 @@ pub async fn serve(
     tokio::spawn(announce(bus.clone(), herald.clone(), queue.clone(), notices));
     let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
         .map_err(|e| Error::Failed(format!("cannot listen to SIGTERM: {e}")))?;
+    // When the loop last came round, as it does at each look.
+    let (round, came) = tokio::sync::watch::channel(Instant::now());
     if let Some(every) = notify::watchdog() {
-        tokio::spawn(beat(queue.clone(), every, || notify::say("WATCHDOG=1")));
+        let say = move || {
+            if came.borrow().elapsed() < LONGEST {
+                notify::say("WATCHDOG=1");
+            }
+        };
+        tokio::spawn(beat(queue.clone(), every, say));
     }
     let mut looks = tokio::time::interval(LOOK);
     loop {
+        round.send_replace(Instant::now());
         tokio::select! {
             _ = term.recv() => break,
             _ = tokio::signal::ctrl_c() => break,
@@ -86,8 +94,8 @@ async fn connected(address: Option<&str>) -> Result<Connection, Error> {
     Ok(builder(address).build().await?)
 }
 
-/// Says each `every` that the service lives, whatever the loop of [`serve`] waits for: that this thread runs, and that the acts get on.
-/// An act may take long on a machine that is far too busy; what holds the turn for longer than [`LONGEST`] is found out by systemd.
+/// Says each `every` that the service lives: that this thread runs, and that the acts get on. An act may take long on a
+/// machine that is far too busy; what holds the turn for longer than [`LONGEST`] is found out by systemd.
 async fn beat(queue: Queue, every: Duration, say: impl Fn()) {
     let mut beats = tokio::time::interval(every);
     // What was held up is said once.
