@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use quiet_testing::{Why, program, skip, until};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process};
 use std::{
     env, fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::{
+        fs::{PermissionsExt, symlink},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
 };
@@ -113,10 +116,9 @@ fn a_second_test_in_one_tree_is_refused_while_one_runs_and_while_what_a_killed_o
     until("what it began ends", || (tree.done(&["test", "format"]).0 == Some(0)).then_some(()));
 }
 
-/// The lab runs beside the tests, which here wait for its begin, as it waits for their end.
-#[test]
-fn what_runs_beside_the_tests_is_shown_whole_and_counted() {
-    let tree = Planted::new(&["test", "needs.sh", "Cargo.toml"]).with_tools();
+/// A tree whose only test program is one of sh, on a machine of two CPUs.
+fn with_one_test(words: &str) -> Planted {
+    let tree = Planted::new(&["test", "needs.sh", "Cargo.toml", "lab/put-back"]).with_tools();
     let names = fs::read_to_string(root().join("test")).unwrap();
     let needed = names.split("need_package ").skip(1).filter_map(|rest| rest.split(' ').next());
     for name in needed.filter(|name| program(name).is_none()) {
@@ -127,15 +129,7 @@ fn what_runs_beside_the_tests_is_shown_whole_and_counted() {
     }
     // On one CPU nothing runs beside them.
     tree.script("bin/nproc", "echo 2");
-    let wait = |path: &str| {
-        format!(
-            "n=0; until [ -e {path} ]; do [ $n -lt 1200 ] || exit 1; n=$((n + 1)); sleep 0.05; done"
-        )
-    };
-    tree.script(
-        "package/program",
-        &format!("{}; echo 'test result: ok. 3 passed; 0 failed; 0'", wait("\"$GATE\"")),
-    );
+    tree.script("package/program", words);
     let package = tree.at("package");
     fs::write(package.join("Cargo.toml"), "[package]\nname = \"quiet-planted\"\n").unwrap();
     let artifact = format!(
@@ -148,6 +142,19 @@ fn what_runs_beside_the_tests_is_shown_whole_and_counted() {
             "case \"$*\" in --version) echo cargo 1.999.0 ;; *--no-run*) echo '{artifact}' ;; esac"
         ),
     );
+    tree
+}
+
+/// The lab runs beside the tests, which here wait for its begin, as it waits for their end.
+#[test]
+fn what_runs_beside_the_tests_is_shown_whole_and_counted() {
+    let wait = |path: &str| {
+        format!(
+            "n=0; until [ -e {path} ]; do [ $n -lt 1200 ] || exit 1; n=$((n + 1)); sleep 0.05; done"
+        )
+    };
+    let passed = "echo 'test result: ok. 3 passed; 0 failed; 0'";
+    let tree = with_one_test(&format!("{}; {passed}", wait("\"$GATE\"")));
     // A compiler that crashed under a shield is asked again, and counted once.
     let crash = "[ -e crashed ] || { : >crashed; echo 'fuzz: build ... FAILED'; exit 1; }";
     tree.script(
@@ -172,6 +179,42 @@ fn what_runs_beside_the_tests_is_shown_whole_and_counted() {
     assert_eq!(figures("fuzz  "), ["0", "0", "1"], "{said}");
     assert_eq!(figures("lab  "), ["0", "1", "1"], "{said}");
     assert!(said.contains("\n5 passed, 1 failed, 0 skipped\n"), "{said}");
+}
+
+/// A test runs in a process group of its own, which a terminal's Ctrl-C does not reach; and a step beside the tests is at work.
+#[test]
+fn ended_by_a_signal_the_tests_leave_no_program_behind_and_begin_no_other() {
+    let env = program("env").unwrap();
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let tree = with_one_test("echo $$ >>\"$GATE.test\"; sleep 600; :");
+        tree.script(
+            "tree/lab/test",
+            "[ \"$1\" != --ready ] || exit 0; echo $$ >>\"$GATE.lab\"; sleep 600; :",
+        );
+        symlink(&env, tree.at("bin/env")).unwrap();
+        // Whoever is started in the background has SIGINT ignored, and a shell leaves that so.
+        let mut command =
+            tree.command(&["../bin/env", "--default-signal=INT", "./test", "tests", "lab"]);
+        command.env("XDG_CACHE_HOME", tree.at("cache")).stderr(Stdio::null());
+        command.stdout(Stdio::null()).process_group(0);
+        let mut running = Running(command.spawn().unwrap());
+        let begun = ["gate.test", "gate.lab"].map(|file| {
+            until("it has begun", || {
+                fs::read_to_string(tree.at(file)).ok()?.trim().parse::<i32>().ok()
+            })
+        });
+        kill_process_group(Pid::from_child(&running.0), signal).unwrap();
+        assert_eq!(running.0.wait().unwrap().code(), Some(status));
+        for id in begun {
+            let id = Pid::from_raw(id).unwrap();
+            until("it has ended", || test_kill_process(id).is_err().then_some(()));
+        }
+        // The next one would have had its line here.
+        let lines = |file: &str| fs::read_to_string(tree.at(file)).unwrap().lines().count();
+        assert_eq!((lines("gate.test"), lines("gate.lab")), (1, 1));
+        // Nothing writes there any more.
+        assert_eq!(tree.done(&["test", "format"]).0, Some(0));
+    }
 }
 
 /// A tree whose ./run needs nothing but what is there; `log` has what apt and dpkg were called with.
@@ -261,7 +304,7 @@ fn whoever_else_installs_is_named_and_waited_for() {
 /// A program of sh, which fails in one of its turns, is the harness's own test: what one of twenty turns shows is reported, and counts.
 #[test]
 fn a_test_that_fails_once_in_twenty_turns_on_a_busy_host_is_reported() {
-    let tree = Planted::new(&["lab/hosts"]).with_tools();
+    let tree = Planted::new(&["lab/hosts", "lab/put-back"]).with_tools();
     fs::create_dir(tree.at("package")).unwrap();
     // What chose the programs is not theirs: one that tries the harness itself would try them all again, without end.
     tree.script("good-0a", "[ -z \"$HOSTS_LIST$HOSTS_ONLY$HOSTS_AT_ONCE\" ]");

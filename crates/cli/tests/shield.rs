@@ -9,7 +9,7 @@ mod machine;
 
 use machine::{Capture, Machine, PROGRAM, is_mask, mask, read, soon, text, thread};
 use quiet_testing::{Why, copy_program, skip, skip_part};
-use rustix::process::Signal;
+use rustix::process::{Signal, getpid, kill_process};
 use std::{
     fs,
     os::unix::process::ExitStatusExt,
@@ -235,7 +235,7 @@ fn a_sigterm_during_apply_leaves_a_whole_shield_or_none() {
         let child = machine.apply().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         std::thread::sleep(instant);
         let pid = rustix::process::Pid::from_child(&child);
-        rustix::process::kill_process(pid, Signal::TERM).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
         let applied = child.wait_with_output().unwrap();
         let up = machine.state().join("journal.jsonl").exists();
         match applied.status.code() {
@@ -290,6 +290,32 @@ fn a_full_disk_under_the_journal_changes_nothing() {
         }
     }
     assert!(refused > 1 && applied == 1, "{refused} refused, {applied} applied");
+}
+
+/// This very test is the one that is killed, started once more.
+#[test]
+fn the_shield_of_a_killed_test_is_taken_down_by_the_next_one() {
+    const KILLED: &str = "QUIETCORES_KILLED";
+    if std::env::var_os(KILLED).is_some() {
+        let machine = Machine::take().expect("whoever started this had it");
+        assert!(machine.apply().output().unwrap().status.success());
+        println!("{}", machine.dir().display());
+        let _ = kill_process(getpid(), Signal::KILL);
+        unreachable!("it was killed");
+    }
+    let Some(machine) = Machine::take() else { return };
+    let before = Capture::take();
+    drop(machine);
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args(["--exact", "the_shield_of_a_killed_test_is_taken_down_by_the_next_one"]);
+    again.arg("--nocapture");
+    let killed = again.env(KILLED, "1").output().unwrap();
+    let said = text(&killed);
+    assert_eq!(killed.status.signal(), Some(9), "{said}");
+    let _machine = Machine::take().expect("it has its CPUs");
+    assert_eq!(before.differences(&Capture::take()), Vec::<String>::new(), "{said}");
+    let left = said.lines().find(|line| quiet_testing::is_public_folder(line.as_ref()));
+    fs::remove_dir_all(left.unwrap_or_else(|| panic!("{said}"))).unwrap();
 }
 
 #[test]

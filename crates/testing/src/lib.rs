@@ -29,7 +29,7 @@ mod wait;
 
 pub use jack::JackServer;
 pub use namespaces::within;
-pub use place::{own_cpus, public_folder};
+pub use place::{is_public_folder, own_cpus, public_folder};
 pub use sockets::own_sockets;
 pub use turn::{machine_alone, machine_still};
 pub use wait::{PATIENCE, sleeps, until, until_halted, until_measured, until_within};

@@ -27,13 +27,30 @@ pub fn own_cpus() -> CpuSet {
 /// # Panics
 /// Where this machine has none.
 pub fn public_folder() -> TempDir {
-    folder_in(&[env::temp_dir(), "/tmp".into(), "/var/tmp".into(), "/dev/shm".into()])
+    folder_in(&places())
 }
+
+fn places() -> [PathBuf; 4] {
+    [env::temp_dir(), "/tmp".into(), "/var/tmp".into(), "/dev/shm".into()]
+}
+
+/// Whether a folder lies where [`public_folder`] makes one, and has such a name. Whose test made it is not asked.
+pub fn is_public_folder(path: &Path) -> bool {
+    let lies = |place: &PathBuf| path.parent() == Some(place);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let drawn = name.strip_prefix(PREFIX).unwrap_or_default();
+    places().iter().any(lies)
+        && drawn.len() == 6
+        && drawn.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// Six letters or figures follow it.
+const PREFIX: &str = "quietcores-";
 
 fn folder_in(places: &[PathBuf]) -> TempDir {
     let public = places.iter().filter(|place| is_public(place));
-    let made = public
-        .filter_map(|place| tempfile::Builder::new().prefix("quietcores-").tempdir_in(place).ok());
+    let made =
+        public.filter_map(|place| tempfile::Builder::new().prefix(PREFIX).tempdir_in(place).ok());
     let opened =
         |dir: &TempDir| fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).is_ok();
     let mut opened = made.filter(opened);
@@ -89,7 +106,12 @@ mod tests {
         fs::create_dir(&below).expect("a folder of ours");
         fs::set_permissions(&below, Permissions::from_mode(0o777)).expect("a folder of ours");
         assert!(!is_public(own.path()) && !is_public(&below) && !is_public(Path::new("/none")));
-        let place = public_folder().path().parent().expect("a place").to_owned();
+        let made = public_folder();
+        assert!(is_public_folder(made.path()) && !is_public_folder(Path::new("/tmp")));
+        for other in ["/root/quietcores-a1B2c3", "/tmp/quietcores-a1B2c34", "/tmp/quiet-a1B2c3"] {
+            assert!(!is_public_folder(Path::new(other)), "{other}");
+        }
+        let place = made.path().parent().expect("a place").to_owned();
         let dir = folder_in(&[below, place]);
         assert!(!dir.path().starts_with(own.path()));
         assert_eq!(fs::metadata(dir.path()).expect("a folder").mode() & 0o777, 0o755);

@@ -1,14 +1,17 @@
 //! Whose turn the machine is: tests that change it, and tests that want it as it is. Between processes, of any checkout and any user.
 
+use crate::is_public_folder;
 use rustix::{
     fs::{FileType, FlockOperation, Mode, OFlags, flock, fstat, open, stat},
     io::Errno,
 };
 use std::{
-    fs::{File, Permissions},
+    env,
+    fs::{self, File, Permissions},
     io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    process::Command,
     sync::OnceLock,
 };
 
@@ -69,12 +72,33 @@ pub(crate) fn turn_of(what: &str) -> File {
     locked(&lock_of(what), FlockOperation::LockExclusive)
 }
 
-/// Waits until nobody changes the machine or wants it as it is, and keeps others from both until the file is closed.
+/// The shield of a test that was killed, as by whoever stops what does not end: nobody else would end it, and those that follow would find
+/// one CPU. Called by who has the turn, when no test that lives can have one. Shields of others stay.
+fn put_back() {
+    let Ok(lock) = fs::read_to_string("/run/quietcores.lock") else { return };
+    // {"pid":1,"state":"...","shield":"..."}
+    let state = lock.split("\"shield\":\"").nth(1).and_then(|rest| rest.split('"').next());
+    let Some(state) = state.map(Path::new) else { return };
+    let is_up = || state.join("journal.jsonl").exists();
+    if !is_public_folder(state.parent().unwrap_or(state)) || !is_up() {
+        return;
+    }
+    // Beside the folder of the test programs, where they were built.
+    let program = env::current_exe().unwrap_or_default().with_file_name("../quietcores");
+    if let Ok(said) = Command::new(program).arg("revert").arg("--state").arg(state).output() {
+        eprintln!("reverting what a killed test left: {}", crate::bus::text(&said));
+    }
+}
+
+/// Waits until nobody changes the machine or wants it as it is, and keeps others from both until the file is closed. What a killed test
+/// left of a shield is put back.
 ///
 /// # Panics
 /// Where the lock cannot be had at all.
 pub fn machine_alone() -> File {
-    turn_of("machine")
+    let turn = turn_of("machine");
+    put_back();
+    turn
 }
 
 /// Waits until nobody changes the machine, and keeps others from it until this program ends: where threads may run and which CPUs are
@@ -84,13 +108,17 @@ pub fn machine_alone() -> File {
 /// As [`machine_alone`].
 pub fn machine_still() {
     static HELD: OnceLock<File> = OnceLock::new();
-    HELD.get_or_init(|| locked(&lock_of("machine"), FlockOperation::LockShared));
+    HELD.get_or_init(|| {
+        let turn = locked(&lock_of("machine"), FlockOperation::LockShared);
+        put_back();
+        turn
+    });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs, os::unix::fs::MetadataExt};
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn the_lock_is_everybodys_and_no_link_is_followed() {
