@@ -2,7 +2,7 @@
 //! or booted.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use quiet_testing::{Why, program, skip, until};
+use quiet_testing::{Why, machine_still, program, skip, until};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process};
 use std::{
     env, fs,
@@ -304,6 +304,8 @@ fn whoever_else_installs_is_named_and_waited_for() {
 /// A program of sh, which fails in one of its turns, is the harness's own test: what one of twenty turns shows is reported, and counts.
 #[test]
 fn a_test_that_fails_once_in_twenty_turns_on_a_busy_host_is_reported() {
+    // Each CPU gets a loop; a test's shield would take one away in between.
+    machine_still();
     let tree = Planted::new(&["lab/hosts", "lab/put-back"]).with_tools();
     fs::create_dir(tree.at("package")).unwrap();
     // What chose the programs is not theirs: one that tries the harness itself would try them all again, without end.
