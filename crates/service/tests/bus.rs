@@ -15,7 +15,7 @@ use std::{
 };
 use world::{
     PROGRAM, World,
-    load::{USERS, sleeper},
+    load::{USERS, sleeper, started},
     raw::{Body, Raw},
 };
 
@@ -235,7 +235,7 @@ fn what_a_caller_names_is_a_name() {
 
 /// A thread of user `uid` that spins, and everything that it starts inherits its priority.
 fn spinner(uid: &str) -> Child {
-    as_user(uid, "", "sh").args(["-c", "while :; do :; done"]).spawn().unwrap()
+    started(uid, "sh", &["-c", "while :; do :; done"])
 }
 
 fn policy_of(tid: u32) -> Option<i32> {
@@ -385,7 +385,7 @@ fn the_canary_takes_a_runaway_its_priority_and_leaves_who_behaves() {
         std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap().parse().unwrap();
     let others: Vec<u32> = online.iter().map(|cpu| cpu.0).filter(|cpu| *cpu != world.cpu).collect();
     let runaways: Vec<Ends> = others.iter().map(|_| Ends(spinner(STRANGER))).collect();
-    let behaves = Ends(as_user(STRANGER, "", "sleep").arg("600").spawn().unwrap());
+    let behaves = sleeper(STRANGER);
     for one in runaways.iter().chain([&behaves]) {
         let words = [
             format!("uint32:{}", one.0.id()),

@@ -150,6 +150,17 @@ impl Drop for Ends {
     }
 }
 
+/// A program of this user's. It is its own only once setpriv(1), which is root's at first, has become it.
+pub fn started(uid: &str, program: &str, words: &[&str]) -> Child {
+    let mut command = as_user(uid, "", program);
+    let child = command.args(words).stdout(Stdio::null()).spawn().unwrap();
+    let comm = format!("/proc/{}/comm", child.id());
+    quiet_testing::until("it is the user's", || {
+        fs::read(&comm).is_ok_and(|name| name != b"setpriv\n").then_some(())
+    });
+    child
+}
+
 pub fn sleeper(uid: &str) -> Ends {
-    Ends(as_user(uid, "", "sleep").arg("600").stdout(Stdio::null()).spawn().unwrap())
+    Ends(started(uid, "sleep", &["600"]))
 }
