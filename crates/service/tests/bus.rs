@@ -5,7 +5,7 @@ mod world;
 
 use quiet_service::acts::Acts;
 use quiet_service::client::{Refusal, ServiceClient};
-use quiet_testing::bus::{ANOTHER, GROUP, STRANGER, as_user, group, text};
+use quiet_testing::bus::{ANOTHER, GROUP, STRANGER, group, text};
 use quiet_types::{CpuSet, plan::ShieldStanding};
 use std::{
     os::unix::net::UnixStream,
@@ -15,7 +15,7 @@ use std::{
 };
 use world::{
     PROGRAM, World,
-    load::{USERS, sleeper, started},
+    load::{Ends, USERS, sleeper, started},
     raw::{Body, Raw},
 };
 
@@ -362,16 +362,6 @@ impl Drop for Unbridled {
         }
         let _ = self.rescue.kill();
         let _ = self.rescue.wait();
-    }
-}
-
-/// Ends with the test, however that ends.
-struct Ends(Child);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
